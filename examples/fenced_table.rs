@@ -71,7 +71,7 @@ async fn tell() -> Result<(), Failure> {
     bobs.unlock().await?;
     check(late > early, "the later token is not the larger one")?;
 
-    // Alice goes on. She could ask `guard.is_valid()`, but might be stopped after that as well.
+    // Alice continues. She could ask `guard.is_valid()`, but might be stopped after that as well.
     let refused = !alice.write(pieces - 1, early)?;
     check(refused, "the table took a write that came too late")?;
     check(!guard.is_valid(), "two believed that they had the lock")?;

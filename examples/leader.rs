@@ -67,7 +67,7 @@ async fn lead(name: &str, guard: Guard, resign: &CancellationToken) -> Result<()
             () = resign.cancelled() => break,
             () = sleep(TICK) => {}
         }
-        // The work. `remaining` is how long nobody else can lead, as far as leases can promise it.
+        // The work. `remaining` is how long no other process can lead, as far as leases can promise it.
         println!(
             "{name} works, safe for {} ms",
             guard.remaining().as_millis()

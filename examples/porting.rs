@@ -40,7 +40,7 @@ async fn with_guards(redisson: &Client) -> Result<()> {
     /* lock.unlock();                           */ guard.unlock().await?;
 
     // Java's false is None, and a server that does not answer is an error, never None.
-    /* lock.tryLock();                          */ let guard = lock.try_lock().await?.expect("nobody has it");
+    /* lock.tryLock();                          */ let guard = lock.try_lock().await?.expect("no owner has it");
     /* other.tryLock();                         */ let busy = lock.try_lock().owner(&Owner::new()).await?;
     /*                                          */ is("tryLock", busy.is_none(), true);
     /* other.tryLock(1, SECONDS);               */ let busy = lock.try_lock().wait(secs(1)).owner(&Owner::new()).await?;

@@ -157,9 +157,11 @@ pub mod error;
 mod guard;
 mod hold;
 mod key;
+mod latch;
 mod lease;
 mod lock;
 mod multi_lock;
+mod object;
 /// Tests of private items on real servers.
 #[cfg(test)]
 #[path = "../tests/on_servers/mod.rs"]
@@ -167,9 +169,12 @@ mod on_servers;
 mod owner;
 mod panics;
 mod permit_semaphore;
+mod permits;
+mod read_write_lock;
 mod red_lock;
 mod request;
 mod script;
+mod semaphore;
 mod server;
 mod session;
 /// Tests that simulate the engine on virtual time.
@@ -196,12 +201,15 @@ pub use client::{Client, ClientBuilder};
 pub use error::{Error, Result};
 pub use guard::{Guard, Held};
 pub use key::PermitId;
+pub use latch::CountDownLatch;
 pub use lock::{AnyLock, ForceUnlockRequest, Lock};
 pub use multi_lock::MultiLock;
 pub use owner::Owner;
 pub use permit_semaphore::{LeasedPermit, PermitRequest, PermitSemaphore, TryPermitRequest};
+pub use read_write_lock::{ReadGuard, ReadWriteLock, UpgradeError, UpgradeRequest, WriteGuard};
 pub use red_lock::RedLock;
-pub use request::{LockRequest, TryLockRequest, UnlockRequest};
+pub use request::{FromGuard, LockRequest, TryLockRequest, UnlockRequest};
+pub use semaphore::{Permit, Semaphore, SemaphoreRequest, TrySemaphoreRequest};
 pub use session::Unlocked;
 
 /// Settings of a [`ClientBuilder`] and of requests.
@@ -214,6 +222,7 @@ pub mod config {
     #[cfg(feature = "deadpool")]
     pub use deadpool_redis::Pool;
 
+    pub use crate::lock::Preference;
     pub use crate::server::{
         Connector, Protocol, ReplicaAck, Replicas, Time, TlsSettings, Transport,
     };
@@ -227,6 +236,7 @@ pub mod report {
     pub use crate::diagnosis::{Diagnosis, Finding, FindingKind};
     pub use crate::guard::Verdict;
     pub use crate::lock::{HoldInfo, HolderInfo, Ttl, WaiterInfo};
+    pub use crate::semaphore::PermitHolder;
 }
 
 /// The token that [`Guard::lost_token`] returns.
@@ -248,6 +258,9 @@ mod tests {
         may_cross::<MultiLock>();
         may_cross::<RedLock>();
         may_cross::<PermitSemaphore>();
+        may_cross::<Semaphore>();
+        may_cross::<ReadWriteLock>();
+        may_cross::<CountDownLatch>();
         may_cross::<Owner>();
     }
 }

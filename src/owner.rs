@@ -78,7 +78,7 @@ impl Owner {
         Self(OwnerKind::Given(id))
     }
 
-    /// The owner that a request would get here.
+    /// The owner that a request would get here. Corresponds to Java's `Thread.currentThread()`.
     pub fn current() -> Self {
         SCOPE
             .try_with(|owner| *owner)
@@ -92,7 +92,8 @@ impl Owner {
     /// The scope does not cross `tokio::spawn`; wrap a child with
     /// `tokio::spawn(Owner::current().scope(child))`.
     ///
-    /// It accepts requests too: `owner.scope(lock.lock())`.
+    /// It accepts requests too: `owner.scope(lock.lock())`. Corresponds to the `threadId` argument of
+    /// Redisson's asynchronous calls.
     pub fn scope<F: IntoFuture>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
         SCOPE.scope(*self, future.into_future())
     }
@@ -103,7 +104,7 @@ impl Owner {
     }
 
     /// The number of this owner within its kind: the argument of [`Owner::from_id`], the task's id,
-    /// or a counter.
+    /// or a counter. Corresponds to Java's `Thread.getId()`.
     pub fn id(&self) -> u64 {
         match self.0 {
             OwnerKind::Given(id) | OwnerKind::New(id) | OwnerKind::Thread(id) => id,

@@ -1,8 +1,11 @@
 //! The requests for a lock of any kind. A request does nothing until it is awaited.
 
 mod debug;
+mod from_guard;
+mod options;
 
 use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +13,17 @@ use std::time::Duration;
 use crate::background::ensure_runtime;
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Held};
-use crate::hold::Terms;
-use crate::lease;
 use crate::owner::Owner;
-use crate::session::{Reentry, Settings, Unlocked};
+use crate::session::{Reentry, Unlocked};
+
+pub use from_guard::FromGuard;
+pub(crate) use from_guard::sealed::Sealed;
+pub(crate) use options::{AcquireOptions, OwnerChoice};
 
 /// A pending acquire that waits without limit, from [`Lock::lock`](crate::Lock::lock),
 /// [`MultiLock::lock`](crate::MultiLock::lock) or [`RedLock::lock`](crate::RedLock::lock). It does
-/// nothing until it is awaited. The method that returns it has its errors and its cancel safety.
+/// nothing until it is awaited. The method that returns it has its errors and its cancel safety. Its
+/// methods are the arguments of Redisson's `lock(lease, unit)` and `lockAsync(lease, unit, threadId)`.
 ///
 /// A request is not a future itself: `.await` makes it one. `tokio::spawn`, `join_all` and the like need
 /// a future, which [`into_future`](IntoFuture::into_future) returns.
@@ -40,30 +46,32 @@ use crate::session::{Reentry, Settings, Unlocked};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
 #[must_use = "a request does nothing unless it is awaited; keep the guard that it returns"]
-pub struct LockRequest {
+pub struct LockRequest<G = Guard> {
     lock: Arc<dyn Acquire>,
     options: AcquireOptions,
+    guard: PhantomData<fn() -> G>,
 }
 
 /// A pending acquire that makes one attempt or waits for a limited time, from
 /// [`Lock::try_lock`](crate::Lock::try_lock), [`MultiLock::try_lock`](crate::MultiLock::try_lock) or
 /// [`RedLock::try_lock`](crate::RedLock::try_lock). It does nothing until it is awaited. The method that
-/// returns it has its errors and its cancel safety.
+/// returns it has its errors and its cancel safety. Its methods are the arguments of Redisson's
+/// `tryLock(wait, lease, unit)` and `tryLockAsync(wait, lease, unit, threadId)`.
 ///
 /// `tokio::spawn` and `join_all` take `lock.try_lock().into_future()`, as with [`LockRequest`].
-#[derive(Clone)]
 #[must_use = "a request does nothing unless it is awaited; keep the guard that it returns"]
-pub struct TryLockRequest {
+pub struct TryLockRequest<G = Guard> {
     lock: Arc<dyn Acquire>,
     options: AcquireOptions,
     wait: Option<Duration>,
+    guard: PhantomData<fn() -> G>,
 }
 
 /// A pending unlock of a forgotten hold, from [`Lock::unlock`](crate::Lock::unlock),
 /// [`MultiLock::unlock`](crate::MultiLock::unlock) or [`RedLock::unlock`](crate::RedLock::unlock). It
 /// does nothing until it is awaited. The method that returns it has its errors and its cancel safety.
+/// Corresponds to Redisson's `unlockAsync(threadId)`.
 #[derive(Clone)]
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct UnlockRequest {
@@ -99,66 +107,11 @@ pub(crate) enum WaitLimit {
     Not,
 }
 
-/// The options that a caller set for an acquire. [`AcquireOptions::terms`] checks them and adds the
-/// client's settings for the rest.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct AcquireOptions {
-    pub(crate) lease: Option<Duration>,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) owner: OwnerChoice,
-    pub(crate) reentry: Option<Reentry>,
-}
-
-/// The owner that acquires.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) enum OwnerChoice {
-    /// The current owner at the first poll.
-    #[default]
-    Current,
-    /// A new owner for each acquire, so that none re-enters.
-    New,
-    Given(Owner),
-}
-
 /// The owner that unlocks: `owner`, or the current one if it is `None`. Called at the first poll of an
 /// unlock. An error outside a tokio runtime.
 pub(crate) fn unlocker(owner: Option<Owner>) -> Result<Owner> {
     ensure_runtime()?;
     Ok(owner.unwrap_or_else(Owner::current))
-}
-
-impl AcquireOptions {
-    /// The owner that acquires, the same at each call. Called at the first poll of an acquire. An error
-    /// outside a tokio runtime.
-    pub(crate) fn owner(&mut self) -> Result<Owner> {
-        ensure_runtime()?;
-        let owner = match self.owner {
-            OwnerChoice::Current => Owner::current(),
-            OwnerChoice::New => Owner::new(),
-            OwnerChoice::Given(owner) => owner,
-        };
-        self.owner = OwnerChoice::Given(owner);
-        Ok(owner)
-    }
-
-    /// The terms of the acquire for a client with these settings. Checks all options, because nothing may
-    /// be sent for an invalid request.
-    pub(crate) fn terms(&self, settings: &Settings) -> Result<Terms> {
-        if let Some(lease) = self.lease {
-            lease::check_lease("lease", lease, settings.max_lease)?;
-        }
-        if let Some(max_hold) = self.max_hold {
-            lease::check("max_hold", max_hold, Duration::MAX)?;
-        }
-        let lease = self.lease.unwrap_or(settings.watchdog_lease);
-        let reentry = self.reentry.unwrap_or(settings.reentry);
-        Ok(Terms {
-            lease: lease::whole(lease.min(self.max_hold.unwrap_or(lease))),
-            watched: self.lease.is_none(),
-            max_hold: self.max_hold,
-            local: reentry == Reentry::Local && self.max_hold.is_none(),
-        })
-    }
 }
 
 macro_rules! options {
@@ -176,11 +129,10 @@ macro_rules! options {
             self
         }
 
-        /// Limits how long the watchdog renews the lock, counted from this acquire. At least 10 ms; a longer
-        /// lease is shortened to it. After that time the lock is lost, with
+        /// Limits how long the watchdog renews the lock, counted from this acquire. At least 10 ms; a
+        /// longer lease is shortened to it. After that time the lock is lost, with
         /// [`LostReason::MaxHold`](crate::error::LostReason::MaxHold). Use it for work that may hang. If
-        /// several acquires of one hold set a limit, the earliest one counts. Redisson has no such
-        /// setting.
+        /// several acquires of one hold set a limit, the earliest one counts.
         pub fn max_hold(mut self, max_hold: Duration) -> Self {
             self.options.max_hold = Some(max_hold);
             self
@@ -204,13 +156,13 @@ macro_rules! options {
     };
 }
 
-impl LockRequest {
+impl<G: FromGuard> LockRequest<G> {
     pub(crate) fn new(lock: Arc<dyn Acquire>, owner: OwnerChoice) -> Self {
-        let options = AcquireOptions {
-            owner,
-            ..AcquireOptions::default()
-        };
-        Self { lock, options }
+        Self {
+            lock,
+            options: AcquireOptions::of(owner),
+            guard: PhantomData,
+        }
     }
 
     options!();
@@ -229,17 +181,17 @@ impl LockRequest {
         F: FnOnce(Held) -> Fut,
         Fut: Future,
     {
-        run(self.await?, work).await
+        run(self.await?.into(), work).await
     }
 }
 
-impl TryLockRequest {
+impl<G: FromGuard> TryLockRequest<G> {
     pub(crate) fn new(lock: Arc<dyn Acquire>, owner: OwnerChoice) -> Self {
-        let LockRequest { lock, options } = LockRequest::new(lock, owner);
         Self {
             lock,
-            options,
+            options: AcquireOptions::of(owner),
             wait: None,
+            guard: PhantomData,
         }
     }
 
@@ -277,7 +229,7 @@ impl TryLockRequest {
         Fut: Future,
     {
         match self.await? {
-            Some(guard) => run(guard, work).await.map(Some),
+            Some(guard) => run(guard.into(), work).await.map(Some),
             None => Ok(None),
         }
     }
@@ -296,25 +248,25 @@ impl UnlockRequest {
     }
 }
 
-impl IntoFuture for LockRequest {
-    type Output = Result<Guard>;
-    type IntoFuture = Boxed<Guard>;
+impl<G: FromGuard> IntoFuture for LockRequest<G> {
+    type Output = Result<G>;
+    type IntoFuture = Boxed<G>;
 
     fn into_future(self) -> Self::IntoFuture {
-        self.lock.lock(self.options)
+        G::acquired(self.lock.lock(self.options))
     }
 }
 
-impl IntoFuture for TryLockRequest {
-    type Output = Result<Option<Guard>>;
-    type IntoFuture = Boxed<Option<Guard>>;
+impl<G: FromGuard> IntoFuture for TryLockRequest<G> {
+    type Output = Result<Option<G>>;
+    type IntoFuture = Boxed<Option<G>>;
 
     fn into_future(self) -> Self::IntoFuture {
         let wait = match self.wait {
             None | Some(Duration::ZERO) => WaitLimit::Not,
             Some(wait) => WaitLimit::AtMost(wait),
         };
-        self.lock.acquire(self.options, wait)
+        G::acquired_in_time(self.lock.acquire(self.options, wait))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Stands for user code in unit tests: wakers and log subscribers.
+//! User code for unit tests: wakers and log subscribers.
 
 use std::pin::Pin;
 use std::sync::Arc;

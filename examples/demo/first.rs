@@ -108,7 +108,7 @@ async fn hand_over(
     let _: String = server.ask(&["CONFIG", "RESETSTAT"]).await?;
     let mut second = Second::start(server.url())?;
     second.expect("busy").await?;
-    stage.second("tried it: busy, somebody else has it");
+    stage.second("tried it: busy, another owner has it");
     let channel = format!("redisson_lock__channel:{{{LOCK}}}");
     // Its try, and one before and one after it subscribed; then it asks no more.
     while subscribers(server, &channel).await? == 0 || calls(server, "evalsha").await? < 3 {
@@ -133,7 +133,7 @@ async fn hand_over(
 
     let busy = lock.try_lock().await?.is_none();
     check(busy, "both have the lock")?;
-    let holder = lock.holder().await?.ok_or("nobody has the lock")?;
+    let holder = lock.holder().await?.ok_or("no owner has the lock")?;
     let holds = holder
         .client_id()
         .is_some_and(|holder| holder.to_string() == id);
@@ -152,7 +152,7 @@ async fn loss(
     let before = Instant::now();
     let deleted: u64 = server.ask(&["DEL", LOCK]).await?;
     check(deleted == 1, "there was no key to delete")?;
-    stage.redis(&format!("somebody deleted the key {LOCK}"));
+    stage.redis(&format!("a client deleted the key {LOCK}"));
     let reason = second.expect("lost ").await?;
     let took = before.elapsed();
     second.expect("valid false").await?;

@@ -74,5 +74,5 @@ const REDIS: Voice = Voice {
     colour: GREY,
 };
 
-/// Nobody waits for a demo that hangs.
+/// No caller waits for a demo that hangs.
 const CURFEW: Duration = Duration::from_secs(19);

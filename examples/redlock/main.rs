@@ -44,5 +44,5 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Nobody waits for a story that hangs.
+/// No caller waits for a story that hangs.
 const CURFEW: Duration = Duration::from_secs(60);

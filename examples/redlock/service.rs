@@ -30,7 +30,7 @@ impl Service {
             clients.push(client.build().await?);
         }
         let locks = clients.iter().map(|client| client.lock(NAME));
-        // Nobody takes it for longer, so a server that lost its data need not be left out for longer.
+        // No client takes the lock for longer, so a server that lost its data need not be left out for longer.
         let lock = RedLock::new(locks).max_lease(LEASE);
         Ok(Self { clients, lock })
     }

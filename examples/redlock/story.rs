@@ -21,11 +21,13 @@ pub(crate) async fn tell(stage: &Stage) -> Result<(), Failure> {
     let first = Service::start(&five).await?;
     let second = Service::start(&five).await?;
 
-    stage.title("Whoever has three of five has the lock");
+    stage.title("An owner that has three of five has the lock");
     let guard = all_well(stage, &five, &first, &second).await?;
     stage.title("Two servers are killed, and work goes on");
     let guard = two_killed(stage, &mut five, guard, &first, &second).await?;
-    stage.title("A third stands still: nobody can have the lock, and its holder is told in time");
+    stage.title(
+        "A third one is frozen: no owner can have the lock, and its holder is notified in time",
+    );
     one_frozen(stage, &five, guard, &first, &second).await?;
     stage.title("It answers again, and three are enough");
     let guard = resumed(stage, &five, &first, &second).await?;

@@ -62,7 +62,7 @@ impl Server {
                     redis,
                     _data: data,
                 };
-                // Whoever answers on this port shall be the server that we started.
+                // The server that answers on this port must be the one that we started.
                 let info: String = server.ask(&["INFO", "server"]).await?;
                 let ours = format!("process_id:{}\r\n", server.process().id());
                 return Ok(info.contains(&ours).then_some(server));

@@ -32,7 +32,7 @@ impl Stage {
 
     fn say(&self, colour: &str, text: &str) {
         let mut out = std::io::stdout().lock();
-        // Nobody left to tell it to is no reason to stop in the middle.
+        // A closed output does not stop the story.
         let _ = if self.colours {
             writeln!(out, "{colour}{text}{PLAIN}")
         } else {
@@ -41,7 +41,7 @@ impl Stage {
     }
 }
 
-/// Somebody whose words the stage tells.
+/// A party whose words the stage prints.
 pub(crate) struct Voice {
     pub(crate) name: &'static str,
     pub(crate) colour: &'static str,

@@ -1,22 +1,22 @@
--- Purpose: raises the count of one hold to a target, taking the lock if it is free, as
--- lua/lock/acquire.lua does; answers the fencing token of the hold.
+-- Purpose: raises the count of one hold to a target, and takes the lock if it is free, as
+-- lua/lock/acquire.lua does. Returns the fencing token of the hold.
 --
 -- KEYS[1]  the lock's hash
 -- KEYS[2]  the counter of the lock's tokens: the last token, in decimal; Redisson's key
 -- ARGV[1]  the hold's field, "<client uuid>:<task>.<hold number>"
--- ARGV[2]  the count that the hold shall have, 1 for a first acquire
+-- ARGV[2]  the target count of the hold; 1 for a first acquire
 -- ARGV[3]  the lease in milliseconds
 -- ARGV[4]  'clock': a token is at least the server's clock in microseconds; 'one': it is the next number
 --
 -- Returns
---   token    granted, as a text: the field stands at the target or above, the TTL is the lease or longer
---   n >= -1  held by somebody else, whose TTL is n milliseconds (-1: it has none)
+--   token    granted, as a text: the count is the target or above, the TTL is the lease or longer
+--   n >= -1  another hold has the lock, and its TTL is n milliseconds (-1: it has none)
 --   -3       the target is above 1 and the field is gone: the hold was lost
 --   error    WRONGTYPE: the counter is no number below 2^53 - 1; nothing was done
 --
--- Run twice it does what it does once: the target is absolute, a TTL only grows, and while the field
--- stands nobody else counts, so the counter has the token of the hold. Lua numbers are exact up to
--- 2^53, and TIME in microseconds is below that until the year 2255.
+-- Idempotent: the target is absolute, and a TTL only grows. While the field is there, no other acquire
+-- changes the counter, so the counter has the token of the hold. Lua numbers are exact up to 2^53, and
+-- TIME in microseconds is below that until the year 2255.
 -- Example: free, counter 7, target 1, lease 30000, 'one' -> { field = 1 }, counter 8, "8".
 
 local key, counter = KEYS[1], KEYS[2]
@@ -64,7 +64,7 @@ if target == 1 and redis.call('exists', key) == 0 then
     redis.call('hincrby', key, field, 1)
     local done = redis.pcall('pexpire', key, lease)
     if not is_error(done) then
-        -- Without a TTL: a counter that expires would begin again.
+        -- Without a TTL, because a counter that expires would restart.
         done = redis.pcall('set', counter, token)
     end
     if is_error(done) then
@@ -86,7 +86,7 @@ if refusal then
 end
 local token = text(last)
 if last == 0 then
-    -- The counter was deleted under the hold.
+    -- The counter was deleted during the hold.
     token = next_token(last)
     redis.call('set', counter, token)
 end
@@ -98,7 +98,7 @@ end
 if left < tonumber(lease) then
     local timed = redis.pcall('pexpire', key, lease)
     if is_error(timed) then
-        -- What is refused shall have done nothing.
+        -- A refused acquire has no effect: undo the count.
         if missing > 0 then
             redis.call('hincrby', key, field, -missing)
         end

@@ -1,9 +1,9 @@
--- Purpose: hands the lock from one hold to the next of the same client, as lua/lock/transfer.lua does,
+-- Purpose: hands the lock over from one hold to another of the same client, as lua/lock/transfer.lua does,
 -- with a new fencing token.
 --
 -- KEYS[1]  the lock's hash
 -- KEYS[2]  the counter of the lock's tokens: the last token, in decimal; Redisson's key
--- ARGV[1]  the field of the hold that ends, whatever its count is
+-- ARGV[1]  the field of the hold that ends, with any count
 -- ARGV[2]  the field of the hold that begins, with a count of 1
 -- ARGV[3]  its lease in milliseconds
 -- ARGV[4]  the channel of the lock's messages; empty if its releases are not published
@@ -11,18 +11,18 @@
 -- ARGV[6]  'clock': a token is at least the server's clock in microseconds; 'one': it is the next number
 --
 -- Returns
---   { n, token }  handed on, with this token as a text; n >= 0: n connections listen on the channel;
---                 -1: how many listen cannot be known
+--   { n, token }  handed over, with this token as a text; n >= 0: n connections listen on the channel;
+--                 -1: the number of listeners is unknown
 --   -2            the first hold ended and the second could not begin, for example because the counter is
---                 no number: the lock is free, waiters are told
---   nil           the first hold is not there, and neither is the second: it was lost
+--                 no number: the lock is free, the waiters are notified
+--   nil           neither hold is there: the first one was lost
 --   error         WRONGTYPE: the second hold is there, and the counter is no number below 2^53 - 1
 --
--- Run twice it does what it does once: without the first field it changes nothing but a counter that was
--- deleted since. HDEL comes before all other writes, because a server out of memory lets a script go on
--- that has written.
+-- Idempotent: without the first field it changes nothing but a counter that was deleted since. HDEL
+-- comes before all other writes, because a server out of memory lets a script continue that has already
+-- written.
 -- Example: { a = 2 }, counter 7, from a to b, lease 30000, 'one' -> { b = 1 }, TTL 30000, counter 8,
---   { 0, "8" }; once more -> { 0, "8" }.
+--   { 0, "8" }; a second run -> { 0, "8" }.
 
 local key, counter = KEYS[1], KEYS[2]
 local from, to, channel = ARGV[1], ARGV[2], ARGV[4]
@@ -32,7 +32,7 @@ local function text(number)
     return string.format('%.0f', number)
 end
 
--- The last token, 0 if there is none; nil if the counter is of no use.
+-- The last token, 0 if there is none; nil if the counter is not a valid number.
 local function last_token()
     local value = redis.pcall('get', counter)
     if not value then
@@ -58,7 +58,7 @@ if redis.call('hdel', key, from) == 1 then
     token = last and next_token(last)
     local begun = token and redis.pcall('hincrby', key, to, 1)
     local timed = type(begun) == 'number' and redis.pcall('pexpire', key, ARGV[3])
-    -- Without a TTL: a counter that expires would begin again.
+    -- Without a TTL, because a counter that expires would restart.
     local noted = timed == 1 and redis.pcall('set', counter, token)
     if not noted or noted.err then
         -- A lock without a TTL would outlive its holder, and one without a token protects nothing.
@@ -73,7 +73,7 @@ elseif redis.call('hexists', key, to) == 0 then
 elseif not last then
     return redis.error_reply('WRONGTYPE the counter of the fencing tokens is no number below 2^53 - 1')
 elseif last == 0 then
-    -- The counter was deleted under the second hold.
+    -- The counter was deleted during the second hold.
     token = next_token(last)
     redis.call('set', counter, token)
 end

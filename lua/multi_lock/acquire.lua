@@ -1,18 +1,18 @@
--- Purpose: raises the counts of several holds of one client to their targets, taking the locks that
+-- Purpose: raises the counts of several holds of one client to their targets, and takes the locks that
 -- are free: all of them, or none.
 --
 -- KEYS[i]          the i-th lock's hash
 -- ARGV[1]          the lease in milliseconds
 -- ARGV[2 * i]      the field of the i-th hold, "<client uuid>:<task>.<hold number>"
--- ARGV[2 * i + 1]  the count that it shall have, 1 for a first acquire
+-- ARGV[2 * i + 1]  the target count of the i-th hold; 1 for a first acquire
 --
 -- Returns
---   nil       granted: each field stands at its target or above, each TTL is the lease or longer
---   { i, n }  nothing was done. n >= -1: the i-th is held by somebody else, whose TTL is n
+--   nil       granted: each count is its target or above, each TTL is the lease or longer
+--   { i, n }  nothing was done. n >= -1: another hold has the i-th lock, and its TTL is n
 --             milliseconds (-1: it has none); -3: its target is above 1 and its field is gone
 --   an error  nothing was done; " KEYS[i]" at its end names the key that it is about
 --
--- Run twice it does what it does once: targets are absolute, and a TTL only grows.
+-- Idempotent: targets are absolute, and a TTL only grows.
 -- Example: "a" free, "b" held by another for 5 s -> { 2, 5000 }, "a" still free.
 
 local lease = tonumber(ARGV[1])
@@ -49,8 +49,8 @@ for i, key in ipairs(KEYS) do
         refusal = type(timed) == 'table' and timed
     end
     if refusal then
-        -- What is refused shall have done nothing, and a lock without a TTL would outlive its holder.
-        -- A longer TTL of a hold that was there before does no harm.
+        -- A refused acquire has no effect, and a lock without a TTL would outlive its holder: undo all
+        -- grants. A longer TTL of a hold that was there before does no harm.
         for j = 1, type(raised) == 'table' and i - 1 or i do
             if left[j] == -2 then
                 redis.pcall('hdel', KEYS[j], ARGV[2 * j])

@@ -78,7 +78,7 @@ for _, ids in ipairs({ missing, known }) do
         redis.call('zadd', in_use, ends, id)
     end
 end
--- The set shall not outlive the number.
+-- The set must not live longer than the number.
 local left = redis.call('pttl', permits)
 if left > 0 then
     redis.call('pexpire', in_use, left)

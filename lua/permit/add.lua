@@ -1,4 +1,4 @@
--- Purpose: adds permits to a semaphore, once for each request.
+-- Purpose: adds permits to a semaphore of either kind, once for each request.
 --
 -- KEYS[1]  the free permits, a number
 -- KEYS[2]  the mark of the request, a string of lockdog's own
@@ -6,18 +6,23 @@
 -- ARGV[2]  how long the mark is kept, in milliseconds: longer than the request may be repeated
 -- ARGV[3]  the channel of the semaphore's messages
 -- ARGV[4]  the command that publishes there: publish, or spublish on a cluster that knows it
+-- ARGV[5]  1: only if the semaphore exists. Else 0
 --
 -- Returns
 --   1  added, now or by an earlier run of the same request
+--   0  it does not exist; nothing was done
 --   error WRONGTYPE: the free permits are no number below 2^53; nothing was done
 --
--- The semaphore is created if it does not exist. INCRBY keeps its TTL.
+-- Else the semaphore is created if it does not exist. INCRBY keeps its TTL.
 -- Example: 1 free, 2 -> 3 free, message "3", 1; once more -> 1.
 
 local value = redis.call('get', KEYS[1]) or '0'
 local free = string.match(value, '^-?%d+$') and tonumber(value)
 if not free or math.abs(free) >= 2 ^ 53 then
     return redis.error_reply('WRONGTYPE the free permits are no number below 2^53')
+end
+if ARGV[5] == '1' and redis.call('exists', KEYS[1]) == 0 and redis.call('exists', KEYS[2]) == 0 then
+    return 0
 end
 if not redis.call('set', KEYS[2], '1', 'nx', 'px', ARGV[2]) then
     return 1

@@ -7,12 +7,16 @@
 -- ARGV[3]  and all that follow: the ids of the permits
 --
 -- Returns
---   1  all were in use and are given back
---   0  one of them is not in use, or its lease is over; nothing was done
+--   1   all were in use and are given back
+--   0   none of them is in use; nothing was done
+--   -1  some of them are in use and others are not; nothing was done
 --   error WRONGTYPE: the free permits are no number below 2^53; nothing was done
 --
--- ZREM comes first, because a server out of memory lets a script go on that has written.
--- Example: 1 free, { a, b }, ids a and b -> 3 free, message "3", 1; once more -> 0.
+-- A permit whose lease is over is not in use. After 0 an earlier run of the same command may have given
+-- them back; after -1 it did not. ZREM comes first, because a server out of memory lets a script go on
+-- that has written.
+-- Example: 1 free, { a, b }, ids a and b -> 3 free, message "3", 1; once more -> 0; ids b and c, b in use
+-- -> -1.
 
 local value = redis.call('get', KEYS[1]) or '0'
 local free = string.match(value, '^-?%d+$') and tonumber(value)
@@ -21,11 +25,15 @@ if not free or math.abs(free) >= 2 ^ 53 then
 end
 local clock = redis.call('time')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local in_use = 0
 for i = 3, #ARGV do
     local ends = tonumber(redis.call('zscore', KEYS[2], ARGV[i]) or nil)
-    if not ends or ends <= now then
-        return 0
+    if ends and ends > now then
+        in_use = in_use + 1
     end
+end
+if in_use < #ARGV - 2 then
+    return in_use == 0 and 0 or -1
 end
 local given = 0
 for i = 3, #ARGV do

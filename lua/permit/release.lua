@@ -1,4 +1,5 @@
--- Purpose: gives one permit back to its semaphore, after a release and after an outcome nobody saw.
+-- Purpose: gives one permit back to its semaphore, after a release, and after an outcome that the client
+-- does not know.
 --
 -- KEYS[1]  the free permits, a number
 -- KEYS[2]  the sorted set of the permits in use: id -> the server's time at which it expires, in ms
@@ -12,7 +13,7 @@
 --   nil   it is not in use: it was lost, or a repeated release already gave it back
 --   error WRONGTYPE: the free permits are no number below 2^53; nothing was done
 --
--- An expired permit that nobody took back yet is given back too. ZREM comes first, because a server out
+-- An expired permit that no acquire took back yet is given back too. ZREM comes first, because a server out
 -- of memory lets a script go on that has written.
 -- Example: 1 free, { a, b }, id a -> 2 free, { b }, message "2", 1; once more -> nil.
 

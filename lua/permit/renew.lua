@@ -10,7 +10,8 @@
 --   -1  the server could not tell or could not extend it (another type under the key, no
 --       permission): nothing is known
 --
--- A permit whose lease is over belongs to whoever takes it next.
+-- A permit whose lease is over belongs to the client that takes it next. A server out of memory refuses
+-- ZADD as the first write of a script, and lets a script go on that has written: so ZREM comes first.
 -- Example: KEYS = { "s", "s" }, a in use, b not: -> { 1, 0 }.
 
 local answers = {}
@@ -28,6 +29,8 @@ for i, key in ipairs(KEYS) do
     else
         answers[i] = 1
         if tonumber(score) < ends then
+            -- No id is empty, so this removes nothing.
+            redis.pcall('zrem', key, '')
             local raised = redis.pcall('zadd', key, string.format('%.0f', ends), id)
             if type(raised) == 'table' then
                 answers[i] = -1

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  the free permits, a number
 -- KEYS[2]  the sorted set of the permits in use
--- ARGV[1]  how many permits it shall have
+-- ARGV[1]  how many permits the semaphore gets
 -- ARGV[2]  1: only if the semaphore does not exist
 -- ARGV[3]  the channel of the semaphore's messages
 -- ARGV[4]  the command that publishes there: publish, or spublish on a cluster that knows it

@@ -4,9 +4,9 @@
 -- KEYS[2]  the sorted set of the permits in use: id -> the server's time at which it expires, in ms
 -- ARGV[1]  the id of a permit; empty: of none
 --
--- Returns { free, in use, left }. A permit whose lease is over counts as free, although nobody took it
+-- Returns { free, in use, left }. A permit whose lease is over counts as free, although no acquire took it
 -- back yet.
---   left  for how many milliseconds the permit is in use; -1: for ever; -2: it is not in use, or its lease
+--   left  for how many milliseconds the permit is in use; -1: without end; -2: it is not in use, or its lease
 --         is over
 --   error WRONGTYPE: the free permits are no number below 2^53
 --

@@ -1,5 +1,5 @@
 -- Purpose: writes, and changes nothing: so that a WAIT behind it on the same connection covers
--- everything that the server executed before, whoever sent it.
+-- everything that the server executed before, from any client.
 --
 -- KEYS[1]  the free permits, a number
 -- KEYS[2]  the set of permits in use

@@ -1,7 +1,7 @@
 -- Purpose: sets the leases of permits in use: of all of them, or of none.
 --
 -- KEYS[1]  the sorted set of the permits in use: id -> the server's time at which it expires, in ms
--- ARGV[1]  the lease in milliseconds from now; -1: for ever
+-- ARGV[1]  the lease in milliseconds from now; -1: without end
 -- ARGV[2]  and all that follow: the ids of the permits
 --
 -- Returns

@@ -1,32 +1,32 @@
 -- Purpose: one member's part of a quorum: takes the lock as lua/lock/acquire.lua does, unless this
--- server may have lost its data, and says what fencing token it knows.
+-- server may have lost its data. Returns the largest fencing token that the server knows.
 --
 -- KEYS[1]  the lock's hash
 -- KEYS[n]  the register of the lock's fencing tokens, "<token> <written, ms> <field>"; only if ARGV[5]
 -- KEYS[n]  the server's epoch, a hash { id, since }; only if ARGV[4] is above 0, and then the last
 -- ARGV[1]  the hold's field, "<client uuid>:<task>.<hold number>"
--- ARGV[2]  the count that the hold shall have, 1 for a first acquire
+-- ARGV[2]  the target count of the hold; 1 for a first acquire
 -- ARGV[3]  the lease in milliseconds
--- ARGV[4]  for how many milliseconds after a loss of its data the server grants nothing; 0: never mind
--- ARGV[5]  1 to be told of the register
--- ARGV[6]  since when the data may have been lost, as far as the client knows: this server's clock in
---          milliseconds, 0 if never
+-- ARGV[4]  for how many milliseconds after a loss of its data the server grants nothing; 0: no check
+-- ARGV[5]  1 to read the register
+-- ARGV[6]  when the data may have been lost, as far as the client knows: by this server's clock, in
+--          milliseconds; 0 if never
 --
 -- Returns { what, milliseconds, time, fresh, token }
---   what          1   granted: the field stands at the target or above, the TTL is the lease or longer
---                 0   held by somebody else, with the TTL in milliseconds (-1: it has none)
+--   what          1   granted: the count is the target or above, the TTL is the lease or longer
+--                 0   another hold has the lock, with the TTL in milliseconds (-1: it has none)
 --                 -3  the target is above 1 and the field is gone: the hold was lost
---                 -4  the server may have lost its data: it grants nothing for so many milliseconds
---   time          the server's clock in microseconds, as a text; nil if nobody asked for it
---   fresh         1 if the server lost its data, and the register was not written since: it may say
---                 too little
+--                 -4  the server may have lost its data: it grants nothing for this many milliseconds
+--   time          the server's clock in microseconds, as a text; nil if ARGV[4] and ARGV[5] do not need it
+--   fresh         1 if the server lost its data, and the register was not written since: its token may
+--                 be too small
 --   token         the register's token, as a text; nil if there is none
 --
--- An epoch that is absent or names another server is written: the quarantine begins. `since` is the
--- server's clock then, in milliseconds, and 0 where somebody vouched for the data.
+-- If the epoch is absent or names another server, the script writes it and the quarantine begins. `since`
+-- is the server's clock then, in milliseconds; 0 if lua/red_lock/provision.lua marked the data as complete.
 -- Numbers are exact up to 2^53, and TIME in microseconds is below that until the year 2255.
--- Run twice it does what it does once: the target is absolute, and a TTL only grows.
--- Example: free, target 1, lease 30000, period 0, register "7 1700000000000 c:t1.1", told of it
+-- Idempotent: the target is absolute, and a TTL only grows.
+-- Example: free, target 1, lease 30000, period 0, register "7 1700000000000 c:t1.1", register read
 --   -> { field = 1 }, TTL 30000, { 1, 0, "1700000000000000", 0, "7" }.
 
 local key, field, target, lease = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
@@ -51,7 +51,7 @@ if period > 0 then
     local id = run .. ':' .. data
     local known = redis.call('hmget', epoch, 'id', 'since')
     since = tonumber(known[2] or nil)
-    -- A clock that was put back would prolong the quarantine by as much: it begins again instead.
+    -- If the clock was set back, the quarantine restarts, because it would last longer by that much.
     if known[1] ~= id or not since or since > now then
         since = now
         redis.call('hset', epoch, 'id', id, 'since', text(since))
@@ -105,7 +105,7 @@ end
 if left < tonumber(lease) then
     local timed = redis.pcall('pexpire', key, lease)
     if type(timed) == 'table' and timed.err then
-        -- What is refused shall have done nothing.
+        -- A refused acquire has no effect: undo the count.
         if missing > 0 then
             redis.call('hincrby', key, field, -missing)
         end

@@ -1,4 +1,4 @@
--- Purpose: one member's part of a fencing token: writes it down while its holder has the lock, if it
+-- Purpose: one member's part of a fencing token: writes the token while its holder has the lock, if it
 -- is larger than every token before it.
 --
 -- KEYS[1]  the lock's hash
@@ -12,11 +12,11 @@
 --   1      the register holds the token, written for this field; the TTL of the lock is the lease or
 --          longer
 --   0      the field is not there: the hold was lost; nothing was done
---   token  the register holds this one, as large or larger and not this hold's, as a text; nothing
---          was done
+--   token  the register has this token of another hold, as large or larger, as a text; nothing was
+--          done
 --
--- Run twice it does what it does once: the second time it finds what the first one wrote, and a field
--- is never used again. The register outlives the lock, whose hash goes with each unlock.
+-- Idempotent: a second run finds what the first one wrote, and a field is never used again. The register
+-- outlives the lock, whose hash is deleted by each unlock.
 -- Example: { field = 1 }, register "7 .. other", token 9 -> register "9 .. field", 1; token 8 -> "9".
 
 local key, register, field, token, lease = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]

@@ -1,7 +1,7 @@
--- Purpose: vouches for the data of this server as it is: it counts in quorums at once.
+-- Purpose: marks the data of this server as complete, so it counts in quorums immediately.
 --
 -- KEYS[1]  the server's epoch, a hash { id, since }
--- ARGV[1]  since when its data may have been lost, in milliseconds: 0
+-- ARGV[1]  when its data may have been lost, in milliseconds: 0, never
 --
 -- Returns the server's identity, "<run id>:<replication id>"
 --

@@ -46,7 +46,7 @@ impl ClientBuilder {
     /// differ in this.
     ///
     /// Defaults to true if the URL is `rediss+sentinel://`, or if the first sentinel's URL is `rediss://`.
-    /// Redisson has no such setting: the scheme of its addresses is for sentinels and master.
+    /// In Redisson, the scheme of the addresses is for sentinels and master.
     pub fn master_tls(mut self, by_tls: bool) -> Self {
         self.master_tls = Some(by_tls);
         self

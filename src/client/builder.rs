@@ -128,7 +128,7 @@ impl ClientBuilder {
     /// The longest time between two attempts of a waiter, with or without a message. From 10 ms up to one
     /// day.
     ///
-    /// Defaults to 1 s. Redisson has no such setting: without a message its waiters wait for the TTL.
+    /// Defaults to 1 s. Without a message, a Redisson waiter waits for the TTL.
     pub fn poll_cap(mut self, cap: Duration) -> Self {
         self.poll_cap = cap;
         self
@@ -137,7 +137,7 @@ impl ClientBuilder {
     /// The longest lease that a request may have, at least 10 ms. A longer one is
     /// [`Error::Invalid`](crate::Error::Invalid).
     ///
-    /// Defaults to 24 h. Redisson has no such setting.
+    /// Defaults to 24 h.
     pub fn max_lease(mut self, lease: Duration) -> Self {
         self.max_lease = lease;
         self
@@ -146,7 +146,7 @@ impl ClientBuilder {
     /// The maximum number of calls of this client that wait for locks at the same time. Further calls
     /// return [`Error::TooManyWaiters`](crate::Error::TooManyWaiters).
     ///
-    /// Defaults to 100,000. Redisson has no such setting.
+    /// Defaults to 100,000.
     pub fn max_waiters(mut self, waiters: u32) -> Self {
         self.max_waiters = waiters;
         self
@@ -154,7 +154,7 @@ impl ClientBuilder {
 
     /// How waiters detect that a lock is free: by messages or by polling.
     ///
-    /// Defaults to [`Wake::PubSub`]. Redisson has no such setting: its `getSpinLock` polls, its other
+    /// Defaults to [`Wake::PubSub`]. In Redisson, `getSpinLock` polls, and the other
     /// locks use messages.
     pub fn wake(mut self, wake: Wake) -> Self {
         self.wake = wake;
@@ -176,7 +176,7 @@ impl ClientBuilder {
     ///
     /// [`ClientBuilder::max_hand_over_time`] is the other limit. The first limit that is reached counts.
     ///
-    /// Defaults to 16. Redisson has no such setting.
+    /// Defaults to 16.
     pub fn max_hand_overs(mut self, hand_overs: u32) -> Self {
         self.hand_overs.hand_overs = hand_overs;
         self
@@ -187,7 +187,7 @@ impl ClientBuilder {
     /// sections. After it the client releases the lock, as with [`ClientBuilder::max_hand_overs`], which is
     /// the other limit. Zero: at most one hand-over once the client has detected other waiters.
     ///
-    /// Defaults to 20 ms. Redisson has no such setting.
+    /// Defaults to 20 ms.
     pub fn max_hand_over_time(mut self, time: Duration) -> Self {
         self.hand_overs.time = time;
         self
@@ -221,7 +221,7 @@ impl ClientBuilder {
     /// Where re-entries are counted, unless a request sets it
     /// ([`LockRequest::reentry`](crate::LockRequest::reentry)).
     ///
-    /// Defaults to [`Reentry::Counted`]. Redisson has no such setting: it always counts in Redis.
+    /// Defaults to [`Reentry::Counted`]. Redisson always counts in Redis.
     pub fn reentry(mut self, reentry: Reentry) -> Self {
         self.reentry = reentry;
         self
@@ -255,7 +255,7 @@ impl ClientBuilder {
     /// and `HMGET`, and for the key. Use it with every client of a quorum or with none. It is not
     /// supported on a cluster.
     ///
-    /// Defaults to false. Redisson has no such setting.
+    /// Defaults to false.
     pub fn quarantine_on_server(mut self, enabled: bool) -> Self {
         self.quarantine_on_server = enabled;
         self

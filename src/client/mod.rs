@@ -18,9 +18,12 @@ use uuid::Uuid;
 use crate::background::ensure_runtime;
 use crate::error::{Error, Result};
 use crate::key::kind;
+use crate::latch::CountDownLatch;
 use crate::lock::{HoldInfo, Lock};
 use crate::permit_semaphore::PermitSemaphore;
+use crate::read_write_lock::ReadWriteLock;
 use crate::script;
+use crate::semaphore::Semaphore;
 use crate::server::Sent;
 use crate::session::Session;
 
@@ -211,6 +214,19 @@ impl Client {
         Lock::new(self.session.clone(), &kind::FENCED_FROM_ONE, name.as_ref())
     }
 
+    /// The read/write lock of this name. Corresponds to Redisson's `getReadWriteLock(name)`.
+    ///
+    /// The name has 1 to 512 bytes, which the client does not change. This call sends nothing. If the name
+    /// is invalid, each request of the lock returns [`Error::Invalid`](crate::Error::Invalid).
+    ///
+    /// It excludes locks of other kinds with the same name, and is excluded by them. An owner does not re-enter
+    /// from one kind to another. Its two locks can be members of a [`MultiLock`](crate::MultiLock)
+    /// (`rw.read().into()`). They cannot be instances of a [`RedLock`](crate::RedLock): each request of such a
+    /// `RedLock` returns [`Error::Invalid`](crate::Error::Invalid).
+    pub fn read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
+        ReadWriteLock::new(self.session.clone(), name.as_ref())
+    }
+
     /// The semaphore of this name, whose permits have leases. Corresponds to Redisson's
     /// `getPermitExpirableSemaphore(name)`.
     ///
@@ -220,14 +236,34 @@ impl Client {
         PermitSemaphore::new(self.session.clone(), name.as_ref())
     }
 
-    /// The id of this client, random for each client. It is the first part of the field of each of its holds
-    /// in Redis. Corresponds to Redisson's `getId()`.
+    /// The semaphore of this name, whose permits have no leases. Corresponds to Redisson's
+    /// `getSemaphore(name)`.
+    ///
+    /// A permit stays in use until it is released, also if its process crashes. Where that matters, use
+    /// [`Client::permit_semaphore`].
+    ///
+    /// The name has 1 to 512 bytes, which the client does not change. This call sends nothing. If the name
+    /// is invalid, each request of the semaphore returns [`Error::Invalid`](crate::Error::Invalid).
+    pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
+        Semaphore::new(self.session.clone(), name.as_ref())
+    }
+
+    /// The count-down latch of this name. Corresponds to Redisson's `getCountDownLatch(name)`.
+    ///
+    /// The name has 1 to 512 bytes, which the client does not change; on a cluster it has no braces. This
+    /// call sends nothing. If the name is invalid, each request of the latch returns
+    /// [`Error::Invalid`](crate::Error::Invalid).
+    pub fn count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
+        CountDownLatch::new(self.session.clone(), name.as_ref())
+    }
+
+    /// The id of this client, random for each client. It is the first part of the field of each of its
+    /// holds in Redis. Corresponds to Redisson's `getId()`.
     pub fn id(&self) -> Uuid {
         self.session.core().id
     }
 
-    /// Every hold of this client that is valid now. The client does not ask Redis. Redisson has no such
-    /// call.
+    /// Every hold of this client that is valid now. The client does not ask Redis.
     pub fn holds(&self) -> Vec<HoldInfo> {
         let core = self.session.core();
         let holds = core.holds.all();
@@ -241,8 +277,7 @@ impl Client {
     /// new server. Never call it for a server that may have lost locks which an owner still holds.
     ///
     /// It ends the server's quarantine for every client with
-    /// [`ClientBuilder::quarantine_on_server`], and the quarantine that this client began itself. Redisson
-    /// has no such call.
+    /// [`ClientBuilder::quarantine_on_server`], and the quarantine that this client began itself.
     ///
     /// # Errors
     ///

@@ -60,8 +60,6 @@ impl ClientBuilder {
     ///
     /// If [`Connector::time`] returns [`Time::Tokio`](crate::config::Time::Tokio), leases follow tokio's
     /// clock, and the client's background is a task of the runtime where the client is built.
-    ///
-    /// Redisson has no such setting.
     pub fn connector(mut self, connector: impl Connector) -> Self {
         self.connectors.push(Arc::new(connector));
         self
@@ -77,7 +75,7 @@ impl ClientBuilder {
     }
 
     /// Uses your pool for the commands of callers. The client takes one connection from it and keeps
-    /// it. Redisson has no such setting; it has pools of its own.
+    /// it. Redisson has pools of its own.
     ///
     /// A pool has no connections for messages, so set the URL too. With a pool alone, waiters poll
     /// ([`Wake::Poll`](crate::config::Wake::Poll)) and the watchdog takes a second connection from the

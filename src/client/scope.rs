@@ -9,7 +9,7 @@ use crate::error::Error;
 
 impl Client {
     /// Connects with default settings, does the work, and shuts the client down. It shuts the client down
-    /// also if the work fails or panics. Redisson has no such call.
+    /// also if the work fails or panics.
     ///
     /// Use it for a program that ends after the work. If such a program only drops its client, the program
     /// may end before the client has released its locks.
@@ -50,7 +50,7 @@ impl Client {
 }
 
 impl ClientBuilder {
-    /// As [`Client::scope`], with these settings. Redisson has no such call.
+    /// As [`Client::scope`], with these settings.
     ///
     /// # Errors
     ///

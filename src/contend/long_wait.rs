@@ -10,13 +10,16 @@ impl<C: Contender> Contest<C> {
     /// A lock with many waiters that pass it on has long waits, but no long hold.
     pub(super) fn warn_of_own_client(&mut self) {
         let now = self.now();
+        // Once for each wait, and not for a short one.
         if self.has_warned || now.since(self.began) < LONG_WAIT {
             return;
         }
         let (Some(owner), Some(hold)) = (self.contender.owner(), self.contender.local_holder())
         else {
+            // Another client holds the lock, or the waiter has no owner: that is no deadlock of this client.
             return;
         };
+        // The lock changed hands recently, so its owners make progress.
         if now.since(hold.state().acquired) < LONG_WAIT {
             return;
         }

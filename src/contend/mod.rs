@@ -267,7 +267,7 @@ mod tests {
     use crate::clock::Clock;
     use crate::key::LockKey;
     use crate::session::disconnected;
-    use crate::wait::WaitRequest;
+    use crate::wait::{Line, WaitRequest};
 
     /// A counter of permits, like a semaphore: a permit is no hold, and any task may give it back.
     struct Counter {
@@ -351,6 +351,7 @@ mod tests {
                 owner: Owner::new(),
                 terms: None,
                 deadline: self.deadline,
+                line: Line::Sole,
             };
             let counter = &self.counter;
             counter.core.waiters.enter(&counter.key, request, now)

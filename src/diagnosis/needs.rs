@@ -9,8 +9,8 @@ pub(super) struct Need {
     /// The consequence of not having it.
     pub(super) loss: &'static str,
     /// A complete command that changes nothing, whatever the server contains. Words are separated
-    /// by single spaces. `KEY` stands for an unused key, `TOKEN` for the register of its fencing
-    /// tokens (the counter of a fenced lock needs the same commands), `CHANNEL` for an unused channel.
+    /// by single spaces. `KEY` means an unused key, `TOKEN` the register of its fencing
+    /// tokens (the counter of a fenced lock needs the same commands), `CHANNEL` an unused channel.
     pub(super) words: &'static str,
 }
 

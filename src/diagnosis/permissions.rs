@@ -171,7 +171,7 @@ impl ProbeSubscriber {
         limit: Duration,
     ) -> Option<Self> {
         if is_sharded {
-            let subscriber = server.subscriber(node, |_| {}, limit).await.ok()?;
+            let subscriber = server.subscriber(node, |_, _| {}, limit).await.ok()?;
             return Some(Self::OfShard(subscriber));
         }
         let opened = tokio::time::timeout(limit, node.endpoint().open_pubsub(limit)).await;

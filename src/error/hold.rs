@@ -256,7 +256,7 @@ impl std::error::Error for NotHeld {}
 #[derive(Clone, Debug)]
 pub struct UnlockUnconfirmed {
     lock: Arc<str>,
-    waited: Option<Duration>,
+    waited: Duration,
     cause: Option<Box<Error>>,
     instances: Arc<[Instance]>,
 }
@@ -266,17 +266,17 @@ impl UnlockUnconfirmed {
     pub(crate) fn new(lock: &str, waited: Duration, cause: Option<Error>) -> Self {
         Self {
             lock: lock.into(),
-            waited: Some(waited),
+            waited,
             cause: cause.map(Box::new),
             instances: Arc::default(),
         }
     }
 
-    /// For a multi lock or quorum, with the state of each part.
-    pub(super) fn of_whole(lock: &str, instances: Vec<Instance>) -> Self {
+    /// For a multi lock or quorum, after a wait of this time, with the state of each part.
+    pub(super) fn of_whole(lock: &str, waited: Duration, instances: Vec<Instance>) -> Self {
         Self {
             lock: lock.into(),
-            waited: None,
+            waited,
             cause: instances.iter().find_map(Instance::failure).map(Box::new),
             instances: instances.into(),
         }
@@ -285,6 +285,11 @@ impl UnlockUnconfirmed {
     /// The lock's name.
     pub fn lock(&self) -> &str {
         &self.lock
+    }
+
+    /// How long the unlock waited for a confirmation.
+    pub fn waited(&self) -> Duration {
+        self.waited
     }
 
     /// Why there was no confirmation. The error's text contains it. For a multi lock or quorum it is the
@@ -306,13 +311,17 @@ impl UnlockUnconfirmed {
 
 impl fmt::Display for UnlockUnconfirmed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the unlock could not be confirmed: lock={:?}", self.lock)?;
-        if let Some(waited) = self.waited {
-            write!(f, " waited={}ms; ", waited.as_millis())?;
-            match &self.cause {
-                Some(cause) => write!(f, "{cause}")?,
-                None => f.write_str(FOUND_NOTHING)?,
-            }
+        write!(
+            f,
+            "the unlock could not be confirmed: lock={:?} waited={}ms",
+            self.lock,
+            self.waited.as_millis()
+        )?;
+        match &self.cause {
+            // The state of its part, below, contains it.
+            _ if !self.instances.is_empty() => {}
+            Some(cause) => write!(f, "; {cause}")?,
+            None => write!(f, "; {FOUND_NOTHING}")?,
         }
         for instance in &*self.instances {
             write!(f, "; {instance}")?;

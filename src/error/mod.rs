@@ -1,6 +1,7 @@
 //! The errors of all calls, and what each of them means for the lock.
 
 mod hold;
+mod members;
 mod replicas;
 mod report;
 
@@ -31,14 +32,15 @@ pub enum Error {
 
     /// The client was shut down. This call does not hold the lock.
     ///
-    /// Build a new client.
+    /// Redisson throws `RedissonShutdownException`. Build a new client.
     #[error("the client is shut down")]
     Closed,
 
     /// An argument is not valid, or there is no tokio runtime. The client sent nothing. This call does not
     /// hold the lock.
     ///
-    /// Fix the call. The message names the argument and its limits.
+    /// Redisson throws `IllegalArgumentException`. Fix the call. The message names the argument and its
+    /// limits.
     #[error("invalid {what}: {why}")]
     #[non_exhaustive]
     Invalid {
@@ -50,7 +52,8 @@ pub enum Error {
 
     /// The owner held the lock and lost it. Another owner may hold it now.
     ///
-    /// Redisson reports no loss; its `unlock()` then throws `IllegalMonitorStateException`. Stop the protected work and drop the guard. Then acquire the lock again if the work must continue.
+    /// Redisson reports no loss; its `unlock()` then throws `IllegalMonitorStateException`. Stop the
+    /// protected work and drop the guard. Then acquire the lock again if the work must continue.
     #[error(transparent)]
     Lost(#[from] Lost),
 
@@ -76,7 +79,7 @@ pub enum Error {
     /// not confirm the release in time, the client continues in the background
     /// ([`NotReplicated::is_undone`]).
     ///
-    /// Retry later, or check the replicas.
+    /// Redisson throws an exception if `checkLockSyncedSlaves` is set. Retry later, or check the replicas.
     #[error(transparent)]
     NotReplicated(#[from] NotReplicated),
 
@@ -93,8 +96,9 @@ pub enum Error {
 
     /// The server answered with an error code. An acquire did not take the lock.
     ///
-    /// Fix the cause: a permission, a password, the type of the key, the server's memory or disk.
-    /// [`Error::is_retriable`] is true for transient codes (`LOADING`, `READONLY`, ...).
+    /// Redisson throws `RedisException` or a class derived from it. Fix the cause: a permission, a
+    /// password, the type of the key, the server's memory or disk. [`Error::is_retriable`] is true for
+    /// transient codes (`LOADING`, `READONLY`, ...).
     #[error("the server refused the command: {code} {message}")]
     #[non_exhaustive]
     Refused {
@@ -107,8 +111,8 @@ pub enum Error {
     /// The server did not answer in time. This call does not hold the lock. If the command still arrives,
     /// the client undoes it in the background.
     ///
-    /// Retry later. Until the client has undone the command, the lock may look taken, for at most one
-    /// lease.
+    /// Redisson throws `RedisTimeoutException` or `RedisResponseTimeoutException`. Retry later. Until the
+    /// client has undone the command, the lock may look taken, for at most one lease.
     #[error(
         "no answer from the server in time, waited={}ms{}",
         waited.as_millis(),
@@ -138,7 +142,7 @@ pub enum Error {
     /// There is no connection to the server. This call does not hold the lock. If a command was already
     /// sent, the client undoes it in the background.
     ///
-    /// Retry later.
+    /// Redisson throws `RedisConnectionException`. Retry later.
     #[error("no connection to the server: {cause}")]
     #[non_exhaustive]
     Unavailable {
@@ -150,10 +154,25 @@ pub enum Error {
     /// lock may remain in Redis for at most one lease, and the client retries the release in the
     /// background until then.
     ///
-    /// Nothing has to be done. If the protected work had to end before another owner began, treat its
-    /// result as doubtful.
+    /// Redisson throws `RedisTimeoutException`. The caller need not do anything. If the protected work had
+    /// to end before another owner began, treat its result as doubtful.
     #[error(transparent)]
     UnlockUnconfirmed(#[from] UnlockUnconfirmed),
+
+    /// The owner wants to write while it reads, so it would wait for itself; or two owners that read wait
+    /// for an upgrade. The call does not have the write lock. The read hold is kept.
+    ///
+    /// Redisson waits for ever. Use [`ReadGuard::upgrade`](crate::ReadGuard::upgrade), or release the read hold.
+    #[error(
+        "acquiring the write lock would be a deadlock, because its owner reads, lock={lock:?} owner={owner}"
+    )]
+    #[non_exhaustive]
+    WouldDeadlock {
+        /// The lock's name.
+        lock: String,
+        /// The owner that wants to write, as text.
+        owner: String,
+    },
 }
 
 impl Error {
@@ -240,6 +259,7 @@ impl Error {
             Self::Invalid { what, .. } => format!("invalid {what}"),
             Self::AlreadyHeld(_) => "this owner already holds the lock".to_owned(),
             Self::PermitNotInUse { .. } => "a permit is not in use".to_owned(),
+            Self::WouldDeadlock { .. } => "a write would wait for its owner's read".to_owned(),
             Self::NotHeld(_) => "this owner has no forgotten hold to unlock".to_owned(),
             Self::NotReplicated(_) => "too few replicas acknowledged the lock in time".to_owned(),
             Self::NoQuorum(_) => "no quorum".to_owned(),
@@ -265,61 +285,17 @@ impl Error {
     }
 
     /// The unlock of a multi lock or quorum was not confirmed; `instances` has the state of each part.
-    pub(crate) fn unconfirmed(lock: &str, instances: Vec<Instance>) -> Self {
-        UnlockUnconfirmed::of_whole(lock, instances).into()
+    pub(crate) fn unconfirmed(lock: &str, waited: Duration, instances: Vec<Instance>) -> Self {
+        UnlockUnconfirmed::of_whole(lock, waited, instances).into()
     }
 
     pub(crate) fn invalid(what: &'static str, why: String) -> Self {
         Self::Invalid { what, why }
     }
 
-    /// A multi lock or quorum was built from no locks.
-    pub(crate) fn no_locks() -> Self {
-        Self::invalid("locks", "no locks were given".to_owned())
-    }
-
-    /// A multi lock or quorum was built from the same lock twice.
-    pub(crate) fn same_lock(name: &str) -> Self {
-        let why = format!("one lock of one client is given twice, lock={name:?}");
-        Self::invalid("locks", why)
-    }
-
-    /// A quorum was built from a lock that is not reentrant.
-    pub(crate) fn not_reentrant(name: &str) -> Self {
-        let why = format!(
-            "a RedLock needs reentrant locks, and this one is not reentrant, lock={name:?}"
-        );
-        Self::invalid("locks", why)
-    }
-
-    /// A quorum was to be made of a lock that issues fencing tokens by itself.
-    pub(crate) fn own_tokens(name: &str) -> Self {
-        let why = format!(
-            "a RedLock needs plain locks and issues tokens itself (RedLock::fenced): the tokens of one \
-             fenced lock do not order the holders of a quorum, lock={name:?}"
-        );
-        Self::invalid("locks", why)
-    }
-
-    /// A lock of several locks was to be made of a fair lock.
-    pub(crate) fn in_line(of: &str, name: &str) -> Self {
-        let why = match of {
-            "RedLock" => "each server has a queue of its own, so a quorum has no order of waiters",
-            _ => "it holds no lock while it waits, so it has no place in the lock's queue",
-        };
-        let why = format!("a {of} cannot have a fair lock: {why}, lock={name:?}");
-        Self::invalid("locks", why)
-    }
-
-    /// Adds which of the given locks is invalid. `place` counts from 0, the text from 1.
-    pub(crate) fn in_lock(self, place: usize) -> Self {
-        match self {
-            Self::Invalid { what, why } => Self::Invalid {
-                what,
-                why: format!("{why}, place={}", place + 1),
-            },
-            other => other,
-        }
+    pub(crate) fn would_deadlock(lock: &str, owner: &str) -> Self {
+        let (lock, owner) = (lock.to_owned(), owner.to_owned());
+        Self::WouldDeadlock { lock, owner }
     }
 }
 

@@ -126,7 +126,7 @@ impl Held {
         }
     }
 
-    /// The owner that holds the lock.
+    /// The owner that holds the lock: see [`Guard::owner`](super::Guard::owner).
     pub fn owner(&self) -> Owner {
         match &self.kind {
             HeldKind::One(one) => one.hold.owner(),

@@ -102,6 +102,14 @@ impl Guard {
         }
     }
 
+    /// The claim of a guard of one lock. `None` for a lock of several parts.
+    pub(crate) fn claim(&self) -> Option<&Claim> {
+        match &self.kind {
+            GuardKind::One(claim) => Some(claim),
+            GuardKind::Several(_) => None,
+        }
+    }
+
     /// The field in Redis of a plain lock; empty for a lock of several parts.
     #[cfg(test)]
     pub(crate) fn field(&self) -> String {
@@ -112,7 +120,7 @@ impl Guard {
     }
 
     /// Waits until the lock is lost and returns how. It returns no later than the deadline up to which
-    /// the lock may be used. Redisson has no such notification.
+    /// the lock may be used.
     ///
     /// # Cancel safety
     ///
@@ -121,8 +129,8 @@ impl Guard {
         self.held().lost().await
     }
 
-    /// A token that is cancelled when the lock is lost. If you cancel it yourself, no other token is affected.
-    /// Redisson has no such notification.
+    /// A token that is cancelled when the lock is lost. If you cancel it yourself, no other token is
+    /// affected.
     pub fn lost_token(&self) -> CancellationToken {
         self.held().lost_token()
     }
@@ -142,7 +150,7 @@ impl Guard {
 
     /// Whether the lock is held, in jeopardy because its renewals fail, or lost. Use it in a service that
     /// stops early or shows the state. The client does not ask Redis. A lock with a fixed lease is not
-    /// renewed, so it is never in jeopardy. Redisson has no such call.
+    /// renewed, so it is never in jeopardy.
     pub fn verdict(&self) -> Verdict {
         self.held().verdict()
     }
@@ -179,7 +187,7 @@ impl Guard {
 
     /// The current state of each part of a lock of several parts, in the order in which they were
     /// given. Empty for a plain lock. Right after an acquire of a [`RedLock`](crate::RedLock) only a
-    /// quorum is known; the other answers arrive later. Redisson has no such call.
+    /// quorum is known; the other answers arrive later.
     pub fn instances(&self) -> Vec<Instance> {
         self.held().instances()
     }
@@ -187,8 +195,7 @@ impl Guard {
     /// How many of the instances that hold the lock may lose its data early without another owner
     /// being able to get a quorum. An instance counts until the lease that it granted ends. This is not
     /// the number of instances that may be down: the lock is kept as long as a quorum answers, for
-    /// example three of five. 0 for a lock that needs every part, and for a plain lock. Redisson has no
-    /// such call.
+    /// example three of five. 0 for a lock that needs every part, and for a plain lock.
     pub fn margin(&self) -> u32 {
         self.held().margin()
     }
@@ -255,7 +262,7 @@ impl Guard {
 
     /// Extends the lease, so that it ends `lease` from now or later. Use it for work that takes longer
     /// than expected. `lease` is from 10 ms up to the client's `max_lease`, for a
-    /// [`RedLock`](crate::RedLock) up to [its own](crate::RedLock::max_lease). Redisson has no such call.
+    /// [`RedLock`](crate::RedLock) up to [its own](crate::RedLock::max_lease).
     ///
     /// The call never shortens a lease, and does not extend it beyond a `max_hold`. The watchdog still
     /// renews a guard without a lease, once no more than the watchdog's lease is left. All guards of the
@@ -267,8 +274,8 @@ impl Guard {
     ///
     /// - [`Error::Lost`](crate::Error::Lost) if the lock was lost before.
     /// - [`Error::Invalid`](crate::Error::Invalid) if the lease is out of bounds. The client sends nothing.
-    /// - After any other error the lock is held as before, up to [`Guard::remaining`]. Redis may keep it for
-    ///   the longer lease.
+    /// - After any other error the lock is held as before, up to [`Guard::remaining`]. Redis may keep it
+    ///   for the longer lease.
     ///
     /// # Cancel safety
     ///

@@ -51,7 +51,8 @@ impl HoldState {
             // The answer is here, so the server executed the command before `now`.
             self.remains_until = now + terms.lease;
         }
-        self.count += 1;
+        self.count += self.weight;
+        self.known = self.count;
         self.renewed = sent;
         if terms.watched {
             self.watched += 1;

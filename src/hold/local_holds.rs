@@ -1,12 +1,15 @@
 //! The state of a lock on one client, as far as that client knows.
 
+use std::borrow::Cow;
 use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 use super::holds_of_key::HoldGroup;
 use super::{Hold, HoldPhase, Holds};
 use crate::clock::Moment;
 use crate::error::{Lost, LostReason};
-use crate::key::LockKey;
+use crate::key::{LockKey, Mode};
 use crate::owner::Owner;
 
 /// An owner's relation to a lock.
@@ -77,14 +80,28 @@ impl Holds {
         pending.filter(is_of).cloned().collect()
     }
 
+    /// The oldest hold with forgotten claims. The call looks at the holds before it.
+    pub(crate) fn with_forgotten(&self, key: &LockKey) -> Option<Arc<Hold>> {
+        let table = self.table.lock();
+        let living = table.by_key.get(key)?.of(HoldGroup::Living);
+        let has_forgotten = |hold: &&Arc<Hold>| !hold.state().forgotten.is_empty();
+        living
+            .filter(has_forgotten)
+            .min_by_key(|hold| hold.number())
+            .cloned()
+    }
+
     /// The hold with this number, the one in its field, if it is still listed.
     pub(crate) fn numbered(&self, key: &LockKey, number: u64) -> Option<Arc<Hold>> {
         let table = self.table.lock();
         table.by_key.get(key)?.numbered(number).cloned()
     }
 
-    /// What this client has on the lock.
-    pub(crate) fn local_holds(&self, key: &LockKey) -> LocalHolds {
+    /// What this client has on the lock, for `owner`, which wants to acquire it.
+    pub(crate) fn local_holds(&self, key: &LockKey, owner: Owner) -> LocalHolds {
+        if let Cow::Owned(writer) = key.line() {
+            return self.local_holds_of_reader(key, &writer, owner);
+        }
         let table = self.table.lock();
         let Some(holds) = table.by_key.get(key) else {
             return LocalHolds::default();
@@ -101,6 +118,29 @@ impl Holds {
                 .of(HoldGroup::Ended)
                 .any(|hold| hold.state().is_releasing()),
         }
+    }
+
+    /// As [`Holds::local_holds`], for a read lock: only a writer keeps it, and not from its own owner.
+    fn local_holds_of_reader(&self, key: &LockKey, writer: &LockKey, owner: Owner) -> LocalHolds {
+        // Unlocked before the other queries lock the table.
+        let has_holds = self.table.lock().by_key.contains_key(key);
+        LocalHolds {
+            has_holds,
+            kept_until: self.kept_from(writer, owner),
+            releasing: self.releasing(writer).is_some(),
+        }
+    }
+
+    /// The valid hold of `owner` on the same read/write lock in the other mode.
+    pub(crate) fn partner_of(&self, key: &LockKey, owner: Owner) -> Option<Arc<Hold>> {
+        let hold = self.of_owner(&key.partner()?, owner)?;
+        let is_valid = hold.state().is_valid(self.clock.now());
+        is_valid.then_some(hold)
+    }
+
+    /// Whether the lock is a read lock whose owner writes: that owner need not wait for others.
+    pub(crate) fn reads_own_write(&self, key: &LockKey, owner: Owner) -> bool {
+        key.mode() == Some(Mode::Read) && self.partner_of(key, owner).is_some()
     }
 
     /// Until when other owners of this client keep the lock, as far as the client knows; `None` if none
@@ -125,29 +165,43 @@ impl Holds {
     pub(crate) fn of_another(&self, key: &LockKey, owner: Owner) -> Option<Arc<Hold>> {
         let table = self.table.lock();
         let now = self.clock.now();
-        let mut living = table.by_key.get(key)?.of(HoldGroup::Living);
         let keeps = |hold: &&Arc<Hold>| hold.owner() != owner && hold.state().is_valid(now);
-        living.find(keeps).cloned()
+        key.rivals().find_map(|rival| {
+            let mut living = table.by_key.get(&*rival)?.of(HoldGroup::Living);
+            living.find(keeps).cloned()
+        })
     }
 
     /// The newest hold that was ended to release the lock and has no answer yet.
     pub(crate) fn releasing(&self, key: &LockKey) -> Option<Arc<Hold>> {
         let table = self.table.lock();
-        let mut ended = table.by_key.get(key)?.of(HoldGroup::Ended);
-        ended.find(|hold| hold.state().is_releasing()).cloned()
+        key.rivals().find_map(|rival| {
+            let mut ended = table.by_key.get(&*rival)?.of(HoldGroup::Ended);
+            ended.find(|hold| hold.state().is_releasing()).cloned()
+        })
     }
 
     /// Redis granted the lock to `granted`, so every other hold on it that this client considers valid
     /// is lost. Returns those holds. Their guards are notified, but the losses are not logged yet.
     pub(crate) fn supersede(&self, granted: &Arc<Hold>) -> Vec<Arc<Hold>> {
-        let mut others: Vec<_> = {
+        let mut others: Vec<Arc<Hold>> = {
             let table = self.table.lock();
-            let Some(holds) = table.by_key.get(&**granted.key()) else {
-                return Vec::new();
-            };
-            let is_other = |hold: &&Arc<Hold>| !Arc::ptr_eq(hold, granted);
-            let living = holds.of(HoldGroup::Living);
-            living.filter(is_other).cloned().collect()
+            let key = granted.key();
+            let living = key.rivals().flat_map(|rival| {
+                let is_same = *rival == **key;
+                // A reader may write as well, and a writer may read.
+                let is_other = move |hold: &&Arc<Hold>| {
+                    (is_same && !Arc::ptr_eq(hold, granted))
+                        || (!is_same && hold.owner() != granted.owner())
+                };
+                let holds = table.by_key.get(&*rival).into_iter();
+                let living = holds.flat_map(|holds| holds.of(HoldGroup::Living));
+                living
+                    .filter(is_other)
+                    .cloned()
+                    .collect::<SmallVec<[_; 2]>>()
+            });
+            living.collect()
         };
         others.retain(|other| self.change(other, |state| state.lose(LostReason::NotOurs)));
         others
@@ -204,7 +258,7 @@ mod tests {
                 OwnerState::Nothing
             ));
             assert!(holds.releasing(&key).is_none());
-            assert!(!holds.local_holds(&key).releasing);
+            assert!(!holds.local_holds(&key, Owner::new()).releasing);
             assert!(holds.kept_from(&key, owner).is_none());
         };
         let began = worked();
@@ -220,7 +274,9 @@ mod tests {
             assert!(holds.numbered(&key, hold.number()).is_some());
             assert!(holds.of_owner(&key, hold.owner()).is_some());
             holds.change(hold, HoldState::end);
-            assert!(holds.releasing(&key).is_some() && holds.local_holds(&key).releasing);
+            assert!(
+                holds.releasing(&key).is_some() && holds.local_holds(&key, Owner::new()).releasing
+            );
             assert!(holds.kept_from(&key, hold.owner()).is_none());
         }
         while let Some(hold) = tried.pop() {
@@ -280,7 +336,7 @@ mod tests {
         let mut all: Vec<u64> = holds.all().iter().map(|hold| hold.number()).collect();
         all.sort_unstable();
         assert!(all.iter().copied().eq(listed.iter().map(|it| it.number())));
-        let local = holds.local_holds(key);
+        let local = holds.local_holds(key, owners[0]);
         assert_eq!(local.has_holds, !listed.is_empty());
         assert_eq!(local.kept_until, walked.kept_from(None));
         assert_eq!(local.releasing, walked.releasing().is_some());

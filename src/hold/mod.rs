@@ -1,9 +1,12 @@
 //! What this client holds.
 
+mod forgotten;
 mod grant;
 mod holds_of_key;
+mod ledger;
 mod local_holds;
 mod recently_released;
+mod remains;
 mod renewal;
 mod schedule;
 mod schedule_entry;
@@ -22,10 +25,11 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Moment;
-use crate::error::{AlreadyHeld, Lost, LostFacts, LostReason};
+use crate::error::{AlreadyHeld, Error, Lost, LostFacts, LostReason};
 use crate::key::LockKey;
 use crate::owner::Owner;
 
+pub(crate) use ledger::LedgerView;
 pub(crate) use local_holds::{LocalHolds, OwnerState};
 pub(crate) use state::{ClaimFlags, Dropped, HoldPhase, HoldState, Terms};
 pub(crate) use streak::{HandOverLimits, Streak, StreakEnd};
@@ -192,6 +196,11 @@ impl Hold {
     pub(crate) fn already_held(&self, now: Moment) -> AlreadyHeld {
         let held = now.since(self.state().acquired);
         AlreadyHeld::new(self.key.name(), &self.owner.to_string(), held)
+    }
+
+    /// The error for an owner that waits for itself: it reads, or another owner that reads waits to write.
+    pub(crate) fn would_deadlock(&self) -> Error {
+        Error::would_deadlock(self.key.name(), &self.owner.to_string())
     }
 
     /// How long it may still be acted on; zero if it is not valid.

@@ -12,6 +12,20 @@ impl HoldState {
         self.is_living() && (self.watched > 0 || self.doubted)
     }
 
+    /// The watchdog has to act at `renew_at`.
+    pub(crate) fn is_looked_after(&self) -> bool {
+        self.is_renewed() || (self.is_living() && self.exposed)
+    }
+
+    /// Others may let a lock with this hold live for a `lease` only, after which a hold with a longer lease of
+    /// its own would be gone. So the watchdog renews such a hold to what is left of it.
+    pub(crate) fn expose(&mut self, lease: Duration) {
+        if self.is_living() && self.deadline.since(self.renewed) > lease / 3 {
+            self.exposed = true;
+            self.renew_at = self.renew_at.min(self.renewed + lease / 3);
+        }
+    }
+
     /// The current server may not know it. This includes a grant that is not accepted yet: it may come
     /// from the previous server.
     pub(crate) fn suspect(&mut self, now: Moment) {
@@ -24,8 +38,10 @@ impl HoldState {
     /// Starts a renewal that is sent now, and returns its lease. `None` if the renewal would not move
     /// the deadline.
     pub(crate) fn renewal(&mut self, now: Moment, lease: Duration) -> Option<Duration> {
-        if self.is_living() && self.doubted {
-            // The check must not extend a hold without a watchdog.
+        let is_over_soon = now + lease / 3 >= self.deadline;
+        let is_exposed = self.exposed && self.watched == 0 && !is_over_soon;
+        if self.is_living() && (self.doubted || is_exposed) {
+            // Neither a check nor a renewal of what is left extends a hold without a watchdog.
             let until = if self.watched > 0 {
                 (now + lease).min(self.max_until)
             } else {
@@ -45,7 +61,7 @@ impl HoldState {
             self.renew_at = now + lease / 6;
             return Some(asked);
         }
-        self.renew_at = if is_bounded {
+        self.renew_at = if is_bounded || self.watched == 0 {
             Moment::NEVER
         } else {
             self.deadline.minus(lease / 3 * 2)

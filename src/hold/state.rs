@@ -46,14 +46,23 @@ pub(crate) struct ClaimFlags {
     pub(crate) local: bool,
     /// It belongs to a composite lock, which reports its loss itself.
     pub(crate) part: bool,
+    /// What it adds to the count: 1, and for a semaphore the number of its permits.
+    pub(crate) weight: u32,
 }
 
 /// The state of one hold.
 #[derive(Debug)]
 pub(crate) struct HoldState {
     pub(crate) phase: HoldPhase,
-    /// Living claims: guards and forgotten ones.
+    /// Living claims: guards and forgotten ones. Of a semaphore, their permits.
     pub(crate) count: u32,
+    /// What an acquire adds to the count: 1, and for a semaphore the number of its permits.
+    pub(crate) weight: u32,
+    /// What the ledger of a semaphore is known to have of it. 0 while a command without an answer may have
+    /// changed that.
+    pub(crate) known: u32,
+    /// Each sending of its acquire was answered, so none of them can still run.
+    pub(crate) certain: bool,
     /// The claims among them that Redis does not count. Never all of them, because Redis deletes a
     /// field with the count zero. When the last counted claim ends, a local one takes its place.
     pub(crate) local: u32,
@@ -91,8 +100,13 @@ pub(crate) struct HoldState {
     pub(crate) released_after: u64,
     /// Redis granted it or may have; its caller has until the deadline to accept the grant.
     pub(crate) awaited: bool,
-    /// The fencing token of the hold, if its kind issues tokens. It stays when the hold ends.
+    /// The fencing token of the hold, if its kind issues tokens; of a semaphore, the era of its ledger. It
+    /// stays when the hold ends.
     pub(crate) token: Option<NonZeroU64>,
+    /// The longest lease that was sent for it, in milliseconds.
+    pub(crate) lease_ms: u32,
+    /// Its fixed lease is longer than others may let the lock live, so the watchdog renews what is left of it.
+    pub(crate) exposed: bool,
     /// The hand-overs that led to this hold; few holds have any.
     pub(crate) streak: Option<Box<Streak>>,
 }
@@ -113,6 +127,9 @@ impl HoldState {
         Self {
             phase: HoldPhase::Pending,
             count: 0,
+            weight: 1,
+            known: 0,
+            certain: false,
             local: 0,
             watched: 0,
             parts: 0,
@@ -132,6 +149,8 @@ impl HoldState {
             released_after: 0,
             awaited: false,
             token: None,
+            lease_ms: 0,
+            exposed: false,
             streak: None,
         }
     }
@@ -165,11 +184,6 @@ impl HoldState {
     /// instead.
     pub(crate) fn is_releasing(&self) -> bool {
         self.phase == HoldPhase::Ended && !self.handing_on
-    }
-
-    /// Every claim is a forgotten one, or was left to the lease.
-    pub(crate) fn is_only_forgotten(&self) -> bool {
-        self.count as usize == self.forgotten.len() + self.left as usize
     }
 
     /// One claim is there beside those that were left to the lease.
@@ -211,11 +225,6 @@ impl HoldState {
         self.deadline = self.deadline.min(self.max_until);
     }
 
-    /// Notes that a command is sent now that may extend the field's lease in Redis.
-    pub(crate) fn sending(&mut self, now: Moment, lease: Duration) {
-        self.remains_until = self.remains_until.max(now + lease + SLOW_ARRIVAL);
-    }
-
     /// Ends the hold against its owner's will. Returns false if there was nothing to lose.
     pub(crate) fn lose(&mut self, reason: LostReason) -> bool {
         let living = self.is_living();
@@ -237,31 +246,6 @@ impl HoldState {
         } else {
             LostReason::Deadline
         }
-    }
-
-    /// The server keeps the hold, which was granted just now, until it is released.
-    pub(crate) fn outlast(&mut self) {
-        self.deadline = Moment::NEVER;
-        self.remains_until = Moment::NEVER;
-    }
-
-    /// Ends a lost hold that has only forgotten claims. Returns `None` if it has others.
-    pub(crate) fn end_forgotten(&mut self, now: Moment) -> Option<Dropped> {
-        let HoldPhase::Lost(reason) = self.phase else {
-            return None;
-        };
-        if !self.is_only_forgotten() {
-            return None;
-        }
-        // An unanswered renewal may have extended its lease. A fixed lease ends by itself.
-        let may_be_left = self.watched > 0 && now < self.remains_until && self.left == 0;
-        let gone = matches!(reason, LostReason::NotOurs | LostReason::Forced);
-        self.end();
-        Some(if may_be_left && !gone {
-            Dropped::Settle
-        } else {
-            Dropped::Forget
-        })
     }
 
     /// Because of `max_hold`, a renewal sent at `sent` could not move the deadline by more than the
@@ -301,7 +285,7 @@ impl HoldState {
             HoldPhase::Pending | HoldPhase::Held | HoldPhase::Jeopardy => false,
         };
         let shown = self.target();
-        self.count = self.count.saturating_sub(1);
+        self.count = self.count.saturating_sub(flags.weight);
         self.watched = self.watched.saturating_sub(u32::from(flags.watched));
         self.parts = self.parts.saturating_sub(u32::from(flags.part));
         let local = self.local.saturating_sub(u32::from(flags.local));
@@ -321,17 +305,7 @@ impl HoldState {
         Dropped::Settle
     }
 
-    /// Leaves a claim to a later unlock by its owner. The owner of a lost hold has nothing to unlock
-    /// later, so a claim on a lost hold ends here.
-    pub(crate) fn forget_claim(&mut self, flags: ClaimFlags, now: Moment) -> Dropped {
-        if matches!(self.phase, HoldPhase::Lost(_)) {
-            return self.drop_claim(flags, now);
-        }
-        self.forgotten.push(flags);
-        Dropped::Nothing
-    }
-
-    /// Ends a claim and leaves what stands in Redis to its lease, when the last claim has ended.
+    /// Ends a claim and leaves the hold in Redis to its lease, when the last claim has ended.
     pub(crate) fn leave_claim(&mut self, flags: ClaimFlags, now: Moment) -> Dropped {
         if !self.is_living() {
             return self.drop_claim(flags, now);
@@ -354,9 +328,6 @@ impl HoldState {
         Dropped::Forget
     }
 }
-
-/// How long a command may be in flight and still extend the lease in Redis.
-const SLOW_ARRIVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -400,11 +371,11 @@ mod tests {
                 terms.local = step == 1;
                 if state.phase == HoldPhase::Pending || step == 0 {
                     assert!(state.grant(now, &terms, now));
-                    claims.push(ClaimFlags { watched, local: false, part: false });
+                    claims.push(ClaimFlags { watched, local: false, part: false, weight: 1 });
                     assert_eq!(state.target(), shown + 1);
                 } else if step == 1 {
                     if state.count_locally(&terms, now) {
-                        claims.push(ClaimFlags { watched, local: true, part: false });
+                        claims.push(ClaimFlags { watched, local: true, part: false, weight: 1 });
                     }
                     assert_eq!(state.target(), shown);
                 } else {
@@ -440,6 +411,7 @@ mod tests {
             watched: false,
             local: false,
             part: false,
+            weight: 1,
         };
         state.forgotten.push(flags);
         assert!(state.expire(start + LEASE));

@@ -27,7 +27,7 @@ pub(super) struct Turn {
 #[derive(Default)]
 pub(super) enum TurnHolder {
     #[default]
-    Nobody,
+    Free,
     /// The future of a caller has the turn. Boxed, because most holds have no turn most of the time,
     /// and a client may have 100,000 holds.
     Caller(Box<TurnCaller>),
@@ -65,14 +65,14 @@ impl Turn {
     pub(super) fn caller(&self) -> Option<&TurnCaller> {
         match &self.holder {
             TurnHolder::Caller(caller) => Some(caller),
-            TurnHolder::Nobody | TurnHolder::Background => None,
+            TurnHolder::Free | TurnHolder::Background => None,
         }
     }
 
     pub(super) fn caller_mut(&mut self) -> Option<&mut TurnCaller> {
         match &mut self.holder {
             TurnHolder::Caller(caller) => Some(caller),
-            TurnHolder::Nobody | TurnHolder::Background => None,
+            TurnHolder::Free | TurnHolder::Background => None,
         }
     }
 }

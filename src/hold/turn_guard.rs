@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::Hold;
 use super::turn::{Turn, TurnHolder, TurnSnapshot};
 use crate::error::Error;
-use crate::server::{Connection, Permit, Permits};
+use crate::server::{Connection, Permits, SendingPermit};
 
 /// The right to send a command for one hold; returned on drop.
 pub(crate) struct TurnGuard {
@@ -25,7 +25,7 @@ impl Hold {
     /// Takes the right to send a command, if it is free.
     pub(crate) fn try_command(self: &Arc<Self>) -> Option<TurnGuard> {
         let mut turn = self.turns.turn.lock();
-        if !matches!(turn.holder, TurnHolder::Nobody) {
+        if !matches!(turn.holder, TurnHolder::Free) {
             return None;
         }
         Some(self.give(&mut turn))
@@ -129,7 +129,7 @@ impl Hold {
         drop(turn);
         match holder {
             TurnHolder::Caller(caller) => Some((command, caller.on)),
-            TurnHolder::Nobody | TurnHolder::Background => Some((command, None)),
+            TurnHolder::Free | TurnHolder::Background => Some((command, None)),
         }
     }
 }
@@ -142,13 +142,13 @@ impl TurnGuard {
 
     /// Allows a command to be sent only while this turn is valid. Starts a new attempt, which has asked
     /// no server yet.
-    pub(crate) fn permit(&self) -> Permit {
+    pub(crate) fn permit(&self) -> SendingPermit {
         let mut turn = self.hold.turns.turn.lock();
         if turn.number == self.number {
             turn.server = None;
         }
         drop(turn);
-        Permit::new(self.hold.clone(), self.number)
+        SendingPermit::new(self.hold.clone(), self.number)
     }
 
     /// The client's background thread drives the command from now on.
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn a_poll_keeps_the_turn_from_earlier_takeover_requests() {
         let hold = hold();
-        let turn = hold.try_command().expect("nobody else has it");
+        let turn = hold.try_command().expect("no other command has it");
         let first = hold.request_poll().expect("it is a caller's");
         assert!(turn.is_polled(Waker::noop()));
         // A second party asks, which has seen no sign yet.
@@ -300,7 +300,7 @@ mod tests {
     fn a_future_is_reported_unpolled_after_two_checks_without_a_poll() {
         let hold = hold();
         assert_eq!(hold.was_not_polled(), None);
-        let turn = hold.try_command().expect("nobody else has it");
+        let turn = hold.try_command().expect("no other command has it");
         assert_eq!(hold.was_not_polled(), Some(false));
         assert!(turn.is_polled(Waker::noop()));
         assert_eq!(hold.was_not_polled(), Some(false));
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(hold.was_not_polled(), None);
         drop(turn);
         // Another turn belongs to another future.
-        let _turn = hold.try_command().expect("nobody else has it");
+        let _turn = hold.try_command().expect("no other command has it");
         assert_eq!(hold.was_not_polled(), Some(false));
     }
 
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn a_new_attempt_does_not_name_the_server_of_the_previous_attempt() {
         let hold = hold();
-        let turn = hold.try_command().expect("nobody else has it");
+        let turn = hold.try_command().expect("no other command has it");
         let asked = |server: &str| hold.turns.turn.lock().server = Some(server.into());
         let server = || hold.asked_server();
         let _first = turn.permit();
@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn no_waker_is_cloned_while_the_turn_is_locked() {
         let hold = hold();
-        let turn = hold.try_command().expect("nobody else has it");
+        let turn = hold.try_command().expect("no other command has it");
         let handles = Arc::new(Handles(Mutex::default()));
         for _ in 0..2 {
             assert!(turn.is_polled(&Waker::from(handles.clone())));
@@ -381,7 +381,7 @@ mod tests {
             let (hold, seen) = (turn.hold.clone(), Arc::clone(&seen));
             assert!(turn.is_polled(&Waker::from(Arc::new(OnLastDrop { hold, seen }))));
         };
-        let turn = hold.try_command().expect("nobody else has it");
+        let turn = hold.try_command().expect("no other command has it");
         poll(&turn);
         // The task has another waker.
         poll(&turn);

@@ -3,16 +3,18 @@
 pub(crate) mod kind;
 mod permit_id;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher, RandomState};
+use std::iter;
 use std::sync::{Arc, LazyLock};
 
 use crate::error::Error;
 use crate::slot::slot;
 
-use kind::PLAIN;
-pub(crate) use kind::{Kind, Line, LineTimes, Script};
+pub(crate) use kind::{Kind, LineTimes, Mode, QueueSide, Script, WRITER};
+use kind::{PLAIN, PermitKind};
 pub use permit_id::PermitId;
 
 /// The maximum length of a name in bytes, before and after the name mapper.
@@ -25,7 +27,7 @@ pub(crate) type NameMapper = Arc<dyn Fn(&str) -> String + Send + Sync>;
 /// messages is derived from these.
 ///
 /// It lives as long as the lock is held, so it stores little.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct LockKey {
     name: Box<str>,
     mapped: Option<Box<str>>,
@@ -82,19 +84,59 @@ impl LockKey {
 
     /// The locks of every kind under the same key. For the server they are one lock.
     pub(crate) fn of_every_kind(&self) -> impl Iterator<Item = Self> {
-        kind::ALL.into_iter().map(|kind| Self {
+        kind::ALL.into_iter().map(|kind| self.of_kind(kind))
+    }
+
+    fn of_kind(&self, kind: &'static Kind) -> Self {
+        Self {
             name: self.name.clone(),
             mapped: self.mapped.clone(),
             kind,
             hash: hash(kind, self.key()),
-        })
+        }
+    }
+
+    /// The mode of its holds, if it is one of the two kinds of a read/write lock.
+    pub(crate) fn mode(&self) -> Option<Mode> {
+        self.kind.mode
+    }
+
+    /// The same read/write lock in the other mode.
+    pub(crate) fn partner(&self) -> Option<Self> {
+        Some(self.of_kind(self.kind.mode?.other_kind()))
+    }
+
+    /// The lock that names the queue of its waiters, and whose holds keep others out. It is the lock itself;
+    /// for a read lock it is the write lock.
+    pub(crate) fn line(&self) -> Cow<'_, Self> {
+        match self.kind.mode {
+            Some(Mode::Read) => self.partner().map_or(Cow::Borrowed(self), Cow::Owned),
+            Some(Mode::Write) | None => Cow::Borrowed(self),
+        }
+    }
+
+    /// The locks whose holds keep others from getting this one: the one that [`LockKey::line`] returns, and
+    /// for a write lock the read lock.
+    pub(crate) fn rivals(&self) -> impl Iterator<Item = Cow<'_, Self>> {
+        let reads = match self.kind.mode {
+            Some(Mode::Write) => self.partner().map(Cow::Owned),
+            Some(Mode::Read) | None => None,
+        };
+        iter::once(self.line()).chain(reads)
     }
 
     /// Fails if a cluster puts the key in a different slot than its channel and its other keys.
     pub(crate) fn check_slot(self) -> Result<Self, Error> {
         // All prefixed names have the same hash tag, so one check is enough for them.
         let is_one = |other: &str| slot(self.key()) == slot(other);
-        if is_one(&self.register()) && self.permits().is_none_or(|permits| is_one(&permits)) {
+        let fields = self.mode().map(|_| self.timeout_of(""));
+        // The braces of a latch's channel hide those of its name.
+        let is_hidden = self.kind.is_latch && self.key().contains(['{', '}']);
+        if !is_hidden
+            && is_one(&self.register())
+            && self.permits().is_none_or(|permits| is_one(&permits))
+            && fields.is_none_or(|fields| is_one(&fields))
+        {
             return Ok(self);
         }
         let why = "its braces put the lock and its channel into different slots of the cluster";
@@ -134,7 +176,10 @@ impl LockKey {
     /// The channel on which its releases are published, if they are.
     pub(crate) fn channel(&self) -> Option<String> {
         let prefix = self.kind.channel?;
-        Some(prefixed(prefix, self.key()))
+        Some(match self.kind.is_latch {
+            true => [prefix, "{", self.key(), "}"].concat(),
+            false => prefixed(prefix, self.key()),
+        })
     }
 
     /// The key that counts its fencing tokens, if its kind issues them. In a cluster it has the lock's
@@ -144,28 +189,46 @@ impl LockKey {
         Some(prefixed(counter.prefix, self.key()))
     }
 
-    /// The key of the set with the ids of its permits in use, if its kind has permits. In a cluster it
-    /// has the lock's slot.
+    /// The key of the set that names its permits in use, if its kind has permits. In a cluster it has the
+    /// lock's slot.
     pub(crate) fn permits(&self) -> Option<String> {
-        let suffix = self.kind.permits?;
-        Some(suffixed(self.key(), suffix))
+        Some(match self.kind.permits? {
+            PermitKind::Leased => suffixed(self.key(), "timeout"),
+            PermitKind::Counted => prefixed(LEDGER, self.key()),
+        })
+    }
+
+    /// The key of a read hold's lease, Redisson's key for the first acquire of the hold with this field. In a
+    /// cluster it has the lock's slot.
+    pub(crate) fn timeout_of(&self, field: &str) -> String {
+        [&self.before_fields(), field, ":rwlock_timeout:1"].concat()
+    }
+
+    /// What stands before the fields in the names of the keys for the leases of read holds.
+    pub(crate) fn before_fields(&self) -> String {
+        suffixed(self.key(), "")
+    }
+
+    /// The key that announces a writer which waits for readers. In a cluster it has the lock's slot.
+    pub(crate) fn announcement(&self) -> String {
+        prefixed("lockdog_writer", self.key())
     }
 
     /// The keys of the queue on the server, if its kind has one: the list of the waiters, and for each of
     /// them the moments up to which Redisson and lockdog keep it. In a cluster they have the lock's slot.
-    pub(crate) fn line(&self) -> Option<[String; 3]> {
+    pub(crate) fn server_queue(&self) -> Option<[String; 3]> {
         let prefixes = [
             "redisson_lock_queue",
             "redisson_lock_timeout",
             "lockdog_fair",
         ];
-        let is_on_server = self.kind.line == Line::Server;
+        let is_on_server = self.kind.queue == QueueSide::Server;
         is_on_server.then(|| prefixes.map(|prefix| prefixed(prefix, self.key())))
     }
 
     /// The key that marks a request of this id as done. In a cluster it has the lock's slot.
     pub(crate) fn mark(&self, request: &PermitId) -> String {
-        format!("{}:{request}", prefixed("lockdog_ledger", self.key()))
+        format!("{}:{request}", prefixed(LEDGER, self.key()))
     }
 
     /// The key of the register: the largest fencing token that one server has seen for the lock. In
@@ -225,6 +288,8 @@ fn check(what: &'static str, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
+const LEDGER: &str = "lockdog_ledger";
+
 /// Redisson's prefixed name. The name becomes the hash tag, unless it contains one.
 fn prefixed(prefix: &str, name: &str) -> String {
     if name.contains('{') {
@@ -261,6 +326,24 @@ mod tests {
     }
 
     #[test]
+    fn the_channel_of_a_latch_is_always_in_braces() {
+        let latch = |name| LockKey::new(&kind::LATCH, name, None).unwrap();
+        let channel = |name| latch(name).channel().expect("it has one");
+        assert_eq!(
+            channel("start"),
+            "redisson_countdownlatch__channel__{start}"
+        );
+        assert_eq!(
+            channel("{a}:b"),
+            "redisson_countdownlatch__channel__{{a}:b}"
+        );
+        assert!(latch("start").check_slot().is_ok());
+        for braces in ["{a}:b", "a}b", "{", "a{b"] {
+            assert!(latch(braces).check_slot().is_err(), "{braces}");
+        }
+    }
+
+    #[test]
     fn a_register_has_the_hash_tag_of_its_lock() {
         let register = |name| LockKey::new(&PLAIN, name, None).unwrap().register();
         assert_eq!(register("orders"), "lockdog_token:{orders}");
@@ -276,6 +359,34 @@ mod tests {
         assert_eq!(counter("{a}:b").as_deref(), Some(braces));
         let plain = LockKey::new(&PLAIN, "orders", None).unwrap();
         assert_eq!(plain.counter(), None);
+    }
+
+    #[test]
+    fn the_keys_of_a_read_hold_are_named_as_redisson_names_them() {
+        let read = |name| LockKey::new(&kind::READ, name, None).unwrap();
+        let orders = read("orders");
+        assert_eq!(orders.timeout_of("u:1"), "{orders}:u:1:rwlock_timeout:1");
+        assert_eq!(
+            read("{a}:b").timeout_of("u:1"),
+            "{a}:b:u:1:rwlock_timeout:1"
+        );
+        assert_eq!(orders.announcement(), "lockdog_writer:{orders}");
+        let channel = "redisson_rwlock:{orders}";
+        assert_eq!(orders.channel().as_deref(), Some(channel));
+    }
+
+    #[test]
+    fn the_two_kinds_of_a_read_write_lock_are_partners_in_one_line() {
+        let key = |kind| LockKey::new(kind, "orders", None).unwrap();
+        let (read, write) = (key(&kind::READ), key(&kind::WRITE));
+        assert!(read.partner().unwrap() == write && write.partner().unwrap() == read);
+        assert!(*read.line() == write && *write.line() == write);
+        let rivals = |key: &LockKey| key.rivals().map(Cow::into_owned).collect::<Vec<_>>();
+        assert!(rivals(&read).iter().eq([&write]));
+        assert!(rivals(&write).iter().eq([&write, &read]));
+        let plain = key(&PLAIN);
+        assert!(plain.partner().is_none() && *plain.line() == plain);
+        assert!(rivals(&plain).iter().eq([&plain]));
     }
 
     #[test]

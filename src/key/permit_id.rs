@@ -24,7 +24,7 @@ use crate::error::Error;
 pub struct PermitId([u8; LENGTH]);
 
 impl PermitId {
-    /// The id with these bytes, as they are in Redis.
+    /// The id with these bytes, as they are in Redis. Redisson's `permitId` is their text: see `FromStr`.
     pub const fn from_bytes(bytes: [u8; LENGTH]) -> Self {
         Self(bytes)
     }

@@ -5,21 +5,23 @@ use std::time::Duration;
 
 use tracing::{Instrument, Span};
 
+use super::preference::Preference;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::hold::{Hold, OwnerState, POLL_TIMEOUT, Terms};
-use crate::key::LockKey;
+use crate::key::{LockKey, Mode};
 use crate::owner::Owner;
 use crate::request::{FIRST_ATTEMPT, WaitLimit};
+use crate::script::Manner;
 use crate::session::{AttemptOutcome, Claim, Core, PendingAcquire, Session};
-use crate::wait::{Backoff, WaitRequest};
+use crate::wait::{Backoff, Line, READERS_PATIENCE, WaitRequest};
 
 /// Acquires a lock, on the caller's runtime.
-pub(super) async fn acquire(
+pub(crate) async fn acquire(
     session: &Arc<Session>,
     key: &Arc<LockKey>,
-    backoff: Option<&Backoff>,
+    way: Way,
     owner: Owner,
     terms: &Terms,
     wait: WaitLimit,
@@ -35,7 +37,7 @@ pub(super) async fn acquire(
     let caller = LockCall {
         session,
         key,
-        backoff,
+        way,
         owner,
         terms,
         began,
@@ -57,12 +59,22 @@ pub(super) async fn acquire(
     }
 }
 
+/// What a handle, or a guard that upgrades, says about its acquires.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Way {
+    /// The pauses of its waiters, if they differ from the client's setting.
+    pub(crate) backoff: Option<Backoff>,
+    /// Who goes first in a read/write lock.
+    pub(crate) preference: Preference,
+    /// The write lock is acquired above the read hold of its owner.
+    pub(crate) upgrades: bool,
+}
+
 /// One call to acquire a lock.
 pub(super) struct LockCall<'a> {
     pub(super) session: &'a Arc<Session>,
     pub(super) key: &'a Arc<LockKey>,
-    /// The pauses of this lock handle, if it has its own.
-    backoff: Option<&'a Backoff>,
+    pub(super) way: Way,
     pub(super) owner: Owner,
     pub(super) terms: &'a Terms,
     pub(super) began: Moment,
@@ -115,6 +127,7 @@ impl LockCall<'_> {
         loop {
             let now = core.clock.now();
             let mut acquiring = PendingAcquire::first(self.session, self.key, self.owner);
+            acquiring.manner = self.manner(now, false);
             let until = self.until(now);
             match acquiring.attempt(self.terms, now, until).await? {
                 AttemptOutcome::Granted(claim) => {
@@ -127,7 +140,10 @@ impl LockCall<'_> {
                     return Err(self.too_late(acquiring.hold()));
                 }
                 // A force unlock came before the grant was read. Treated as not asked yet.
-                AttemptOutcome::Ended => core.ensure_open()?,
+                AttemptOutcome::Ended => {
+                    core.ensure_open()?;
+                    self.ensure_upgradable()?;
+                }
                 // Another branch of this owner may have acquired it meanwhile.
                 AttemptOutcome::Busy(_) | AttemptOutcome::Lost(_) => {
                     return self.reenter_meanwhile().await;
@@ -177,6 +193,53 @@ impl LockCall<'_> {
         }
     }
 
+    /// How an acquire that begins now treats those in the other mode.
+    pub(super) fn manner(&self, now: Moment, waits: bool) -> Manner {
+        let Way {
+            preference,
+            upgrades,
+            ..
+        } = self.way;
+        let prefers_writers = preference == Preference::Writers;
+        let reads = self.key.mode() == Some(Mode::Read);
+        Manner {
+            // Not for ever: a task may wait for its child, which reads while a writer waits for the task.
+            gives_way: reads && prefers_writers && now.since(self.began) < READERS_PATIENCE,
+            announces: waits
+                && self.key.mode() == Some(Mode::Write)
+                && (prefers_writers || upgrades),
+            upgrades,
+        }
+    }
+
+    /// An error if the read hold that the call is to take over from is gone.
+    pub(super) fn ensure_upgradable(&self) -> Result<()> {
+        if !self.way.upgrades {
+            return Ok(());
+        }
+        let core = self.core();
+        let reads = self.key.partner();
+        let state = reads.map(|reads| core.holds.owner_state(&reads, self.owner));
+        match state {
+            Some(OwnerState::Lost(lost)) => Err(Error::Lost(lost)),
+            Some(OwnerState::Holding(_)) => Ok(()),
+            // The hold has a guard, which the call owns.
+            _ => Err(Error::Closed),
+        }
+    }
+
+    /// An error if the call would wait for ever, because its own owner reads.
+    pub(super) fn refuse_deadlock(&self) -> Result<()> {
+        let waits_for_ever = self.deadline.is_none() && !self.way.upgrades;
+        if waits_for_ever
+            && self.key.mode() == Some(Mode::Write)
+            && let Some(reads) = self.core().holds.partner_of(self.key, self.owner)
+        {
+            return Err(reads.would_deadlock());
+        }
+        Ok(())
+    }
+
     /// When an attempt that begins now has to end.
     pub(super) fn until(&self, now: Moment) -> Moment {
         let latest = now + self.core().server.command_timeout();
@@ -200,7 +263,7 @@ impl LockCall<'_> {
 
     /// The pauses between its attempts; `None` if messages wake it.
     pub(super) fn backoff(&self) -> Option<Backoff> {
-        let own = self.backoff.copied();
+        let own = self.way.backoff;
         own.or_else(|| self.core().backoff(self.key))
     }
 
@@ -222,6 +285,7 @@ pub(crate) async fn released(
         owner,
         terms: None,
         deadline,
+        line: Line::Sole,
     };
     let waiter = core.waiters.enter(key, options, now)?;
     let mut demands_at = now + POLL_TIMEOUT;

@@ -11,10 +11,10 @@ use crate::contend::{
 };
 use crate::error::{Error, Result};
 use crate::hold::{Hold, LocalHolds, POLL_TIMEOUT};
-use crate::key::Line;
+use crate::key::{Mode, QueueSide};
 use crate::owner::Owner;
 use crate::session::{AttemptOutcome, Claim, Core, PendingAcquire};
-use crate::wait::{Backoff, HandedOver, WaitRequest, WaiterGuard};
+use crate::wait::{Backoff, HandedOver, Line, WaitRequest, WaiterGuard};
 
 /// A caller that waits for one lock.
 pub(super) struct LockContender<'a> {
@@ -39,12 +39,13 @@ impl LockCall<'_> {
         let mut now = self.began;
         // Before it enters the queue: what its owner holds is re-entered immediately, regardless of
         // other waiters.
-        if core.holds.local_holds(self.key).has_holds {
+        if core.holds.local_holds(self.key, self.owner).has_holds {
             if let Some(claim) = self.reenter().await? {
                 return Ok(Some(claim));
             }
             now = core.clock.now();
         }
+        self.refuse_deadlock()?;
         let contender = LockContender {
             caller: self,
             own: LocalHolds::default(),
@@ -92,6 +93,7 @@ impl Contender for LockContender<'_> {
             // The lock may be handed to this waiter.
             terms: Some(*terms),
             deadline,
+            line: Line::of(key, self.patience()),
         };
         self.caller.core().waiters.enter(key, options, now)
     }
@@ -102,18 +104,28 @@ impl Contender for LockContender<'_> {
         now: &mut Moment,
     ) -> Result<OwnerHas<Claim>> {
         let core = self.caller.core();
-        self.own = core.holds.local_holds(self.caller.key);
+        self.own = core.holds.local_holds(self.caller.key, self.caller.owner);
         if self.own.has_holds {
             if let Some(claim) = self.caller.reenter_meanwhile().await? {
                 return Ok(OwnerHas::Has(claim));
             }
-            self.own = core.holds.local_holds(self.caller.key);
+            self.own = core.holds.local_holds(self.caller.key, self.caller.owner);
             *now = core.clock.now();
         }
         if self.own.kept_until.is_some() {
             self.silent_for = self.may_be_silent(place, *now);
         }
-        Ok(OwnerHas::Nothing)
+        self.caller.ensure_upgradable()?;
+        let LockCall {
+            key, owner, way, ..
+        } = *self.caller;
+        // Others of this client may wait for this very owner, so it need not wait for its turn.
+        Ok(
+            match way.upgrades || core.holds.reads_own_write(key, owner) {
+                true => OwnerHas::Part,
+                false => OwnerHas::Nothing,
+            },
+        )
     }
 
     fn owner(&self) -> Option<Owner> {
@@ -127,8 +139,14 @@ impl Contender for LockContender<'_> {
 
     fn kept(&mut self, now: Moment, has_waited: bool) -> LocalState {
         let at = ONLY;
-        if let Some(kept) = self.own.kept_until {
-            let left = kept.since(now).min(self.silent_for);
+        let reads = self.own_reads(now);
+        // What this client holds of a lock with a queue on the server does not keep it from looking there.
+        let own = self
+            .own
+            .kept_until
+            .map(|kept| kept.since(now).min(self.silent_for));
+        let reads = reads.map(|reads| reads.since(now));
+        if let Some(left) = own.max(reads) {
             if left.is_zero() {
                 return LocalState::Nothing;
             }
@@ -159,13 +177,14 @@ impl Contender for LockContender<'_> {
         let Some(QueuePlace { waiter, .. }) = place else {
             return Ok(Attempted::Unasked);
         };
-        if self.caller.key.kind().line == Line::Server {
+        if self.caller.key.kind().queue == QueueSide::Server {
             return self.look(waiter, now).await;
         }
         let mut acquiring = match self.spare.take() {
             Some(spare) if !spare.is_spent() => spare,
             _ => self.first(),
         };
+        acquiring.manner = self.caller.manner(now, true);
         if !waiter.attempting(acquiring.hold(), now) {
             // The lock is being handed to this waiter.
             return Ok(Attempted::Unasked);
@@ -178,6 +197,10 @@ impl Contender for LockContender<'_> {
             Ok(AttemptOutcome::Busy(ttl)) => {
                 self.too_late = None;
                 acquiring.rest();
+                let ttl = match acquiring.manner.gives_way {
+                    true => ttl.into_iter().chain([self.patience_left(now)]).min(),
+                    false => ttl,
+                };
                 self.spare = Some(acquiring);
                 Ok(Attempted::Busy { at: ONLY, ttl })
             }
@@ -187,13 +210,14 @@ impl Contender for LockContender<'_> {
     }
 
     fn asks_at_once(&self) -> bool {
-        let is_in_line = self.caller.key.kind().line == Line::Server;
+        let is_in_line = self.caller.key.kind().queue == QueueSide::Server;
         is_in_line && self.in_line.asks_at_once()
     }
 
     async fn ask_beside(&mut self, now: Moment) -> Result<Attempted<Claim>> {
         // This caller has no role in the queue that others could take over.
         let mut acquiring = self.first();
+        acquiring.manner = self.caller.manner(now, false);
         let until = self.caller.until(now);
         match acquiring.attempt(self.caller.terms, now, until).await {
             Ok(AttemptOutcome::Granted(claim)) => Ok(Attempted::Won(claim)),
@@ -227,6 +251,14 @@ impl Contender for LockContender<'_> {
         Ok(self.weigh(acquiring.hold(), attempt))
     }
 
+    fn leave_with(&self, waiter: &WaiterGuard) {
+        waiter.has_lock();
+        if self.caller.key.mode() == Some(Mode::Read) {
+            // A writer behind it has to be announced.
+            waiter.shares();
+        }
+    }
+
     fn decline(&self, handed: HandedOver) {
         let is_own = |spare: &PendingAcquire| Arc::ptr_eq(spare.hold(), &handed.hold);
         if self.spare.as_ref().is_some_and(is_own) {
@@ -239,7 +271,11 @@ impl Contender for LockContender<'_> {
     fn give_up(&self, end: TimedOut<'_>) -> Result<()> {
         let core = self.caller.core();
         let waited = end.now.since(self.caller.began);
-        let is_kept = core.holds.local_holds(self.caller.key).kept_until.is_some();
+        let is_kept = core
+            .holds
+            .local_holds(self.caller.key, self.caller.owner)
+            .kept_until
+            .is_some();
         if end.is_known_busy || is_kept {
             // The lock is certainly busy. Earlier failures of the contender do not matter.
             return Ok(());

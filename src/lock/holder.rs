@@ -6,13 +6,15 @@ use std::time::Duration;
 use redis::Value;
 use uuid::Uuid;
 
+use crate::key::{Mode, WRITER};
+
 /// How long Redis keeps a key, from [`Lock::remaining_ttl`](crate::Lock::remaining_ttl) and
-/// [`HolderInfo::ttl`].
+/// [`HolderInfo::ttl`]. Corresponds to the number of Redisson's `remainTimeToLive()`, in milliseconds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Ttl {
     /// Redis deletes it after this time.
     Expires(Duration),
-    /// It has no TTL: it stays until a client deletes it. No lock writes such a key.
+    /// It has no TTL: it stays until a client deletes it. No lock writes such a key. Redisson's -1.
     Persistent,
 }
 
@@ -71,7 +73,7 @@ impl HolderInfo {
     pub fn owner(&self) -> &str {
         match (self.client_id(), self.field.split_once(':')) {
             (Some(_), Some((_, rest))) => {
-                let rest = rest.strip_suffix(WRITE).unwrap_or(rest);
+                let rest = rest.strip_suffix(WRITER).unwrap_or(rest);
                 numbered(rest).unwrap_or(rest)
             }
             _ => &self.field,
@@ -82,12 +84,13 @@ impl HolderInfo {
     /// number after the owner.
     pub fn is_lockdog(&self) -> bool {
         let rest = self.field.split_once(':').map_or("", |(_, rest)| rest);
+        let rest = rest.strip_suffix(WRITER).unwrap_or(rest);
         self.client_id().is_some() && numbered(rest).is_some()
     }
 
     /// Whether the holder has the write lock of Redisson's `getReadWriteLock(name)`.
     pub fn is_write(&self) -> bool {
-        self.field.ends_with(WRITE)
+        self.field.ends_with(WRITER)
     }
 }
 
@@ -97,26 +100,32 @@ fn numbered(text: &str) -> Option<&str> {
     number.parse::<u64>().is_ok().then_some(owner)
 }
 
-/// Returns the holder and its count from a lock's hash. A read/write lock has a field for each holder, and
-/// the field `mode`. The writer takes precedence, because it excludes the others.
-pub(super) fn of_hash(fields: Value) -> Option<(String, u32)> {
+/// Returns the holders and their counts from a lock's hash. A read/write lock has a field for each holder,
+/// and the field `mode`. With a mode, only its holders; without one, the writer comes first, because it excludes
+/// the others.
+pub(super) fn of_hash(fields: Value, mode: Option<Mode>) -> Vec<(String, u32)> {
     let pairs: Vec<(Value, Value)> = match fields {
         Value::Map(pairs) => pairs,
         Value::Array(fields) => {
             let mut fields = fields.into_iter();
             std::iter::from_fn(|| Some((fields.next()?, fields.next()?))).collect()
         }
-        _ => return None,
+        _ => return Vec::new(),
     };
     let mut holders: Vec<(String, u32)> = pairs
         .iter()
-        .filter_map(|(field, count)| {
-            let field = text(field)?;
-            (field != MODE).then(|| (field, number(count).unwrap_or(0)))
-        })
+        .filter_map(|(field, count)| Some((text(field)?, number(count).unwrap_or(0))))
         .collect();
-    let writer = holders.iter().position(|(field, _)| field.ends_with(WRITE));
-    (!holders.is_empty()).then(|| holders.swap_remove(writer.unwrap_or(0)))
+    let all = holders.len();
+    holders.retain(|(field, _)| field != MODE);
+    let is_write = |(field, _): &(String, u32)| field.ends_with(WRITER);
+    match mode {
+        None => holders.sort_by_key(|holder| !is_write(holder)),
+        // A hash without the field is that of another kind of lock.
+        Some(_) if holders.len() == all => holders.clear(),
+        Some(mode) => holders.retain(|holder| is_write(holder) == (mode == Mode::Write)),
+    }
+    holders
 }
 
 pub(super) fn number<T: FromStr>(value: &Value) -> Option<T> {
@@ -133,8 +142,6 @@ pub(super) fn text(value: &Value) -> Option<String> {
 
 /// Redisson's field for the mode of a read/write lock: `read` or `write`.
 const MODE: &str = "mode";
-/// Redisson's suffix for the field of a writer.
-const WRITE: &str = ":write";
 
 #[cfg(test)]
 mod tests {
@@ -152,6 +159,7 @@ mod tests {
             ("47", "47", false, false),
             ("47:write", "47", false, true),
             ("t47.3", "t47", true, false),
+            ("t47.3:write", "t47", true, true),
             ("47.3", "47", true, false),
         ] {
             let seen = holder(&format!("{CLIENT}:{rest}"));
@@ -182,12 +190,19 @@ mod tests {
             .iter()
             .flat_map(|(field, value)| [field.clone(), value.clone()]);
         for hash in [Value::Array(flat.collect()), Value::Map(written)] {
-            assert_eq!(of_hash(hash), Some(("u:1:write".to_owned(), 2)));
+            let writer = ("u:1:write".to_owned(), 2);
+            let reader = ("u:1".to_owned(), 1);
+            let both = [writer.clone(), reader.clone()];
+            assert_eq!(of_hash(hash.clone(), None), both);
+            assert_eq!(of_hash(hash.clone(), Some(Mode::Read)), [reader]);
+            assert_eq!(of_hash(hash, Some(Mode::Write)), [writer]);
         }
         let read = Value::Map(pairs(&[("mode", "read"), ("u:1", "3")]));
-        assert_eq!(of_hash(read), Some(("u:1".to_owned(), 3)));
+        assert_eq!(of_hash(read, None), [("u:1".to_owned(), 3)]);
         let alone = Value::Map(pairs(&[("mode", "read")]));
-        assert_eq!(of_hash(alone), None);
-        assert_eq!(of_hash(Value::Array(Vec::new())), None);
+        assert_eq!(of_hash(alone, None), []);
+        let plain = Value::Map(pairs(&[("u:1", "3")]));
+        assert_eq!(of_hash(plain, Some(Mode::Read)), []);
+        assert_eq!(of_hash(Value::Array(Vec::new()), None), []);
     }
 }

@@ -7,7 +7,7 @@ use super::contender::{LockContender, ONLY};
 use crate::clock::Moment;
 use crate::contend::{Attempted, QueuePlace};
 use crate::error::Result;
-use crate::key::Line;
+use crate::key::QueueSide;
 use crate::script::LookMode;
 use crate::session::{AttemptOutcome, Claim, LookOutcome};
 use crate::wait::{Called, WaiterGuard};
@@ -100,8 +100,8 @@ impl LockContender<'_> {
     /// How long the contender may send nothing while its own client has the lock: until its next look for all
     /// of its client's waiters.
     pub(super) fn may_be_silent(&self, place: Option<&QueuePlace>, now: Moment) -> Duration {
-        match (self.caller.key.kind().line, place) {
-            (Line::Server, Some(place)) => self.next_look(&place.waiter, now),
+        match (self.caller.key.kind().queue, place) {
+            (QueueSide::Server, Some(place)) => self.next_look(&place.waiter, now),
             _ => Duration::MAX,
         }
     }
@@ -116,7 +116,11 @@ impl LockContender<'_> {
         let core = self.caller.core();
         let now = core.clock.now();
         let next = self.next_look(waiter, now);
-        let is_kept = core.holds.local_holds(self.caller.key).kept_until.is_some();
+        let is_kept = core
+            .holds
+            .local_holds(self.caller.key, self.caller.owner)
+            .kept_until
+            .is_some();
         let is_contender = waiter.is_contender();
         if is_contender && !is_kept {
             let ttl = ttl.map_or(next, |ttl| ttl.min(next));

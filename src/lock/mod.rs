@@ -6,26 +6,30 @@ mod contender;
 mod holder;
 mod in_line;
 mod line_place;
+mod modes;
+mod preference;
 mod query;
 mod request;
 mod unlock;
 mod waiters;
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::guard::Held;
+use crate::guard::{Guard, Held};
 use crate::key::{Kind, LockKey};
-use crate::request::{LockRequest, OwnerChoice, TryLockRequest};
+use crate::request::{FromGuard, LockRequest, OwnerChoice, TryLockRequest};
 use crate::session::Session;
 use crate::wait::Backoff;
 
-pub(crate) use acquire::released;
+pub(crate) use acquire::{Way, acquire, released};
 pub use any_lock::AnyLock;
 pub(crate) use any_lock::{any_lock, sealed::Sealed};
 pub use holder::{HolderInfo, Ttl};
+pub use preference::Preference;
 pub use query::HoldInfo;
 pub use unlock::ForceUnlockRequest;
 pub use waiters::WaiterInfo;
@@ -35,6 +39,9 @@ pub use waiters::WaiterInfo;
 ///
 /// A `Lock` is a handle. The client sends nothing when it creates or clones a handle. All handles with
 /// one name and kind are the same lock. Each handle keeps its client alive.
+///
+/// `G` is what an acquire returns: a [`Guard`], or the guard of one mode of a
+/// [`ReadWriteLock`](crate::ReadWriteLock).
 ///
 /// # Panics
 ///
@@ -63,11 +70,11 @@ pub use waiters::WaiterInfo;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
-pub struct Lock {
+pub struct Lock<G = Guard> {
     inner: Arc<Inner>,
     /// The owner that acquires, unless a request sets another one.
     owner: OwnerChoice,
+    guard: PhantomData<fn() -> G>,
 }
 
 /// The state that the handles and requests of one lock share.
@@ -76,11 +83,10 @@ struct Inner {
     name: Box<str>,
     /// If the name is invalid, each request returns this error.
     key: Result<Arc<LockKey>>,
-    /// The pauses of its waiters, if they differ from the client's setting.
-    backoff: Option<Backoff>,
+    way: Way,
 }
 
-impl Lock {
+impl<G: FromGuard> Lock<G> {
     pub(crate) fn new(session: Arc<Session>, kind: &'static Kind, name: &str) -> Self {
         let settings = &session.core().settings;
         if let (Some(counter), Some(expected)) = (kind.counter, &settings.expected) {
@@ -95,15 +101,44 @@ impl Lock {
         });
         let key = key.map(Arc::new);
         let name = name.into();
+        let inner = Inner {
+            session,
+            name,
+            key,
+            way: Way::default(),
+        };
+        Self::of(Arc::new(inner), OwnerChoice::Current)
+    }
+
+    fn of(inner: Arc<Inner>, owner: OwnerChoice) -> Self {
         Self {
-            inner: Arc::new(Inner {
-                session,
-                name,
-                key,
-                backoff: None,
-            }),
-            owner: OwnerChoice::Current,
+            inner,
+            owner,
+            guard: PhantomData,
         }
+    }
+
+    /// The same lock with another way of acquiring.
+    fn with_way(&self, way: Way) -> Self {
+        let inner = Inner {
+            session: self.inner.session.clone(),
+            name: self.inner.name.clone(),
+            key: self.inner.key.clone(),
+            way,
+        };
+        Self::of(Arc::new(inner), self.owner)
+    }
+
+    /// The same handle with guards of another type.
+    pub(crate) fn with_guards_of<H: FromGuard>(self) -> Lock<H> {
+        Lock::of(self.inner, self.owner)
+    }
+
+    pub(crate) fn preferring(&self, preference: Preference) -> Self {
+        self.with_way(Way {
+            preference,
+            ..self.inner.way
+        })
     }
 
     /// The name, as given by the caller. Corresponds to Redisson's `getName()`.
@@ -133,19 +168,14 @@ impl Lock {
     /// ```
     #[must_use = "it returns a new handle and does not change this one"]
     pub fn backoff(&self, backoff: Backoff) -> Self {
-        Self {
-            inner: Arc::new(Inner {
-                session: self.inner.session.clone(),
-                name: self.inner.name.clone(),
-                key: self.inner.key.clone(),
-                backoff: Some(backoff),
-            }),
-            owner: self.owner,
-        }
+        self.with_way(Way {
+            backoff: Some(backoff),
+            ..self.inner.way
+        })
     }
 
-    /// A handle of the same lock whose acquires never re-enter: each acquire has a new [`Owner`]. Redisson
-    /// has no such handle: its threads exclude each other.
+    /// A handle of the same lock whose acquires never re-enter: each acquire has a new [`Owner`]. In
+    /// Redisson, threads exclude each other.
     ///
     /// Use it if one task runs several branches that must exclude each other: `join!`, `select!`,
     /// `for_each_concurrent`. Without it the branches are one owner, and all of them get the lock at
@@ -171,10 +201,7 @@ impl Lock {
     /// [`Owner`]: crate::Owner
     #[must_use = "it returns a new handle and does not change this one"]
     pub fn exclusive(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-            owner: OwnerChoice::New,
-        }
+        Self::of(self.inner.clone(), OwnerChoice::New)
     }
 
     /// Acquires the lock and waits for it without limit. Corresponds to Redisson's `lock()`, and with
@@ -187,6 +214,8 @@ impl Lock {
     /// - [`Error::Lost`] if this owner held the lock, lost it, and still has a guard of it. Drop that guard
     ///   first.
     /// - [`Error::AlreadyHeld`] if this owner holds the lock, and the lock is not reentrant.
+    /// - [`Error::WouldDeadlock`] if this is the write lock of a [`ReadWriteLock`](crate::ReadWriteLock) and
+    ///   this owner reads. Only for a call without a limit; others wait until their limit.
     /// - [`Error::Timeout`], [`Error::Unavailable`] or a retriable [`Error::Refused`] if the server gave no
     ///   usable answer for the whole command timeout.
     /// - [`Error::Refused`] if the server does not permit the command.
@@ -200,7 +229,7 @@ impl Lock {
     ///
     /// If it is cancelled at any point, the next waiter of the client takes its place in the queue. If the
     /// server granted the lock, the client releases it in the background.
-    pub fn lock(&self) -> LockRequest {
+    pub fn lock(&self) -> LockRequest<G> {
         LockRequest::new(self.inner.clone(), self.owner)
     }
 
@@ -227,17 +256,17 @@ impl Lock {
     /// # Cancel safety
     ///
     /// As [`Lock::lock`].
-    pub fn try_lock(&self) -> TryLockRequest {
+    pub fn try_lock(&self) -> TryLockRequest<G> {
         TryLockRequest::new(self.inner.clone(), self.owner)
     }
 
     /// Acquires the lock, does the work, and unlocks. If the lock is lost, the work is cancelled: its
-    /// future is dropped. Redisson has no such call.
+    /// future is dropped.
     ///
     /// # Errors
     ///
-    /// As [`Lock::lock`]. [`Error::Lost`] if the lock was lost before the unlock: the work was cancelled, or
-    /// its output is discarded. An unlock that Redis does not confirm is no error if the lock was still
+    /// As [`Lock::lock`]. [`Error::Lost`] if the lock was lost before the unlock: the work was cancelled,
+    /// or its output is discarded. An unlock that Redis does not confirm is no error if the lock was still
     /// valid when the work ended.
     ///
     /// # Cancel safety
@@ -264,7 +293,7 @@ impl Lock {
 
     /// The pauses that [`Lock::backoff`] gave this handle.
     pub(crate) fn own_backoff(&self) -> Option<Backoff> {
-        self.inner.backoff
+        self.inner.way.backoff
     }
 
     pub(crate) fn session(&self) -> &Arc<Session> {
@@ -283,10 +312,20 @@ impl Inner {
 }
 
 /// See [`Client`](crate::Client).
-impl UnwindSafe for Lock {}
-impl RefUnwindSafe for Lock {}
+impl<G> UnwindSafe for Lock<G> {}
+impl<G> RefUnwindSafe for Lock<G> {}
 
-impl fmt::Debug for Lock {
+impl<G> Clone for Lock<G> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            owner: self.owner,
+            guard: PhantomData,
+        }
+    }
+}
+
+impl<G: FromGuard> fmt::Debug for Lock<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lock")
             .field("name", &self.name())

@@ -9,13 +9,15 @@ use super::holder::{self, HolderInfo, Ttl};
 use crate::background::ensure_runtime;
 use crate::error::Result;
 use crate::hold::Hold;
-use crate::key::LockKey;
+use crate::key::{LockKey, Mode};
 use crate::owner::Owner;
+use crate::request::FromGuard;
 use crate::server::{Failure, Sent};
 use crate::session::Core;
 
-impl Lock {
-    /// Whether any owner of any client holds the lock. Corresponds to Redisson's `isLocked()`.
+impl<G: FromGuard> Lock<G> {
+    /// Whether any owner of any client holds the lock. Corresponds to Redisson's `isLocked()`. For the two locks
+    /// of a [`ReadWriteLock`](crate::ReadWriteLock): whether any owner reads, or writes.
     ///
     /// # Errors
     ///
@@ -29,6 +31,9 @@ impl Lock {
     /// Cancelling it changes nothing.
     pub async fn is_locked(&self) -> Result<bool> {
         let key = self.key()?;
+        if key.mode().is_some() {
+            return Ok(!self.fields().await?.is_empty());
+        }
         let answer = self.ask("EXISTS", key, &[]).await?;
         Ok(answer != Value::Int(0))
     }
@@ -94,8 +99,9 @@ impl Lock {
         Ok(ttl(&self.ask("PTTL", key, &[]).await?))
     }
 
-    /// The holder of the lock, as Redis shows it. `None` if no owner holds it. If several readers of
-    /// Redisson's read/write lock hold it, this is one of them. Redisson has no such call.
+    /// The holder of the lock, as Redis shows it. `None` if no owner holds it. If several readers of a
+    /// read/write lock hold it, this is one of them; [`ReadWriteLock::holders`](crate::ReadWriteLock::holders)
+    /// has all of them.
     ///
     /// # Errors
     ///
@@ -105,17 +111,49 @@ impl Lock {
     ///
     /// Cancelling it changes nothing.
     pub async fn holder(&self) -> Result<Option<HolderInfo>> {
-        let key = self.key()?;
-        let fields = self.ask("HGETALL", key, &[]).await?;
-        let Some((field, count)) = holder::of_hash(fields) else {
-            return Ok(None);
-        };
+        Ok(self.holders().await?.into_iter().next())
+    }
+
+    /// The holders in the mode of this lock, as Redis shows them. A lock without modes has at most one; the
+    /// hash of a read/write lock also shows it its readers, behind the writer.
+    pub(crate) async fn holders(&self) -> Result<Vec<HolderInfo>> {
+        let fields = self.fields().await?;
+        if fields.is_empty() {
+            return Ok(Vec::new());
+        }
         // The lock was released between the two commands.
-        let Some(ttl) = ttl(&self.ask("PTTL", key, &[]).await?) else {
-            return Ok(None);
+        let Some(ttl) = ttl(&self.ask("PTTL", self.key()?, &[]).await?) else {
+            return Ok(Vec::new());
         };
-        let is_ours = self.session().core().number_of(&field).is_some();
-        Ok(Some(HolderInfo::new(field, count, ttl, is_ours)))
+        let core = self.session().core();
+        let holders = fields.into_iter().map(|(field, count)| {
+            let is_ours = core.number_of(&field).is_some();
+            HolderInfo::new(field, count, ttl, is_ours)
+        });
+        Ok(holders.collect())
+    }
+
+    /// The fields that a forced unlock frees: one holder, or all that read if nobody writes.
+    pub(super) async fn freed_by_force(&self) -> Result<Vec<String>> {
+        let key = self.key()?;
+        let hash = self.ask("HGETALL", key, &[]).await?;
+        if key.mode() == Some(Mode::Read)
+            && !holder::of_hash(hash.clone(), Some(Mode::Write)).is_empty()
+        {
+            return Ok(Vec::new());
+        }
+        let mut holders = holder::of_hash(hash, key.mode());
+        if key.mode().is_none() {
+            holders.truncate(1);
+        }
+        Ok(holders.into_iter().map(|(field, _)| field).collect())
+    }
+
+    /// The holders' fields in the mode of this lock, with their counts.
+    async fn fields(&self) -> Result<Vec<(String, u32)>> {
+        let key = self.key()?;
+        let hash = self.ask("HGETALL", key, &[]).await?;
+        Ok(holder::of_hash(hash, key.mode()))
     }
 
     /// The last fencing token that the server issued for a fenced lock, to any owner; `None` if it
@@ -207,7 +245,8 @@ pub struct HoldInfo {
     /// The field of the lock's hash in Redis; for a permit its id, as [`PermitId`](crate::PermitId) shows
     /// it.
     pub field: String,
-    /// The number of acquires that are not unlocked yet.
+    /// The number of acquires that are not unlocked yet; of a [`Semaphore`](crate::Semaphore) the number of
+    /// permits.
     pub count: u32,
     /// How long the lock may be used without a further renewal.
     pub remaining: Duration,

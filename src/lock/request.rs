@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Inner;
-use super::acquire;
+use super::acquire::acquire;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::owner::Owner;
@@ -71,7 +71,6 @@ impl Inner {
     ) -> Result<Option<Guard>> {
         let owner = options.owner()?;
         let terms = options.terms(&self.session.core().settings)?;
-        let (key, backoff) = (self.key()?, self.backoff.as_ref());
-        acquire::acquire(&self.session, key, backoff, owner, &terms, wait).await
+        acquire(&self.session, self.key()?, self.way, owner, &terms, wait).await
     }
 }

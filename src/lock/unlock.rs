@@ -7,12 +7,14 @@ use super::{HolderInfo, Inner, Lock};
 use crate::background::ensure_runtime;
 use crate::error::{Error, NotHeld, Result};
 use crate::hold::OwnerState;
+use crate::key::LockKey;
 use crate::owner::Owner;
-use crate::request::{Boxed, UnlockRequest};
+use crate::request::{Boxed, FromGuard, UnlockRequest};
 use crate::script;
 use crate::session::Unlocked;
 
-/// A pending forced unlock, from [`Lock::force_unlock`]. It does nothing until it is awaited.
+/// A pending forced unlock, from [`Lock::force_unlock`]. It does nothing until it is awaited. Corresponds
+/// to Redisson's `forceUnlockAsync()`.
 #[derive(Clone)]
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct ForceUnlockRequest {
@@ -20,7 +22,7 @@ pub struct ForceUnlockRequest {
     holder: Option<String>,
 }
 
-impl Lock {
+impl<G: FromGuard> Lock<G> {
     /// Ends the newest hold of the current owner whose guard was forgotten
     /// ([`Guard::forget`](crate::Guard::forget)). Use it for ported code. Corresponds to Redisson's
     /// `unlock()`.
@@ -43,6 +45,9 @@ impl Lock {
     /// Frees the lock, independent of its holder. Returns false if no owner holds it. Corresponds to
     /// Redisson's `forceUnlock()`.
     ///
+    /// For one mode of a [`ReadWriteLock`](crate::ReadWriteLock), it frees the holders in that mode: the writer, or
+    /// all readers if no owner writes.
+    ///
     /// The client first reads the holder, and then deletes only that holder. So a command that arrives late
     /// or twice does not free the lock of the next holder. A guard of this client reports the loss at
     /// once. A guard of another client reports it at the next renewal, or with a fixed lease at the end
@@ -57,7 +62,7 @@ impl Lock {
     /// If it is cancelled, the lock may or may not be freed.
     pub fn force_unlock(&self) -> ForceUnlockRequest {
         ForceUnlockRequest {
-            lock: self.clone(),
+            lock: self.clone().with_guards_of(),
             holder: None,
         }
     }
@@ -67,18 +72,24 @@ impl Lock {
         let core = self.session().core();
         ensure_runtime()?;
         core.ensure_open()?;
-        let field = match holder {
-            Some(field) => field,
-            None => match self.holder().await? {
-                Some(holder) => holder.field().to_owned(),
-                None => return Ok(false),
-            },
+        let fields = match holder {
+            Some(field) => vec![field],
+            None => self.freed_by_force().await?,
         };
+        let mut is_freed = false;
+        for field in fields {
+            is_freed |= self.free_from_field(key, &field).await?;
+        }
+        Ok(is_freed)
+    }
+
+    async fn free_from_field(&self, key: &LockKey, field: &str) -> Result<bool> {
+        let core = self.session().core();
         let time = core.server.allot(core.clock.now());
-        let freed = script::force_unlock(&core.server, key, &field, time).await?;
+        let freed = script::force_unlock(&core.server, key, field, time).await?;
         if freed {
             tracing::debug!(target: "lockdog::lock", lock = key.name(), field, "freed by force");
-            let number = core.number_of(&field);
+            let number = core.number_of(field);
             // The holder may have asked for a lock of another kind.
             for key in key.of_every_kind() {
                 if let Some(hold) = number.and_then(|number| core.holds.numbered(&key, number)) {
@@ -108,7 +119,7 @@ impl Inner {
                 return Err(NotHeld::nothing(&self.name, &owner.to_string()).into());
             }
         };
-        if let Some(claim) = core.take_forgotten(&self.session, &hold) {
+        if let Some(claim) = core.take_forgotten(&self.session, &hold, 1) {
             return claim.unlock().await;
         }
         let now = core.clock.now();
@@ -121,8 +132,7 @@ impl Inner {
 }
 
 impl ForceUnlockRequest {
-    /// Frees the lock only if this holder still has it. [`Lock::holder`] returns the holder. Redisson has no
-    /// such call.
+    /// Frees the lock only if this holder still has it. [`Lock::holder`] returns the holder.
     pub fn expecting(mut self, holder: &HolderInfo) -> Self {
         self.holder = Some(holder.field().to_owned());
         self

@@ -59,7 +59,7 @@ impl Lock {
     /// Cancelling it changes nothing.
     pub async fn waiters(&self) -> Result<Vec<WaiterInfo>> {
         let key = self.key()?;
-        let Some([queue, places, presence]) = key.line() else {
+        let Some([queue, places, presence]) = key.server_queue() else {
             return Ok(Vec::new());
         };
         let mut list = redis::cmd("LRANGE");

@@ -10,6 +10,7 @@ use super::outcome::{Blocked, MultiRound, Trouble};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::hold::{OwnerState, Terms};
+use crate::key::Mode;
 use crate::lock::released;
 use crate::owner::Owner;
 use crate::request::{AcquireOptions, FIRST_ATTEMPT, WaitLimit};
@@ -141,6 +142,7 @@ impl<'a> MultiLockCall<'a> {
     /// An error if the owner holds a member that is not reentrant, or lost it and has a guard of it still.
     pub(super) fn refuse_held(&self) -> Result<()> {
         for (at, member) in self.members.list().iter().enumerate() {
+            self.refuse_deadlock(at, member)?;
             if member.key.kind().reentrant {
                 continue;
             }
@@ -159,7 +161,19 @@ impl<'a> MultiLockCall<'a> {
         Ok(())
     }
 
-    /// How the owner stands with this member, as far as it may have it once more. One that is not reentrant
+    /// An error if the call would wait without end for a write lock, because its own owner reads.
+    fn refuse_deadlock(&self, at: usize, member: &LockMember) -> Result<()> {
+        let is_write = member.key.mode() == Some(Mode::Write);
+        if is_write
+            && self.deadline.is_none()
+            && let Some(reads) = member.core().holds.partner_of(&member.key, self.owner)
+        {
+            return Err(self.members.about(at..at + 1, reads.would_deadlock()));
+        }
+        Ok(())
+    }
+
+    /// Whether the owner holds this member, and so may acquire it again. One that is not reentrant
     /// is another call's alone: this call waits for it as a stranger does.
     pub(super) fn owner_state(&self, member: &LockMember) -> OwnerState {
         if !member.key.kind().reentrant {
@@ -172,6 +186,14 @@ impl<'a> MultiLockCall<'a> {
     pub(super) fn may_reenter(&self, member: usize) -> bool {
         let state = self.owner_state(&self.members.list()[member]);
         matches!(state, OwnerState::Holding(_) | OwnerState::Lost(_))
+    }
+
+    /// The call asks for this member without its turn: it asks once more, or wants to read what its owner
+    /// writes. Others of the client may wait for that owner.
+    pub(super) fn may_overtake(&self, at: usize) -> bool {
+        let member = &self.members.list()[at];
+        let holds = &member.core().holds;
+        self.may_reenter(at) || holds.reads_own_write(&member.key, self.owner)
     }
 
     pub(super) fn now(&self) -> Moment {

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::hold::{Hold, OwnerState};
 use crate::owner::Owner;
 use crate::session::{Claim, Core};
-use crate::wait::{Backoff, WaitRequest, WaiterGuard};
+use crate::wait::{Backoff, Line, READERS_PATIENCE, WaitRequest, WaiterGuard};
 
 /// A caller that waits for a multi lock, in the queue of one of its members at a time.
 struct MultiLockContender<'a> {
@@ -46,7 +46,7 @@ impl MultiLockCall<'_> {
     fn awaited(&self) -> Option<usize> {
         let mut members = self.members.list().iter().enumerate();
         let found = members.find(|(at, member)| {
-            member.core().waiters.is_awaited(&member.key) && !self.may_reenter(*at)
+            member.core().waiters.is_awaited(&member.key) && !self.may_overtake(*at)
         });
         found.map(|(at, _)| at)
     }
@@ -79,6 +79,7 @@ impl Contender for MultiLockContender<'_> {
             // A single member is of no use to this call, so it must not be handed over.
             terms: None,
             deadline: self.deadline(Some(at)),
+            line: Line::of(&member.key, READERS_PATIENCE),
         };
         member.core().waiters.enter(&member.key, options, now)
     }
@@ -91,7 +92,7 @@ impl Contender for MultiLockContender<'_> {
     ) -> Result<OwnerHas<Self::Won>> {
         Ok(match place {
             // What its owner holds already it may have once more.
-            Some(place) if self.call.may_reenter(place.at) => OwnerHas::Part,
+            Some(place) if self.call.may_overtake(place.at) => OwnerHas::Part,
             _ => OwnerHas::Nothing,
         })
     }
@@ -111,8 +112,8 @@ impl Contender for MultiLockContender<'_> {
     fn kept(&mut self, _now: Moment, has_waited: bool) -> LocalState {
         for (at, member) in self.call.members.list().iter().enumerate() {
             let core = member.core();
-            let local = core.holds.local_holds(&member.key);
-            if !local.has_holds {
+            let local = core.holds.local_holds(&member.key, self.call.owner);
+            if local.kept_until.is_none() && !local.releasing {
                 continue;
             }
             let state = self.call.owner_state(member);
@@ -176,7 +177,10 @@ impl Contender for MultiLockContender<'_> {
                 return Err(self.about(place.at, outage));
             }
             let member = self.member(place.at);
-            let local = member.core().holds.local_holds(&member.key);
+            let local = member
+                .core()
+                .holds
+                .local_holds(&member.key, self.call.owner);
             let is_silent = local.kept_until.is_none() && end.silent(waited).is_some();
             // With `is_unreleased`, this member is the one whose release it waits for.
             if is_silent || end.is_unreleased {
@@ -219,7 +223,7 @@ impl MultiLockContender<'_> {
         }
     }
 
-    /// Others want the same members, and each got some of them. A random pause, longer each time, lets
+    /// Other callers want the same members, and each got some of them. A random pause, longer each time, lets
     /// one of them succeed.
     fn back_off(&mut self, at: usize, took: Duration) -> Duration {
         self.collisions = (self.collisions + 1).min(MOST_DOUBLINGS);

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::members::LockMember;
+use super::unlocked::whole;
 use crate::error::{Error, Instance, InstanceState, Lost, LostReason, Result};
 use crate::guard::{CompositeHold, Verdict};
 use crate::hold::{Dependant, Hold, HoldPhase};
@@ -94,8 +95,13 @@ impl MultiHold {
     }
 
     /// The error of an unlock, with the state of each member. `unsure` are the members that did not
-    /// confirm the unlock, with the cause.
-    fn of_whole(&self, error: Error, unsure: Vec<(Arc<Hold>, Option<Error>)>) -> Error {
+    /// confirm the unlock, with the cause; `waited` is how long the unlock took.
+    fn of_whole(
+        &self,
+        error: Error,
+        waited: Duration,
+        unsure: Vec<(Arc<Hold>, Option<Error>)>,
+    ) -> Error {
         let mut instances = self.report(true);
         for (hold, cause) in unsure {
             let position = self
@@ -111,7 +117,7 @@ impl MultiHold {
         }
         match error {
             Error::Lost(lost) => lost.of_whole(instances).into(),
-            Error::UnlockUnconfirmed(_) => Error::unconfirmed(&self.name, instances),
+            Error::UnlockUnconfirmed(_) => Error::unconfirmed(&self.name, waited, instances),
             error => error,
         }
     }
@@ -229,6 +235,8 @@ impl CompositeHold for MultiHold {
     fn unlock(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Result<Unlocked>> + Send>> {
         let claims = self.end();
         Box::pin(async move {
+            let clock = &self.parts[0].0.core().clock;
+            let began = clock.now();
             let unlocking = |claim: Claim| async move {
                 let hold = claim.hold().clone();
                 (hold, claim.unlock().await)
@@ -241,7 +249,10 @@ impl CompositeHold for MultiHold {
                 }
                 outcomes.push(outcome);
             }
-            whole(outcomes).map_err(|error| self.of_whole(error, unsure))
+            whole(outcomes).map_err(|error| {
+                let waited = clock.now().since(began);
+                self.of_whole(error, waited, unsure)
+            })
         })
     }
 
@@ -312,71 +323,6 @@ impl Drop for MultiHold {
         let this: *const Self = self;
         for (_, hold) in &self.parts {
             hold.remove_dependant(this.cast());
-        }
-    }
-}
-
-/// The result of unlocking all members: the worst error, or else the smallest count that is left.
-pub(super) fn whole(unlocked: Vec<Result<Unlocked>>) -> Result<Unlocked> {
-    let mut counts = Vec::with_capacity(unlocked.len());
-    let mut worst: Option<Error> = None;
-    for outcome in unlocked {
-        match outcome {
-            Ok(Unlocked::Released) => counts.push(0),
-            Ok(Unlocked::StillHeld { count }) => counts.push(count),
-            Err(error)
-                if worst
-                    .as_ref()
-                    .is_none_or(|worst| rank(&error) > rank(worst)) =>
-            {
-                worst = Some(error);
-            }
-            Err(_) => {}
-        }
-    }
-    if let Some(worst) = worst {
-        return Err(worst);
-    }
-    Ok(match counts.into_iter().min() {
-        None | Some(0) => Unlocked::Released,
-        Some(count) => Unlocked::StillHeld { count },
-    })
-}
-
-/// A loss is worse than an unlock without confirmation.
-fn rank(error: &Error) -> u8 {
-    match error {
-        Error::Lost(_) => 3,
-        Error::NotHeld(_) => 2,
-        Error::UnlockUnconfirmed(_) => 1,
-        _ => 0,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::error::{NotHeld, UnlockUnconfirmed};
-
-    #[test]
-    fn the_outcome_of_an_unlock_is_the_worst_outcome_and_the_smallest_count() {
-        let kept = |count| Ok(Unlocked::StillHeld { count });
-        let whole_of = |outcomes: Vec<Result<Unlocked>>| whole(outcomes);
-        assert!(matches!(
-            whole_of(vec![kept(3), kept(2)]),
-            Ok(Unlocked::StillHeld { count: 2 })
-        ));
-        assert!(matches!(
-            whole_of(vec![kept(3), Ok(Unlocked::Released)]),
-            Ok(Unlocked::Released)
-        ));
-        let not_held = || Err(NotHeld::nothing("a", "1").into());
-        let unconfirmed = || Err(UnlockUnconfirmed::new("a", Duration::ZERO, None).into());
-        for outcomes in [
-            vec![not_held(), unconfirmed(), kept(1)],
-            vec![kept(1), unconfirmed(), not_held()],
-        ] {
-            assert!(matches!(whole_of(outcomes), Err(Error::NotHeld(_))));
         }
     }
 }

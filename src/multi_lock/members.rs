@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Instance, InstanceState, Result};
 use crate::hold::{Hold, HoldPhase};
-use crate::key::{Line, LockKey};
+use crate::key::{LockKey, QueueSide};
 use crate::lock::Lock;
 use crate::session::{Core, Session};
 use crate::slot::slot;
@@ -36,7 +36,7 @@ impl MemberGroups {
     pub(super) fn of(locks: &[Lock]) -> Result<Self> {
         let member = |(given, lock): (usize, &Lock)| {
             let key = lock.key().map_err(|error| error.in_lock(given))?;
-            if key.kind().line == Line::Server {
+            if key.kind().queue == QueueSide::Server {
                 return Err(Error::in_line("MultiLock", key.name()).in_lock(given));
             }
             Ok(LockMember {

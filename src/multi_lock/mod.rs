@@ -7,6 +7,7 @@ mod members;
 mod outcome;
 mod request;
 mod round;
+mod unlocked;
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -43,7 +44,7 @@ use members::MemberGroups;
 ///
 /// # More members do not make it safer
 ///
-/// Each member protects only what its own name stands for. All members are needed: with more servers it
+/// Each member protects only the resource that its own name means. All members are needed: with more servers it
 /// is more likely that one of them is down, and then the multi lock cannot be acquired. For one resource
 /// that must stay locked while a server fails, use [`RedLock`](crate::RedLock).
 ///

@@ -6,7 +6,8 @@ use futures_util::future::join_all;
 
 use super::Inner;
 use super::acquire::MultiLockCall;
-use super::hold::{MultiHold, whole};
+use super::hold::MultiHold;
+use super::unlocked::whole;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::owner::Owner;

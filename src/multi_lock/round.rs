@@ -9,7 +9,9 @@ use crate::clock::Moment;
 use crate::contend::QueuePlace;
 use crate::error::{Error, Result};
 use crate::hold::OwnerState;
+use crate::key::Mode;
 use crate::session::{BatchAcquire, BatchAttempt, Claim, PendingAcquire};
+use crate::wait::READERS_PATIENCE;
 
 impl MultiLockCall<'_> {
     /// Asks the `lead` group first, and all others once that is granted. Without a lead it asks all
@@ -139,12 +141,10 @@ impl MultiLockCall<'_> {
             OwnerState::Lost(lost) => return Err(Error::Lost(lost)),
             OwnerState::Forgotten(hold) => {
                 core.report_lost(&hold);
-                let acquiring = PendingAcquire::first(session, key, self.owner);
-                return Ok(Begun::Asking(acquiring));
+                return Ok(Begun::Asking(self.first(member)));
             }
             OwnerState::Acquiring | OwnerState::Nothing => {
-                let acquiring = PendingAcquire::first(session, key, self.owner);
-                return Ok(Begun::Asking(acquiring));
+                return Ok(Begun::Asking(self.first(member)));
             }
         };
         if let Some(claim) = Claim::again(session, key, self.owner, &self.terms[group]) {
@@ -154,6 +154,16 @@ impl MultiLockCall<'_> {
         let until = self.until(core, now);
         let acquiring = PendingAcquire::again(session, hold, now, until).await?;
         Ok(Begun::Asking(acquiring))
+    }
+
+    fn first(&self, member: &LockMember) -> PendingAcquire {
+        let LockMember { session, key, .. } = member;
+        let mut acquiring = PendingAcquire::first(session, key, self.owner);
+        // A call that holds nothing while it waits announces no writer, but its reads make way for those of
+        // others.
+        let reads = key.mode() == Some(Mode::Read);
+        acquiring.manner.gives_way = reads && self.waited() < READERS_PATIENCE;
+        acquiring
     }
 
     async fn send(

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::key::PermitId;
 use crate::lease;
 use crate::lock::Ttl;
-use crate::script::permit::{self, PermitLease};
+use crate::script::permit::{self, GivenBack, PermitLease};
 
 impl PermitSemaphore {
     /// Gives permits back by their ids, 1 to 1000: all of them, or none. Use it for ids from
@@ -17,6 +17,9 @@ impl PermitSemaphore {
     /// Corresponds to Redisson's `release(permitId)` and `release(permitsIds)`.
     ///
     /// The holder of such a permit in another client learns it at its next renewal.
+    ///
+    /// If the client had to send the command again, because the first sending was not answered, success says
+    /// that none of the permits is in use any more: they were given back, or their leases ended.
     ///
     /// # Errors
     ///
@@ -56,9 +59,14 @@ impl PermitSemaphore {
         let call = self.inner.call(async |core, key, time, sent| {
             permit::give_back(&core.server, key, ids, time, sent).await
         });
-        let (released, sent) = call.await?;
-        // If an earlier sending was not answered, that one may have given them back.
-        Ok(released || sent.repeated)
+        let (given_back, sent) = call.await?;
+        Ok(match given_back {
+            GivenBack::All => true,
+            // If an earlier sending was not answered, that one may have given them back.
+            GivenBack::NoneInUse => sent.repeated,
+            // It would have given back all.
+            GivenBack::SomeInUse => false,
+        })
     }
 
     /// Sets the lease of a permit, so that it ends `lease` from now, sooner or later than before. From 10 ms

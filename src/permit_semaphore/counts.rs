@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::PermitSemaphore;
 use crate::error::{Error, Result};
 use crate::key::PermitId;
-use crate::script::permit::{self, PermitState};
+use crate::script::permit::{self, Addition, PermitState};
 
 impl PermitSemaphore {
     /// How many permits are free. Below zero if more are in use than the semaphore has: after
@@ -128,7 +128,13 @@ impl PermitSemaphore {
                 .command_timeout()
                 .saturating_mul(4)
                 .max(REMEMBERED);
-            permit::add(&core.server, key, by, &request, kept, time, sent).await
+            let addition = Addition {
+                by,
+                only_if_exists: false,
+                request,
+                kept,
+            };
+            permit::add(&core.server, key, &addition, time, sent).await
         });
         call.await.map(|_| ())
     }

@@ -1,8 +1,6 @@
 //! The semaphore whose permits have leases: its requests, its permits, and the wait for them.
 
-mod acquire;
 mod by_id;
-mod contender;
 mod counts;
 mod permit;
 mod request;
@@ -11,11 +9,9 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-use crate::background::ensure_runtime;
-use crate::error::{Error, Result};
-use crate::key::{LockKey, kind};
-use crate::server::{Failure, Sent, TimeBox};
-use crate::session::{Core, Session};
+use crate::key::kind;
+use crate::object::Object;
+use crate::session::Session;
 
 pub use permit::LeasedPermit;
 pub use request::{PermitRequest, TryPermitRequest};
@@ -69,37 +65,19 @@ pub use request::{PermitRequest, TryPermitRequest};
 /// ```
 #[derive(Clone)]
 pub struct PermitSemaphore {
-    inner: Arc<Inner>,
-}
-
-/// What the handles and requests of one semaphore share.
-struct Inner {
-    session: Arc<Session>,
-    name: Box<str>,
-    /// If the name is invalid, each request returns this error.
-    key: Result<Arc<LockKey>>,
+    inner: Arc<Object>,
 }
 
 impl PermitSemaphore {
     pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
-        let mapper = session.core().settings.name_mapper.as_ref();
-        let is_cluster = session.core().server.is_cluster();
-        let key = LockKey::new(&kind::PERMIT, name, mapper).and_then(|key| match is_cluster {
-            true => key.check_slot(),
-            false => Ok(key),
-        });
         Self {
-            inner: Arc::new(Inner {
-                session,
-                name: name.into(),
-                key: key.map(Arc::new),
-            }),
+            inner: Arc::new(Object::new(session, &kind::PERMIT, name)),
         }
     }
 
     /// The name, as given by the caller. Corresponds to Redisson's `getName()`.
     pub fn name(&self) -> &str {
-        &self.inner.name
+        self.inner.name()
     }
 
     /// Acquires one permit and waits for it without limit. Corresponds to Redisson's `acquire()`, and with
@@ -169,32 +147,6 @@ impl PermitSemaphore {
     /// As [`acquire`](Self::acquire).
     pub fn try_acquire_many(&self, permits: u32) -> TryPermitRequest {
         TryPermitRequest::new(self.inner.clone(), permits)
-    }
-}
-
-impl Inner {
-    fn key(&self) -> Result<&Arc<LockKey>> {
-        self.key.as_ref().map_err(Error::clone)
-    }
-
-    fn core(&self) -> &Arc<Core> {
-        self.session.core()
-    }
-
-    /// Runs a command that is not for a hold of this client. `call` gets what it has to know, and its
-    /// `Sent` says which of its sendings may have run.
-    async fn call<T>(
-        &self,
-        call: impl AsyncFnOnce(&Core, &LockKey, TimeBox, &mut Sent) -> Result<T, Failure>,
-    ) -> Result<(T, Sent)> {
-        let (core, key) = (self.core(), self.key()?);
-        ensure_runtime()?;
-        core.ensure_open()?;
-        let time = core.server.allot(core.clock.now());
-        let mut sent = Sent::default();
-        let answer = call(core, key, time, &mut sent).await;
-        core.server.abandon_silent(&answer, &sent);
-        Ok((answer?, sent))
     }
 }
 

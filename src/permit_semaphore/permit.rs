@@ -14,7 +14,8 @@ use crate::hold::Dependant;
 use crate::key::{LockKey, PermitId};
 use crate::session::Claim;
 
-/// Permits of a [`PermitSemaphore`](crate::PermitSemaphore), at least one.
+/// Permits of a [`PermitSemaphore`](crate::PermitSemaphore), at least one. Corresponds to the ids that
+/// Redisson's `acquire()` returns.
 ///
 /// [`LeasedPermit::release`] gives the permits back and waits until Redis has confirmed it. Dropping the
 /// value gives them back without waiting: the client's own thread sends the release to Redis. The value can
@@ -83,7 +84,7 @@ impl LeasedPermit {
         }
     }
 
-    /// The name of the semaphore, as given by the caller.
+    /// The name of the semaphore, as given by the caller. Corresponds to Redisson's `getName()`.
     pub fn name(&self) -> &str {
         self.key.name()
     }
@@ -150,7 +151,8 @@ impl LeasedPermit {
 
     /// Extends the leases of all of the permits: see [`Guard::extend`]. A lease is never shortened. To set
     /// an exact lease, take the ids ([`into_ids`](Self::into_ids)) and use
-    /// [`PermitSemaphore::update_lease`](crate::PermitSemaphore::update_lease).
+    /// [`PermitSemaphore::update_lease`](crate::PermitSemaphore::update_lease), which corresponds to
+    /// Redisson's `updateLeaseTime(permitId, lease, unit)`.
     ///
     /// # Errors
     ///
@@ -228,9 +230,9 @@ impl LeasedPermit {
         ended.into_iter().try_for_each(|ended| ended.map(|_| ()))
     }
 
-    /// Hands the permits over to whoever has their ids: another process, or a Java service. The client
-    /// sends nothing and does not renew them from now on. They end with the rest of their leases, at most
-    /// the watchdog's lease if they have none of their own; [`extend`](Self::extend) before sets more.
+    /// Hands the permits over to any party that has their ids: another process, or a Java service. The
+    /// client sends nothing and does not renew them from now on. They end with the rest of their leases, at
+    /// most the watchdog's lease if they have none of their own; [`extend`](Self::extend) before sets more.
     ///
     /// The ids can be given back by [`PermitSemaphore::release`](crate::PermitSemaphore::release), or by
     /// Redisson's `release(permitId)`. An id of a permit that was lost is among them.

@@ -5,35 +5,39 @@ use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Inner, LeasedPermit};
+use super::LeasedPermit;
 use crate::background::ensure_runtime;
 use crate::error::{Error, Result};
 use crate::hold::Terms;
+use crate::object::Object;
+use crate::permits::{self, Wanted};
 use crate::request::{AcquireOptions, Boxed, WaitLimit};
 use crate::session::Settings;
 
 /// A pending acquire of permits that waits without limit, from
 /// [`PermitSemaphore::acquire`](crate::PermitSemaphore::acquire) and
 /// [`acquire_many`](crate::PermitSemaphore::acquire_many). It does nothing until it is awaited. The method
-/// that returns it has its errors and its cancel safety.
+/// that returns it has its errors and its cancel safety. Its methods are the arguments of Redisson's
+/// `acquire(permits, lease, unit)`.
 ///
 /// `tokio::spawn` and `join_all` take `semaphore.acquire().into_future()`, as with
 /// [`LockRequest`](crate::LockRequest).
 #[derive(Clone)]
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct PermitRequest {
-    semaphore: Arc<Inner>,
+    semaphore: Arc<Object>,
     options: PermitOptions,
 }
 
 /// A pending acquire of permits that makes one attempt or waits for a limited time, from
 /// [`PermitSemaphore::try_acquire`](crate::PermitSemaphore::try_acquire) and
 /// [`try_acquire_many`](crate::PermitSemaphore::try_acquire_many). It does nothing until it is awaited. The
-/// method that returns it has its errors and its cancel safety.
+/// method that returns it has its errors and its cancel safety. Its methods are the arguments of
+/// Redisson's `tryAcquire(permits, wait, lease, unit)`.
 #[derive(Clone)]
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct TryPermitRequest {
-    semaphore: Arc<Inner>,
+    semaphore: Arc<Object>,
     options: PermitOptions,
     wait: Option<Duration>,
 }
@@ -44,11 +48,22 @@ pub(super) struct PermitOptions {
     pub(super) permits: u32,
     pub(super) lease: Option<Duration>,
     pub(super) max_hold: Option<Duration>,
-    /// The permits shall never end by themselves.
+    /// The permits never expire.
     pub(super) is_endless: bool,
 }
 
 impl PermitOptions {
+    async fn acquire(&self, semaphore: &Object, wait: WaitLimit) -> Result<Option<LeasedPermit>> {
+        let wanted = Wanted {
+            permits: self.permits,
+            is_endless: self.is_endless,
+            terms: self.terms(&semaphore.core().settings)?,
+        };
+        let key = semaphore.key()?.clone();
+        let claims = permits::acquire(semaphore, wanted, wait).await?;
+        Ok(claims.map(|claims| LeasedPermit::new(key, claims)))
+    }
+
     /// Checks all options, because nothing may be sent for an invalid request. An endless permit begins
     /// with these terms, too.
     pub(super) fn terms(&self, settings: &Settings) -> Result<Terms> {
@@ -94,7 +109,7 @@ macro_rules! options {
         ///
         /// If the process crashes, such a permit stays in use until it is given back by its id
         /// ([`PermitSemaphore::release`](crate::PermitSemaphore::release)), or until all permits are set
-        /// anew. The client acquires the permits with the watchdog's lease and makes them endless by a
+        /// again. The client acquires the permits with the watchdog's lease and makes them endless by a
         /// second command, so that an acquire whose answer is lost leaves no endless permit.
         ///
         /// Not together with a lease or a `max_hold`: that is [`Error::Invalid`](crate::Error::Invalid).
@@ -113,7 +128,7 @@ macro_rules! options {
 }
 
 impl PermitRequest {
-    pub(super) fn new(semaphore: Arc<Inner>, permits: u32) -> Self {
+    pub(super) fn new(semaphore: Arc<Object>, permits: u32) -> Self {
         let options = PermitOptions {
             permits,
             lease: None,
@@ -127,7 +142,7 @@ impl PermitRequest {
 }
 
 impl TryPermitRequest {
-    pub(super) fn new(semaphore: Arc<Inner>, permits: u32) -> Self {
+    pub(super) fn new(semaphore: Arc<Object>, permits: u32) -> Self {
         let PermitRequest { semaphore, options } = PermitRequest::new(semaphore, permits);
         Self {
             semaphore,
@@ -155,7 +170,7 @@ impl IntoFuture for PermitRequest {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             ensure_runtime()?;
-            let acquired = self.semaphore.acquire(&self.options, WaitLimit::ForEver);
+            let acquired = self.options.acquire(&self.semaphore, WaitLimit::ForEver);
             // A wait without a limit ends with permits or an error.
             acquired.await?.ok_or(Error::Closed)
         })
@@ -173,7 +188,7 @@ impl IntoFuture for TryPermitRequest {
         };
         Box::pin(async move {
             ensure_runtime()?;
-            self.semaphore.acquire(&self.options, wait).await
+            self.options.acquire(&self.semaphore, wait).await
         })
     }
 }
@@ -181,7 +196,7 @@ impl IntoFuture for TryPermitRequest {
 impl fmt::Debug for PermitRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PermitRequest")
-            .field("semaphore", &self.semaphore.name)
+            .field("semaphore", &self.semaphore.name())
             .field("options", &self.options)
             .finish()
     }
@@ -190,7 +205,7 @@ impl fmt::Debug for PermitRequest {
 impl fmt::Debug for TryPermitRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TryPermitRequest")
-            .field("semaphore", &self.semaphore.name)
+            .field("semaphore", &self.semaphore.name())
             .field("options", &self.options)
             .field("wait", &self.wait)
             .finish()

@@ -213,6 +213,7 @@ impl QuorumHold {
     /// Releases all instances in parallel. Ends when a quorum has confirmed it.
     async fn give_back(self: &Arc<Self>, requests: Vec<Request>) -> Result<Unlocked> {
         let need = self.see(|state, _| state.quorum.rules().need);
+        let began = self.clock.now();
         let mut requests = InFlight::new(self, requests);
         let (mut confirmed, mut refused) = (0, Vec::new());
         while let Some(done) = requests.next().await {
@@ -226,7 +227,7 @@ impl QuorumHold {
                 return Ok(Unlocked::Released);
             }
         }
-        Err(self.unlock_failed(refused))
+        Err(self.unlock_failed(self.clock.now().since(began), refused))
     }
 }
 

@@ -63,7 +63,7 @@ impl RedLockConfig {
             refused
                 .get_or_insert_with(|| Error::not_reentrant(instance.key().name()).in_lock(*place));
         } else if let Some((place, instance)) =
-            (instances.iter()).find(|(_, it)| it.key().line().is_some())
+            (instances.iter()).find(|(_, it)| it.key().server_queue().is_some())
         {
             let error = Error::in_line("RedLock", instance.key().name());
             refused.get_or_insert_with(|| error.in_lock(*place));
@@ -71,6 +71,11 @@ impl RedLockConfig {
             (instances.iter()).find(|(_, it)| it.key().counter().is_some())
         {
             let error = Error::own_tokens(instance.key().name());
+            refused.get_or_insert_with(|| error.in_lock(*place));
+        } else if let Some((place, instance)) =
+            (instances.iter()).find(|(_, it)| it.key().mode().is_some())
+        {
+            let error = Error::has_mode(instance.key().name());
             refused.get_or_insert_with(|| error.in_lock(*place));
         } else if !run_together(&instances) {
             let why = "all their clients must use the same clock, but some use the machine's and \
@@ -195,7 +200,7 @@ impl RedLockConfig {
         Ok(terms)
     }
 
-    /// An error if so many of its clients were shut down that no quorum is left.
+    /// An error if too many of its clients were shut down, so that no quorum is left.
     pub(super) fn ensure_open(&self) -> Result<()> {
         let open = self
             .instances

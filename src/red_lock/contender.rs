@@ -20,7 +20,7 @@ use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::owner::Owner;
 use crate::session::Core;
-use crate::wait::{Backoff, Listener, WaitRequest, WaiterGuard};
+use crate::wait::{Backoff, Line, Listener, WaitRequest, WaiterGuard};
 
 /// A caller that waits for a RedLock. Of all its callers in this process only one asks the instances:
 /// the contender in the queue of this lock. The instances' own queues are for callers that want a
@@ -93,6 +93,7 @@ impl Contender for RedLockContender<'_> {
             owner: self.caller.owner,
             terms: None,
             deadline: self.caller.deadline,
+            line: Line::Sole,
         };
         for instance in lock.instances() {
             let core = instance.core();
@@ -260,7 +261,7 @@ impl RedLockContender<'_> {
         }
     }
 
-    /// Until when other owners of this process hold so many instances that no quorum is left.
+    /// Until when other owners of this process hold too many instances for another quorum.
     fn kept_until(&self, now: Moment) -> Option<Moment> {
         let RedLockCall { lock, owner, .. } = *self.caller;
         let free_at =
@@ -300,7 +301,7 @@ impl RedLockContender<'_> {
             }
         }
         if acquired {
-            // Lost to competing callers, or for a reason that the next round would meet again.
+            // Lost to competing callers, or for a reason that the next round would have, too.
             let began = hold.see(|state, _| state.quorum.began());
             self.retry_timer
                 .collided(now.since(began), clock.part(), now);

@@ -86,7 +86,7 @@ impl InFlight {
 }
 
 impl QuorumHold {
-    /// Lets each client's own thread ask its instance and execute what follows from the answer.
+    /// Each client's own thread asks its instance and executes the actions that follow from the answer.
     /// Releases are dropped here, so the background executes them and the caller does not wait.
     pub(super) fn delegate(self: &Arc<Self>, requests: Vec<Request>) {
         for request in requests {

@@ -23,7 +23,7 @@ impl JudgedClaim {
         Judged { slot: self, round }
     }
 
-    /// Takes out what nobody accepted.
+    /// Removes the claim if no caller has accepted it.
     pub(super) fn give_up(&self) -> Option<Claim> {
         let kept = self.0.lock().take();
         kept.map(|(_, claim)| claim)

@@ -31,15 +31,18 @@ impl QuorumHold {
     ) -> Result<PendingExtension<'_>> {
         let asked_at = self.clock.now();
         let was_renewed = self.see(|state, _| state.quorum.rules().renewed);
+        // The lease ends late enough, or the watchdog renews the hold.
         let is_enough = || {
             self.see(|state, now| {
                 let quorum = &state.quorum;
+                // A `max_hold` may forbid a longer lease.
                 let is_long = lease::deadline(asked_at, lease) <= quorum.deadline()
                     || quorum.is_as_long_as_allowed();
                 let is_renewed = watched && was_renewed;
                 quorum.is_valid(now) && (is_renewed || is_long)
             })
         };
+        // Created before the first await, so that a dropped call also stops the renewal that it asked for.
         let extension = PendingExtension { hold: self };
         if !is_enough() || (watched && !was_renewed) {
             let renewed = watched;
@@ -48,14 +51,17 @@ impl QuorumHold {
             // its outcome (design: invariant 14).
             self.delegate(requests);
             loop {
+                // Before the query, so that a change between both wakes this call.
                 let changed = self.changed.notified();
                 let Some(ends) = self.see(|state, now| state.quorum.extending(asked_at, now))
                 else {
+                    // The round of this call is over, with success or without.
                     break;
                 };
                 tokio::select! {
                     biased;
                     () = changed => {}
+                    // The core ends the round itself, even if no answer comes.
                     () = self.clock.sleep_until(ends) => {
                         let more = self.step(Event::Tick);
                         self.delegate(more);
@@ -66,6 +72,7 @@ impl QuorumHold {
         if let Some(lost) = self.loss() {
             return Err(Error::Lost(lost));
         }
+        // The lock is still held, for its earlier lease.
         if !is_enough() {
             let need = self.see(|state, _| state.quorum.rules().need);
             return Err(NoQuorum::new(self.instances(), need).into());

@@ -52,7 +52,7 @@ impl LockInstance {
         &self.key
     }
 
-    /// Where it stands among others, whatever order they were given in.
+    /// Its position among the instances, which does not depend on the order in which the caller gave them.
     pub(super) fn waiter(&self) -> (Uuid, &str) {
         (self.core().id, self.key.key())
     }

@@ -129,8 +129,7 @@ impl RedLock {
     /// Tolerates up to `instances` (`f`) instances that silently lose an acknowledged lock. A quorum is
     /// `(N + f) / 2 + 1` of the N instances instead of `N / 2 + 1`: four of five for one.
     ///
-    /// If N instances cannot tolerate `f`, each request returns an error. Defaults to 0. Redisson has no
-    /// such setting.
+    /// If N instances cannot tolerate `f`, each request returns an error. Defaults to 0.
     pub fn masking(self, instances: u32) -> Self {
         self.with_settings(|inner| inner.masked = instances as usize)
     }
@@ -158,7 +157,7 @@ impl RedLock {
     /// its data, does not count for this time, plus 1 % and 2 s for differences of the clocks. A request
     /// with a longer lease returns [`Error::Invalid`](crate::Error::Invalid).
     ///
-    /// Defaults to 120 s. Redisson has no such setting: an instance that came back counts at once.
+    /// Defaults to 120 s. In Redisson, an instance that came back counts immediately.
     pub fn max_lease(self, lease: Duration) -> Self {
         self.with_settings(|inner| inner.max_lease = lease)
     }
@@ -167,13 +166,13 @@ impl RedLock {
     /// is left when a quorum has granted: of the lease, minus the drift of a hundredth of the lease and
     /// 2 ms.
     ///
-    /// Defaults to zero. Redisson has no such setting.
+    /// Defaults to zero.
     pub fn min_validity(self, validity: Duration) -> Self {
         self.with_settings(|inner| inner.min_validity = validity)
     }
 
-    /// A handle of the same lock whose acquires never re-enter: see [`Lock::exclusive`]. An exclusive handle
-    /// as an instance has no effect on the RedLock.
+    /// A handle of the same lock whose acquires never re-enter: see [`Lock::exclusive`]. An exclusive
+    /// handle as an instance has no effect on the RedLock.
     #[must_use = "it returns a new handle and does not change this one"]
     pub fn exclusive(&self) -> Self {
         Self {
@@ -211,8 +210,8 @@ impl RedLock {
     ///   runtime.
     /// - [`Error::TooManyWaiters`](crate::Error::TooManyWaiters) if a client has its maximum number of
     ///   waiters.
-    /// - [`Error::Closed`](crate::Error::Closed) if so many of the clients are shut down that no quorum is
-    ///   left.
+    /// - [`Error::Closed`](crate::Error::Closed) if too many of the clients are shut down, so that no
+    ///   quorum is left.
     ///
     /// # Cancel safety
     ///
@@ -224,7 +223,7 @@ impl RedLock {
     /// Acquires the lock with one attempt, or within [`TryLockRequest::wait`]. Corresponds to Redisson's
     /// `tryLock()`, `tryLock(wait, unit)` and `tryLock(wait, lease, unit)`.
     ///
-    /// Returns `None` if other owners have so many instances that no quorum is left.
+    /// Returns `None` if other owners have too many instances, so that no quorum is left.
     ///
     /// # Errors
     ///
@@ -237,7 +236,7 @@ impl RedLock {
         TryLockRequest::new(self.inner.clone(), self.owner)
     }
 
-    /// Acquires the lock, does the work, and unlocks: see [`Lock::with`]. Redisson has no such call.
+    /// Acquires the lock, does the work, and unlocks: see [`Lock::with`].
     ///
     /// # Errors
     ///

@@ -54,8 +54,8 @@ impl QuorumHold {
         (now.since(self.acquired), now.since(renewed))
     }
 
-    /// The error of an unlock that too few instances confirmed.
-    pub(super) fn unlock_failed(&self, refused: Vec<(usize, Error)>) -> Error {
+    /// The error of an unlock that too few instances confirmed within this time.
+    pub(super) fn unlock_failed(&self, waited: Duration, refused: Vec<(usize, Error)>) -> Error {
         let state = self.state();
         let mut members = self.members(&state);
         let mut is_unsure = false;
@@ -78,7 +78,7 @@ impl QuorumHold {
         }
         if is_unsure {
             let members = self.as_given(members);
-            return Error::unconfirmed(self.lock.name(), members);
+            return Error::unconfirmed(self.lock.name(), waited, members);
         }
         // Every refusal was "not ours", so it was lost before the unlock.
         self.lost_as(LostReason::NotOurs, &state, members).into()

@@ -1,16 +1,38 @@
-//! The `Debug` output of requests.
+//! The `Debug` output of requests, and their clones.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use super::{Acquire, AcquireOptions, LockRequest, TryLockRequest, UnlockRequest};
 
-impl fmt::Debug for LockRequest {
+impl<G> Clone for LockRequest<G> {
+    fn clone(&self) -> Self {
+        Self {
+            lock: self.lock.clone(),
+            options: self.options,
+            guard: PhantomData,
+        }
+    }
+}
+
+impl<G> Clone for TryLockRequest<G> {
+    fn clone(&self) -> Self {
+        Self {
+            lock: self.lock.clone(),
+            options: self.options,
+            wait: self.wait,
+            guard: PhantomData,
+        }
+    }
+}
+
+impl<G> fmt::Debug for LockRequest<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         show("LockRequest", &*self.lock, &self.options, f).finish()
     }
 }
 
-impl fmt::Debug for TryLockRequest {
+impl<G> fmt::Debug for TryLockRequest<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         show("TryLockRequest", &*self.lock, &self.options, f)
             .field("wait", &self.wait)

@@ -59,7 +59,7 @@ pub(crate) async fn look(
     time: TimeBox,
     sent: &mut Sent,
 ) -> Result<LookReply, Failure> {
-    let line = key.line().unwrap_or_default();
+    let line = key.server_queue().unwrap_or_default();
     let [queue, places, presence] = &line;
     let channel = key.channel().unwrap_or_default();
     let mut args = vec![

@@ -1,16 +1,28 @@
 //! The transitions of a lock.
 
+use std::iter;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use redis::Value;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
-use super::{Arg, ScriptCall, token, unexpected};
+use super::read_write::{self, Sharing};
+use super::{Arg, ScriptCall, semaphore, token, unexpected};
 use crate::clock::Moment;
-use crate::key::{Line, LineTimes, LockKey, Script};
+use crate::hold::LedgerView;
+use crate::key::{LineTimes, LockKey, QueueSide, Script};
 use crate::lease;
 use crate::server::{Connection, Failure, PendingWrite, Sent, Server, TimeBox, Unacknowledged};
+
+/// A hold to be acquired.
+pub(crate) struct AcquireItem<'a> {
+    pub(crate) key: &'a LockKey,
+    pub(crate) field: String,
+    pub(crate) target: u32,
+    /// For a lock whose holds have a mode.
+    pub(crate) sharing: Option<Sharing>,
+}
 
 /// The result of an acquire.
 #[derive(Debug)]
@@ -19,8 +31,10 @@ pub(crate) enum AcquireReply {
     Granted(Option<NonZeroU64>),
     /// Another owner has the lock. Contains its TTL, if it has one.
     Busy(Option<Duration>),
-    /// This was a re-entry, and the hold is gone.
+    /// This was a re-entry, and the hold is gone; or the read hold that a writer wanted to take over from.
     Gone,
+    /// Another owner waits to take over from its read hold.
+    WouldDeadlock,
 }
 
 /// The result of an unlock.
@@ -59,40 +73,41 @@ pub(crate) enum SettleReply {
     Missing,
 }
 
-/// The result of a renewal for one hold.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum RenewReply {
-    Extended,
-    /// The hold does not exist.
-    Missing,
-    /// The server could not check it.
-    Unknown,
-}
-
 /// Raises a hold's count to `target`. See `lua/lock/acquire.lua`.
 pub(crate) async fn acquire(
     server: &Server,
-    key: &LockKey,
-    field: &str,
-    target: u32,
+    item: &AcquireItem<'_>,
     lease: Duration,
     time: TimeBox,
     sent: &mut Sent,
 ) -> Result<AcquireReply, Failure> {
+    let AcquireItem {
+        key, field, target, ..
+    } = item;
     let counter = key.counter();
+    let before_fields;
+    let mut args: SmallVec<[Arg<'_>; 4]> = smallvec![
+        Arg::Text(field),
+        Arg::Number((*target).into()),
+        Arg::Number(lease::millis(lease)),
+    ];
+    if counter.is_some() {
+        args.push(from(key));
+    } else if let (Some(sharing), Some(mode)) = (&item.sharing, key.mode()) {
+        before_fields = key.before_fields();
+        args.extend(sharing.args(mode, &before_fields));
+    }
+    let mut more = more_keys(key, field);
+    more.extend(counter.clone());
     let call = ScriptCall {
         script: key.kind().scripts.acquire,
-        keys: &[key.key(), counter.as_deref().unwrap_or_default()][..1 + more(key)],
-        args: &[
-            Arg::Text(field),
-            Arg::Number(target.into()),
-            Arg::Number(lease::millis(lease)),
-            from(key),
-        ][..3 + more(key)],
+        keys: &with_more(key, &more),
+        args: &args,
     };
     match call.through(server, time, sent).await? {
         Value::Nil if counter.is_none() => Ok(AcquireReply::Granted(None)),
         Value::Int(-3) => Ok(AcquireReply::Gone),
+        Value::Int(-6) => Ok(AcquireReply::WouldDeadlock),
         Value::Int(-1) => Ok(AcquireReply::Busy(None)),
         Value::Int(ttl @ 0..) => Ok(AcquireReply::Busy(Some(Duration::from_millis(ttl as u64)))),
         other => match token(&other).filter(|_| counter.is_some()) {
@@ -102,29 +117,52 @@ pub(crate) async fn acquire(
     }
 }
 
-/// Lowers a hold's count to `target`. See `lua/lock/unlock.lua`.
+/// What an unlock and a settlement say about a hold.
+pub(crate) struct LoweredHold<'a> {
+    pub(crate) key: &'a LockKey,
+    pub(crate) field: &'a str,
+    /// The count that the hold keeps.
+    pub(crate) target: u32,
+    /// For a semaphore with a ledger.
+    pub(crate) view: LedgerView,
+    /// The longest lease that was sent for the hold.
+    pub(crate) lease: Duration,
+    pub(crate) line: LineTimes,
+}
+
+/// Lowers a hold's count to its target. See `lua/lock/unlock.lua`.
 pub(crate) async fn unlock(
     server: &Server,
-    key: &LockKey,
-    field: &str,
-    target: u32,
-    line: LineTimes,
+    hold: &LoweredHold<'_>,
     time: TimeBox,
     sent: &mut Sent,
 ) -> Result<UnlockReply, Failure> {
-    let (further, channel) = (further(key), key.channel().unwrap_or_default());
+    let &LoweredHold {
+        key,
+        field,
+        target,
+        view,
+        ..
+    } = hold;
+    if key.kind().is_counted() {
+        let is_known = semaphore::release(server, key, field, target, view, time, sent).await?;
+        return Ok(match is_known {
+            true => UnlockReply::Released,
+            false => UnlockReply::Missing,
+        });
+    }
+    let more = more_keys(key, field);
+    let (channel, before_fields) = (key.channel().unwrap_or_default(), before_fields(key));
+    let args = [
+        Arg::Text(field),
+        Arg::Number(target.into()),
+        Arg::Text(&channel),
+        Arg::Text(server.publishes()),
+    ];
     let call = ScriptCall {
         script: key.kind().scripts.unlock,
-        keys: &with(key, &further),
-        args: &[
-            Arg::Text(field),
-            Arg::Number(target.into()),
-            Arg::Text(&channel),
-            Arg::Text(server.publishes()),
-            Arg::Number(lease::millis(line.worth)),
-            // A holder has no place in the queue.
-            Arg::Text("0"),
-        ][..4 + 2 * in_line(key)],
+        keys: &with_more(key, &more),
+        args: &with_ends(hold, args, &before_fields, false),
     };
     match call.through(server, time, sent).await? {
         Value::Int(1) => Ok(UnlockReply::Released),
@@ -154,20 +192,20 @@ pub(crate) async fn transfer(
 ) -> Result<TransferReply, Failure> {
     let counter = key.counter();
     let channel = key.channel().unwrap_or_default();
-    let mut further = further(key);
-    further.extend(counter.clone());
+    let mut more_keys = more_keys(key, hand_over.ends);
+    more_keys.extend(counter.clone());
     let call = ScriptCall {
         script: hand_over.script,
-        keys: &with(key, &further),
+        keys: &with_more(key, &more_keys),
         args: &[
             Arg::Text(hand_over.ends),
             Arg::Text(hand_over.begins),
             Arg::Number(lease::millis(hand_over.lease)),
             Arg::Text(&channel),
             Arg::Text(server.publishes()),
-            match key.kind().line {
-                Line::Server => Arg::Number(lease::millis(hand_over.line.worth)),
-                Line::One => from(key),
+            match key.kind().queue {
+                QueueSide::Server => Arg::Number(lease::millis(hand_over.line.worth)),
+                QueueSide::Client => from(key),
             },
         ][..5 + more(key) + in_line(key)],
     };
@@ -192,22 +230,59 @@ pub(crate) async fn transfer(
     }
 }
 
-/// What the scripts for one hold have beside the lock's key: the set of its permits, or the keys of its
-/// queue on the server, if it has one.
-fn further(key: &LockKey) -> SmallVec<[String; 3]> {
-    let line = key.line().into_iter().flatten();
-    key.permits().into_iter().chain(line).collect()
+/// The keys that a script for one hold has behind the lock's own: the set of permits, those of the queue on
+/// the server, or what the mode of the hold needs.
+pub(super) fn more_keys(key: &LockKey, field: &str) -> SmallVec<[String; 3]> {
+    match key.mode() {
+        None => {
+            let queue = key.server_queue().into_iter().flatten();
+            key.permits().into_iter().chain(queue).collect()
+        }
+        Some(mode) => read_write::more_keys(key, mode, field)
+            .into_iter()
+            .flatten()
+            .collect(),
+    }
 }
 
-/// The lock's key and these.
-fn with<'a>(key: &'a LockKey, further: &'a [String]) -> SmallVec<[&'a str; 4]> {
-    let further = further.iter().map(String::as_str);
-    [key.key()].into_iter().chain(further).collect()
+/// The lock's key, and these.
+pub(super) fn with_more<'a>(key: &'a LockKey, more: &'a [String]) -> SmallVec<[&'a str; 4]> {
+    let more = more.iter().map(String::as_str);
+    iter::once(key.key()).chain(more).collect()
 }
 
-/// 1 if its kind has a queue on the server, else 0.
+/// What stands before the fields in the names of the timeout keys, if its holds have a mode.
+fn before_fields(key: &LockKey) -> String {
+    match key.mode() {
+        None => String::new(),
+        Some(_) => key.before_fields(),
+    }
+}
+
+/// These arguments, and what the end of a hold needs beside them if it has a mode, or if the server has the
+/// queue. `may_wait`: the field may have a place in that queue, which ends.
+fn with_ends<'a>(
+    hold: &LoweredHold<'_>,
+    args: [Arg<'a>; 4],
+    before_fields: &'a str,
+    may_wait: bool,
+) -> SmallVec<[Arg<'a>; 8]> {
+    let mut args = SmallVec::from_slice(&args);
+    if let Some(mode) = hold.key.mode() {
+        args.push(Arg::Text(mode.name()));
+        args.push(Arg::Text(before_fields));
+        args.push(Arg::Number(lease::millis(hold.lease)));
+    }
+    if hold.key.kind().queue == QueueSide::Server {
+        args.push(Arg::Number(lease::millis(hold.line.worth)));
+        args.push(Arg::Number(u64::from(may_wait)));
+    }
+    args
+}
+
+/// 1 if the server has the queue, else 0.
 fn in_line(key: &LockKey) -> usize {
-    usize::from(key.kind().line == Line::Server)
+    usize::from(key.kind().queue == QueueSide::Server)
 }
 
 /// How many keys and arguments the scripts of a kind that issues tokens have in addition.
@@ -220,29 +295,39 @@ fn from(key: &LockKey) -> Arg<'static> {
     Arg::Text(key.kind().counter.map_or("", |counter| counter.from))
 }
 
-/// Sets a hold's count to `target` if the hold exists. See `lua/lock/settle.lua`.
+/// Sets a hold's count to its target if the hold exists. See `lua/lock/settle.lua`.
 pub(crate) async fn settle(
     connection: &Connection,
     publishes: &str,
-    key: &LockKey,
-    field: &str,
-    target: u32,
-    line: LineTimes,
+    hold: &LoweredHold<'_>,
     limit: Duration,
 ) -> Result<SettleReply, Failure> {
-    let (further, channel) = (further(key), key.channel().unwrap_or_default());
+    let &LoweredHold {
+        key,
+        field,
+        target,
+        view,
+        ..
+    } = hold;
+    if key.kind().is_counted() {
+        let call = semaphore::settle(connection, publishes, key, field, target, view, limit);
+        return Ok(match call.await? {
+            true => SettleReply::Done,
+            false => SettleReply::Missing,
+        });
+    }
+    let more = more_keys(key, field);
+    let (channel, before_fields) = (key.channel().unwrap_or_default(), before_fields(key));
+    let args = [
+        Arg::Text(field),
+        Arg::Number(target.into()),
+        Arg::Text(&channel),
+        Arg::Text(publishes),
+    ];
     let call = ScriptCall {
         script: key.kind().scripts.settle,
-        keys: &with(key, &further),
-        args: &[
-            Arg::Text(field),
-            Arg::Number(target.into()),
-            Arg::Text(&channel),
-            Arg::Text(publishes),
-            Arg::Number(lease::millis(line.worth)),
-            // The field may have a place in the queue, which ends.
-            Arg::Text("1"),
-        ][..4 + 2 * in_line(key)],
+        keys: &with_more(key, &more),
+        args: &with_ends(hold, args, &before_fields, true),
     };
     match call.on(connection, limit).await? {
         // An unlock that settles says 0 if claims are left.
@@ -263,77 +348,9 @@ pub(crate) async fn acknowledge(
 ) -> Result<(), Unacknowledged> {
     let script = key.kind().scripts.touch;
     let permits = key.permits();
-    let keys = &with(key, permits.as_slice());
-    let touch = script.command(true, keys, &[Arg::Text(field)]);
+    let keys = with_more(key, permits.as_slice());
+    let touch = script.command(true, &keys, &[Arg::Text(field)]);
     server
         .acknowledge(PendingWrite::new(touch, on), until)
         .await
-}
-
-/// Extends the leases of many holds whose kinds share the script. Returns one answer for each hold.
-/// See `lua/lock/renew.lua`.
-pub(crate) async fn renew(
-    connection: &Connection,
-    holds: &[(&LockKey, String, Duration)],
-    limit: Duration,
-) -> Result<Vec<RenewReply>, Failure> {
-    let Some((first, ..)) = holds.first() else {
-        return Ok(Vec::new());
-    };
-    // A hold is in the lock's hash, or a permit in the set of permits.
-    let permits: Vec<Option<String>> = holds.iter().map(|(key, ..)| key.permits()).collect();
-    let keys: Vec<&str> = holds
-        .iter()
-        .zip(&permits)
-        .map(|((key, ..), permits)| permits.as_deref().unwrap_or_else(|| key.key()))
-        .collect();
-    let args: Vec<Arg<'_>> = holds
-        .iter()
-        .flat_map(|(_, field, lease)| [Arg::Text(field), Arg::Number(lease::millis(*lease))])
-        .collect();
-    let call = ScriptCall {
-        script: first.kind().scripts.renew,
-        keys: &keys,
-        args: &args,
-    };
-    let answers = match call.on(connection, limit).await? {
-        Value::Array(answers) if answers.len() == holds.len() => answers,
-        other => return Err(unexpected(&other)),
-    };
-    Ok(answers
-        .iter()
-        .map(|answer| match answer {
-            Value::Int(1) => RenewReply::Extended,
-            Value::Int(0) => RenewReply::Missing,
-            _ => RenewReply::Unknown,
-        })
-        .collect())
-}
-
-/// Frees the lock from the holder with this field. See `lua/lock/force_unlock.lua`.
-pub(crate) async fn force_unlock(
-    server: &Server,
-    key: &LockKey,
-    field: &str,
-    time: TimeBox,
-) -> Result<bool, Failure> {
-    let further = further(key);
-    let call = ScriptCall {
-        script: key.kind().scripts.force_unlock,
-        keys: &with(key, &further),
-        args: &[
-            Arg::Text(field),
-            Arg::Text(&key.channel().unwrap_or_default()),
-            Arg::Text(server.publishes()),
-        ],
-    };
-    let mut sent = Sent::default();
-    let answer = call.through(server, time, &mut sent).await;
-    server.abandon_silent(&answer, &sent);
-    match answer? {
-        Value::Int(1) => Ok(true),
-        // If an earlier sending was not answered, that one may have freed the lock.
-        Value::Int(0) => Ok(sent.repeated),
-        other => Err(unexpected(&other)),
-    }
 }

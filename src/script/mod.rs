@@ -2,11 +2,16 @@
 //! which script a transition uses.
 
 mod diagnosis;
+mod force_unlock;
+pub(crate) mod latch;
 mod line;
 mod lock;
 mod multi_lock;
 pub(crate) mod permit;
+mod read_write;
 mod red_lock;
+mod renew;
+pub(crate) mod semaphore;
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -17,17 +22,20 @@ use crate::key::Script;
 use crate::server::{Connection, Failure, Sent, Server, TimeBox};
 
 pub(crate) use diagnosis::permitted;
+pub(crate) use force_unlock::force_unlock;
 pub(crate) use line::{LookMode, LookReply, QueueLook, look};
 pub(crate) use lock::{
-    AcquireReply, HandOver, RenewReply, SettleReply, TransferReply, UnlockReply, acknowledge,
-    acquire, force_unlock, renew, settle, transfer, unlock,
+    AcquireItem, AcquireReply, HandOver, LoweredHold, SettleReply, TransferReply, UnlockReply,
+    acknowledge, acquire, settle, transfer, unlock,
 };
-pub(crate) use multi_lock::{AcquireItem, BatchReply, acquire_all};
+pub(crate) use multi_lock::{BatchReply, acquire_all};
+pub(crate) use read_write::{Manner, Sharing};
 #[cfg(test)]
 pub(crate) use red_lock::InstanceReply;
 /// Acquires as a member of a quorum. A lock by itself uses [`acquire`].
 pub(crate) use red_lock::acquire as acquire_member;
 pub(crate) use red_lock::{InstanceChecks, MarkReply, RegisterState, mark, provision};
+pub(crate) use renew::{RenewReply, renew};
 
 impl Script {
     /// The command that runs the script: by its digest, or with the `whole` text for a server that

@@ -6,17 +6,12 @@ use std::time::Duration;
 use redis::Value;
 
 use super::permit::{self, PermitReply};
-use super::{AcquireReply, Arg, ScriptCall, acquire, unexpected};
-use crate::key::{LockKey, Script};
+use super::semaphore::{self, SemaphoreReply};
+use super::{AcquireItem, AcquireReply, Arg, ScriptCall, acquire, unexpected};
+use crate::key::Script;
+use crate::key::kind::PermitKind;
 use crate::lease;
 use crate::server::{Failure, Sent, Server, TimeBox};
-
-/// One of several holds that one command acquires.
-pub(crate) struct AcquireItem<'a> {
-    pub(crate) key: &'a LockKey,
-    pub(crate) field: String,
-    pub(crate) target: u32,
-}
 
 /// The result of acquiring several holds, of locks or of permits of one semaphore. A hold is given by its index in the list.
 #[derive(Debug)]
@@ -26,6 +21,8 @@ pub(crate) enum BatchReply {
         token: Option<NonZeroU64>,
         /// How many permits are left; 0 for locks.
         free: u64,
+        /// How many permits each hold has; 1 for locks.
+        permits: u32,
     },
     /// Another owner has this lock, or too few permits are free. Contains the TTL of that hold or of the
     /// next permit to expire, if it has one.
@@ -50,8 +47,12 @@ pub(crate) async fn acquire_all(
     let Some(script) = first.key.kind().scripts.acquire_all else {
         return alone(server, first, lease, time, sent).await;
     };
-    if first.key.kind().permits.is_some() {
-        return permits(server, script, wanted, lease, time, sent).await;
+    match first.key.kind().permits {
+        Some(PermitKind::Leased) => {
+            return permits(server, script, wanted, lease, time, sent).await;
+        }
+        Some(PermitKind::Counted) => return counted(server, script, first, time, sent).await,
+        None => {}
     }
     let keys: Vec<&str> = wanted.iter().map(|hold| hold.key.key()).collect();
     let mut args = Vec::with_capacity(1 + 2 * wanted.len());
@@ -95,6 +96,7 @@ pub(crate) async fn acquire_all(
 const GRANTED: BatchReply = BatchReply::Granted {
     token: None,
     free: 0,
+    permits: 1,
 };
 
 /// As [`acquire_all`], for permits of one semaphore.
@@ -112,22 +114,54 @@ async fn permits(
     let ids: Vec<&str> = wanted.iter().map(|permit| &*permit.field).collect();
     let acquired = permit::acquire(server, script, key, &ids, lease, time, sent).await;
     Ok(match acquired.map_err(|failure| (None, failure))? {
-        PermitReply::Granted { free } => BatchReply::Granted { token: None, free },
+        PermitReply::Granted { free } => BatchReply::Granted {
+            token: None,
+            free,
+            permits: 1,
+        },
         PermitReply::TooFew { next } => BatchReply::Busy(0, next),
+    })
+}
+
+/// As [`acquire_all`], for one hold that has any number of permits.
+async fn counted(
+    server: &Server,
+    script: &'static Script,
+    AcquireItem {
+        key, field, target, ..
+    }: &AcquireItem<'_>,
+    time: TimeBox,
+    sent: &mut Sent,
+) -> Result<BatchReply, (Option<usize>, Failure)> {
+    let acquired = semaphore::acquire(server, script, key, field, *target, time, sent).await;
+    Ok(match acquired.map_err(|failure| (Some(0), failure))? {
+        SemaphoreReply::Granted { free, permits, era } => BatchReply::Granted {
+            token: Some(era),
+            free,
+            permits,
+        },
+        SemaphoreReply::TooFew => BatchReply::Busy(0, None),
+        SemaphoreReply::Ended => BatchReply::Gone(0),
     })
 }
 
 /// As [`acquire_all`], for one hold of a kind that has no script for several.
 async fn alone(
     server: &Server,
-    AcquireItem { key, field, target }: &AcquireItem<'_>,
+    item: &AcquireItem<'_>,
     lease: Duration,
     time: TimeBox,
     sent: &mut Sent,
 ) -> Result<BatchReply, (Option<usize>, Failure)> {
-    let acquired = acquire(server, key, field, *target, lease, time, sent).await;
+    let acquired = acquire(server, item, lease, time, sent).await;
     match acquired.map_err(|failure| (Some(0), failure))? {
-        AcquireReply::Granted(token) => Ok(BatchReply::Granted { token, free: 0 }),
+        AcquireReply::Granted(token) => Ok(BatchReply::Granted {
+            token,
+            free: 0,
+            permits: 1,
+        }),
+        // No member takes over from a read hold, which is all that could deadlock.
+        AcquireReply::WouldDeadlock => Ok(BatchReply::Busy(0, None)),
         AcquireReply::Busy(ttl) => Ok(BatchReply::Busy(0, ttl)),
         AcquireReply::Gone => Ok(BatchReply::Gone(0)),
     }

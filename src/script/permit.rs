@@ -1,4 +1,5 @@
-//! The transitions of a semaphore with permits that those of a lock do not cover.
+//! The transitions of a semaphore whose permits have leases that those of a lock do not cover. A plain
+//! semaphore shares [`add`].
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -21,6 +22,16 @@ pub(super) enum PermitReply {
         /// When the next permit expires, if one does.
         next: Option<Duration>,
     },
+}
+
+/// The result of giving permits back by their ids.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum GivenBack {
+    All,
+    /// Nothing was done: none of them was in use.
+    NoneInUse,
+    /// Nothing was done: some were in use, and others were not.
+    SomeInUse,
 }
 
 /// How many permits a semaphore has.
@@ -74,22 +85,25 @@ pub(super) async fn acquire(
     }
 }
 
-/// Gives the permits with these ids back: all, or none. Returns false if one of them is not in use. See
-/// `lua/permit/give_back.lua`.
+/// Gives the permits with these ids back: all, or none. See `lua/permit/give_back.lua`.
 pub(crate) async fn give_back(
     server: &Server,
     key: &LockKey,
     ids: &[PermitId],
     time: TimeBox,
     sent: &mut Sent,
-) -> Result<bool, Failure> {
+) -> Result<GivenBack, Failure> {
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/permit/give_back.lua")));
     let channel = key.channel().unwrap_or_default();
     let mut args = vec![Arg::Text(&channel), Arg::Text(server.publishes())];
     args.extend(ids.iter().map(|id| Arg::Bytes(id.as_bytes())));
-    let answer = ask(server, key, &SCRIPT, &args, time, sent).await?;
-    done(&answer)
+    match ask(server, key, &SCRIPT, &args, time, sent).await? {
+        Value::Int(1) => Ok(GivenBack::All),
+        Value::Int(0) => Ok(GivenBack::NoneInUse),
+        Value::Int(-1) => Ok(GivenBack::SomeInUse),
+        other => Err(unexpected(&other)),
+    }
 }
 
 /// Sets the leases of the permits with these ids: of all, or of none. `None`: they never end. Returns
@@ -166,36 +180,44 @@ pub(crate) async fn set(
     done(&answer)
 }
 
-/// Adds permits, once for this request. `kept`: for how long the server remembers the request. See
-/// `lua/permit/add.lua`.
+/// How permits are added.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Addition {
+    pub(crate) by: i32,
+    /// Only if the semaphore exists.
+    pub(crate) only_if_exists: bool,
+    /// Names the call. The server adds once for it.
+    pub(crate) request: PermitId,
+    /// For how long the server remembers the request.
+    pub(crate) kept: Duration,
+}
+
+/// Adds permits to a semaphore of either kind, once for each request. Returns false if the semaphore does
+/// not exist and should. See `lua/permit/add.lua`.
 pub(crate) async fn add(
     server: &Server,
     key: &LockKey,
-    by: i32,
-    request: &PermitId,
-    kept: Duration,
+    addition: &Addition,
     time: TimeBox,
     sent: &mut Sent,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/permit/add.lua")));
     let channel = key.channel().unwrap_or_default();
-    let mark = key.mark(request);
-    let by = by.to_string();
+    let mark = key.mark(&addition.request);
+    let by = addition.by.to_string();
     let call = ScriptCall {
         script: &SCRIPT,
         keys: &[key.key(), &mark],
         args: &[
             Arg::Text(&by),
-            Arg::Number(lease::millis(kept)),
+            Arg::Number(lease::millis(addition.kept)),
             Arg::Text(&channel),
             Arg::Text(server.publishes()),
+            Arg::Number(addition.only_if_exists.into()),
         ],
     };
-    match call.through(server, time, sent).await? {
-        Value::Int(1) => Ok(()),
-        other => Err(unexpected(&other)),
-    }
+    done(&call.through(server, time, sent).await?)
 }
 
 /// Runs a script with both keys of the semaphore.
@@ -216,7 +238,7 @@ async fn ask(
     call.through(server, time, sent).await
 }
 
-fn done(answer: &Value) -> Result<bool, Failure> {
+pub(super) fn done(answer: &Value) -> Result<bool, Failure> {
     match answer {
         Value::Int(1) => Ok(true),
         Value::Int(0) => Ok(false),

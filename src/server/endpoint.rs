@@ -270,7 +270,7 @@ impl Endpoint {
 
     /// Fails if the current master was not confirmed as master within the last lease, or within the
     /// last seconds if the lease is shorter. An old master that comes back must not prolong a hold.
-    pub(crate) fn vouch(&self, now: Moment, lease: Duration) -> Result<(), Failure> {
+    pub(crate) fn verify(&self, now: Moment, lease: Duration) -> Result<(), Failure> {
         match &self.route {
             Locator::Sentinel(sentinels)
                 if now.since(sentinels.named()) > lease.max(SOME_SECONDS) =>

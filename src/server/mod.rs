@@ -56,7 +56,7 @@ pub(crate) use endpoint::Endpoint;
 pub(crate) use failure::Failure;
 pub(crate) use node::Node;
 pub(crate) use nodes::Server;
-pub(crate) use permit::{Permit, Permits};
+pub(crate) use permit::{Permits, SendingPermit};
 pub(crate) use route::Route;
 pub(crate) use sent::{Sent, TimeBox};
 pub(crate) use subscriber::Subscriber;

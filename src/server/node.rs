@@ -230,8 +230,8 @@ mod on_servers {
 
     #[tokio::test]
     async fn a_shutdown_skips_the_backoff_for_finding_the_server() {
-        let nobody = format!("127.0.0.1:{}", free_port());
-        let url = format!("redis+sentinel://{nobody}/orders");
+        let unused = format!("127.0.0.1:{}", free_port());
+        let url = format!("redis+sentinel://{unused}/orders");
         let client = Client::builder().url(url).lazy(true).build().await.unwrap();
         let node = node(&client);
         node.open().await.err().expect("no sentinel is there");

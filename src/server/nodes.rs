@@ -264,9 +264,9 @@ impl Server {
 
     /// Fails if the key's server was not confirmed as a master within the last lease, or within the
     /// last seconds if the lease is shorter. An old master that comes back must not prolong a hold.
-    pub(crate) fn vouch(&self, key: &str, now: Moment, lease: Duration) -> Result<(), Failure> {
+    pub(crate) fn verify(&self, key: &str, now: Moment, lease: Duration) -> Result<(), Failure> {
         match &self.nodes {
-            Nodes::One { node, .. } => node.endpoint().vouch(now, lease),
+            Nodes::One { node, .. } => node.endpoint().verify(now, lease),
             Nodes::Cluster(cluster) if now.since(cluster.named(key)) > lease.max(SOME_SECONDS) => {
                 let cause = "no other cluster node has confirmed this master within the lease";
                 Err(Failure::Unsent(cause.into()))
@@ -305,7 +305,7 @@ impl Server {
     pub(crate) async fn subscriber(
         &self,
         node: &Node,
-        on_message: impl Fn(&str) + Send + Sync + 'static,
+        on_message: impl Fn(&str, &[u8]) + Send + Sync + 'static,
         limit: Duration,
     ) -> Result<Subscriber, Failure> {
         let sharded = match &self.nodes {
@@ -362,8 +362,8 @@ mod tests {
 
     #[tokio::test]
     async fn retry_now_skips_the_backoff_of_the_cluster_query() {
-        let nobody = format!("redis+cluster://127.0.0.1:{}", free_port());
-        let address = Address::parse(&nobody).unwrap();
+        let unused = format!("redis+cluster://127.0.0.1:{}", free_port());
+        let address = Address::parse(&unused).unwrap();
         let context = Context::here(&Clock::default());
         let server = Server::at(Some(address), None, None, context).unwrap();
         server.connect().await.unwrap_err();

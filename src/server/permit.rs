@@ -13,12 +13,12 @@ pub(crate) trait Permits: Send + Sync {
 
 /// A permit to send commands. It is checked before each sending.
 #[derive(Clone)]
-pub(crate) struct Permit {
+pub(crate) struct SendingPermit {
     from: Arc<dyn Permits>,
     number: u64,
 }
 
-impl Permit {
+impl SendingPermit {
     pub(crate) fn new(from: Arc<dyn Permits>, number: u64) -> Self {
         Self { from, number }
     }

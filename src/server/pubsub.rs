@@ -25,7 +25,7 @@ impl Endpoint {
     pub(super) async fn subscriber(
         &self,
         sharded: bool,
-        on_message: impl Fn(&str) + Send + Sync + 'static,
+        on_message: impl Fn(&str, &[u8]) + Send + Sync + 'static,
         limit: Duration,
     ) -> Result<Subscriber, Failure> {
         let client = self.find_for_messages(limit).await?;

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::addressee::Addressee;
 use super::connection::Connection;
 use super::node::Node;
-use super::permit::Permit;
+use super::permit::SendingPermit;
 use crate::clock::Moment;
 
 /// When a call begins, and when it must end.
@@ -38,12 +38,12 @@ pub(crate) struct Sent {
     /// Set before each sending, for those who must know the server while the call is in flight.
     pub(super) addressee: Option<Addressee>,
     /// Checked before each sending.
-    pub(super) permits: SmallVec<[Permit; 1]>,
+    pub(super) permits: SmallVec<[SendingPermit; 1]>,
 }
 
 impl Sent {
     /// Nothing was sent yet. Each sending needs these permits.
-    pub(crate) fn with(permits: impl IntoIterator<Item = Permit>) -> Self {
+    pub(crate) fn with(permits: impl IntoIterator<Item = SendingPermit>) -> Self {
         Self {
             permits: permits.into_iter().collect(),
             ..Self::default()
@@ -57,7 +57,7 @@ impl Sent {
     }
 
     /// Adds a permit that each further sending needs.
-    pub(crate) fn needs(&mut self, permit: Permit) {
+    pub(crate) fn needs(&mut self, permit: SendingPermit) {
         self.permits.push(permit);
     }
 

@@ -31,11 +31,11 @@ struct PushMessage {
 }
 
 impl Subscriber {
-    /// Connects. `on_message` gets the channel of each message.
+    /// Connects. `on_message` gets the channel and the text of each message.
     pub(super) async fn open(
         client: &redis::Client,
         sharded: bool,
-        on_message: impl Fn(&str) + Send + Sync + 'static,
+        on_message: impl Fn(&str, &[u8]) + Send + Sync + 'static,
         limit: Duration,
     ) -> Result<Self, Failure> {
         let push = Arc::new(PushMessage::default());
@@ -123,10 +123,16 @@ impl Subscriber {
 }
 
 impl PushMessage {
-    fn receive(&self, push: &PushInfo, on_message: &impl Fn(&str)) {
+    fn receive(&self, push: &PushInfo, on_message: &impl Fn(&str, &[u8])) {
         let channel = push.data.first().and_then(text);
         match (&push.kind, channel) {
-            (PushKind::Message | PushKind::SMessage, Some(channel)) => on_message(channel),
+            (PushKind::Message | PushKind::SMessage, Some(channel)) => {
+                let said = match push.data.get(1) {
+                    Some(Value::BulkString(said)) => said.as_slice(),
+                    _ => &[],
+                };
+                on_message(channel, said);
+            }
             // Requested unsubscribes are among them. That is harmless, because they have no
             // listener any more.
             (PushKind::Unsubscribe | PushKind::SUnsubscribe, Some(channel)) => {

@@ -8,12 +8,12 @@ use super::Session;
 use super::claim::Claim;
 use super::settle::Job;
 use crate::clock::Moment;
-use crate::error::{Error, Lost, LostReason};
-use crate::hold::{ClaimFlags, Hold, HoldPhase, HoldState, Terms, TurnGuard};
-use crate::key::{Line, LockKey};
+use crate::error::{Error, Lost};
+use crate::hold::{Hold, HoldPhase, HoldState, Terms, TurnGuard};
+use crate::key::{LockKey, Mode, QueueSide};
 use crate::owner::Owner;
-use crate::script::{self, AcquireReply};
-use crate::server::{Addressee, Failure, Sent, TimeBox};
+use crate::script::{self, AcquireReply, Manner};
+use crate::server::{Addressee, Sent, TimeBox};
 use crate::wait::HandedOver;
 
 /// An acquire in flight. If it is dropped before it is complete, the background undoes it (design:
@@ -27,6 +27,8 @@ pub(crate) struct PendingAcquire {
     pub(super) sent: Sent,
     /// Set before each sending.
     pub(crate) addressee: Option<Addressee>,
+    /// How it treats those in the other mode of a read/write lock.
+    pub(crate) manner: Manner,
     /// How long after its end the grant may be accepted. `None`: as long as a waiter may take to answer.
     pub(crate) accept_limit: Option<Duration>,
     /// It was granted and a claim exists for it, or another party has taken it over.
@@ -35,6 +37,8 @@ pub(crate) struct PendingAcquire {
     pub(super) refused: bool,
     /// It may have a place in the server's queue, which has to be given back.
     pub(super) has_place: bool,
+    /// The server may announce it as a writer that waits.
+    announced: bool,
 }
 
 /// The result of one attempt.
@@ -96,10 +100,12 @@ impl PendingAcquire {
             command,
             sent: Sent::default(),
             addressee: None,
+            manner: Manner::default(),
             accept_limit: None,
             granted: false,
             refused: false,
             has_place: false,
+            announced: false,
         }
     }
 
@@ -154,9 +160,9 @@ impl PendingAcquire {
         now: Moment,
         until: Moment,
     ) -> Result<AttemptOutcome, Error> {
-        match self.hold.key().kind().line {
-            Line::One => self.attempt_for(terms, now, until, false).await,
-            Line::Server => self.try_once(terms, now, until).await,
+        match self.hold.key().kind().queue {
+            QueueSide::Client => self.attempt_for(terms, now, until, false).await,
+            QueueSide::Server => self.try_once(terms, now, until).await,
         }
     }
 
@@ -171,14 +177,13 @@ impl PendingAcquire {
             return Ok(self.gone());
         };
         let core = self.session.core();
-        let field = core.field(&self.hold);
+        let item = core.item(&self.hold, target, self.manner);
+        self.announced |= self.manner.announces;
         let turn = self.command.as_ref();
         let acquired = {
             let sending = pin!(script::acquire(
                 &core.server,
-                self.hold.key(),
-                &field,
-                target,
+                &item,
                 terms.lease,
                 TimeBox { now, until },
                 &mut self.sent,
@@ -208,7 +213,7 @@ impl PendingAcquire {
         // here.
         core.ensure_open()?;
         core.can_be_acknowledged(self.hold.key().key())?;
-        self.is_vouched_for(lease, now)?;
+        self.verify_master(lease, now)?;
         let Some(target) = self.target(lease, now, until) else {
             return Ok(None);
         };
@@ -216,28 +221,6 @@ impl PendingAcquire {
         self.sent = Sent::with(permits).to(self.addressee.clone());
         self.refused = false;
         Ok(self.command.is_some().then_some(target))
-    }
-
-    /// Processes the server's answer.
-    pub(super) fn answered(
-        &mut self,
-        acquired: Result<AcquireReply, Failure>,
-        terms: &Terms,
-    ) -> Result<AttemptOutcome, Error> {
-        let core = self.session.core();
-        let is_no = matches!(
-            &acquired,
-            Ok(AcquireReply::Busy(_) | AcquireReply::Gone) | Err(Failure::Refused { .. })
-        );
-        self.refused = is_no && self.sent.is_answered();
-        match acquired? {
-            AcquireReply::Granted(_) => self.accept_grant(terms),
-            AcquireReply::Busy(ttl) => Ok(AttemptOutcome::Busy(ttl)),
-            AcquireReply::Gone => {
-                core.lose(&self.hold, LostReason::NotOurs);
-                Ok(self.gone())
-            }
-        }
     }
 
     /// The count that a command asks for which is sent between `now` and `until`; `None` if the hold
@@ -260,7 +243,7 @@ impl PendingAcquire {
                 Some(limit) => core.left_for(limit, until),
                 None => core.left_after(until),
             });
-            Some(state.target() + 1)
+            Some(state.target() + state.weight)
         })
     }
 
@@ -279,7 +262,13 @@ impl PendingAcquire {
         // Checked under the hold's mutex. A party that takes the turn over later reads the count after
         // this; it either sees this claim, or ends the hold without it.
         let granted = core.holds.change(&self.hold, |state| {
-            !self.is_taken_over() && state.grant(sent, terms, now)
+            state.certain = self.sent.is_answered();
+            let granted = !self.is_taken_over() && state.grant(sent, terms, now);
+            if granted && self.hold.key().mode() == Some(Mode::Read) && !terms.watched {
+                // Redisson's readers set the lock's TTL to their own lease.
+                state.expose(core.settings.watchdog_lease);
+            }
+            granted
         });
         if !granted {
             let is_late = self.hold.state().phase == HoldPhase::Pending && !self.is_taken_over();
@@ -290,11 +279,7 @@ impl PendingAcquire {
             });
         }
         self.granted = true;
-        let flags = ClaimFlags {
-            watched: terms.watched,
-            local: false,
-            part: false,
-        };
+        let flags = self.hold.state().flags_of_acquire(terms.watched);
         let claim = Claim::new(self.session.clone(), self.hold.clone(), flags);
         // Checked after the hold is visible, so that a shutdown either saw the hold or is seen here.
         // Without this, the hold could remain without a watchdog.
@@ -317,16 +302,6 @@ impl PendingAcquire {
     pub(super) fn command(&self) -> Option<&TurnGuard> {
         self.command.as_ref()
     }
-
-    pub(super) fn gone(&self) -> AttemptOutcome {
-        let now = self.session.core().clock.now();
-        if self.hold.state().phase == HoldPhase::Ended {
-            return AttemptOutcome::Ended;
-        }
-        self.hold
-            .loss(now)
-            .map_or(AttemptOutcome::Ended, AttemptOutcome::Lost)
-    }
 }
 
 impl Drop for PendingAcquire {
@@ -336,7 +311,9 @@ impl Drop for PendingAcquire {
         }
         let core = self.session.core();
         let may_have_run = self.sent.first.is_some() && !self.refused;
-        if may_have_run || self.has_place {
+        // What announces a writer that waits no more keeps readers out.
+        let is_announced = self.announced && self.refused;
+        if may_have_run || is_announced || self.has_place {
             if self.first {
                 core.holds.change(&self.hold, |state| {
                     if self.has_place {

@@ -19,7 +19,7 @@ pub(crate) struct BatchAcquire {
     session: Arc<Session>,
     parts: Vec<PendingAcquire>,
     sent: Sent,
-    /// They are permits, and shall never end by themselves.
+    /// They are permits that never expire.
     is_endless: bool,
     /// What was sent, and its answer, have been recorded in the parts.
     noted: bool,
@@ -42,6 +42,14 @@ pub(crate) enum BatchAttempt {
     Ended,
     /// Granted, but answered after the deadline of one of them: the grant does not count.
     TooLate,
+}
+
+impl PendingAcquire {
+    /// Asks for this many permits of a semaphore; 0: for all that are free.
+    pub(crate) fn weighing(self, permits: u32) -> Self {
+        self.hold.state().weight = permits;
+        self
+    }
 }
 
 impl BatchAcquire {
@@ -92,8 +100,8 @@ impl BatchAcquire {
         for part in &self.parts {
             let possible = core.can_be_acknowledged(part.hold().key().key());
             possible.map_err(|error| (None, error))?;
-            let vouched = part.is_vouched_for(lease, now);
-            vouched.map_err(|failure| (None, failure.into()))?;
+            let confirmed = part.verify_master(lease, now);
+            confirmed.map_err(|failure| (None, failure.into()))?;
         }
         let mut targets = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
@@ -113,9 +121,16 @@ impl BatchAcquire {
         let refused = is_no && self.sent.is_answered();
         self.note(refused);
         match acquired.map_err(|(which, failure)| (which, failure.into()))? {
-            BatchReply::Granted { token, free } => {
+            BatchReply::Granted {
+                token,
+                free,
+                permits,
+            } => {
                 for part in &self.parts {
                     part.hold().note_token(token);
+                    if part.hold().key().kind().is_counted() {
+                        part.hold().state().weight = permits;
+                    }
                 }
                 let acknowledged = self.acknowledged(until).await;
                 acknowledged.map_err(|error| (None, error))?;
@@ -160,11 +175,7 @@ impl BatchAcquire {
             .parts
             .iter()
             .zip(targets)
-            .map(|(part, target)| AcquireItem {
-                key: part.hold().key(),
-                field: core.field(part.hold()),
-                target: *target,
-            })
+            .map(|(part, target)| core.item(part.hold(), *target, part.manner))
             .collect();
         let sending = script::acquire_all(&core.server, &wanted, lease, time, &mut self.sent);
         TurnGuard::attend(&turns, pin!(sending)).await
@@ -189,7 +200,7 @@ impl BatchAcquire {
         for part in &mut self.parts {
             match part.accept_grant(&terms)? {
                 AttemptOutcome::Granted(claim) => {
-                    if self.is_endless {
+                    if self.is_endless || claim.hold().key().kind().is_counted() {
                         let holds = &self.session.core().holds;
                         holds.change(claim.hold(), HoldState::outlast);
                     }

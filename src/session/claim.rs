@@ -38,6 +38,24 @@ impl Claim {
         &self.hold
     }
 
+    /// What it adds to the count: of a semaphore, how many permits.
+    pub(crate) fn weight(&self) -> u32 {
+        self.flags.weight
+    }
+
+    /// Takes this many of its permits, fewer than it has, into a claim of their own.
+    pub(crate) fn split_off(&mut self, permits: u32) -> Self {
+        let mut flags = self.flags;
+        flags.weight = permits;
+        self.flags.weight -= permits;
+        Self::new(self.session.clone(), self.hold.clone(), flags)
+    }
+
+    /// Whether the watchdog renews the hold for this claim.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.flags.watched
+    }
+
     /// Makes it a part of a composite lock, which reports its loss itself.
     pub(crate) fn into_part(mut self) -> Self {
         self.flags.part = true;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Core;
 use crate::error::{Error, LostReason, Result};
 use crate::hold::Hold;
+use crate::key::Mode;
 use crate::lease;
 use crate::script::RenewReply;
 use crate::server::Addressee;
@@ -17,17 +18,27 @@ impl Core {
         self.ensure_held(hold)?;
         self.ensure_open()?;
         lease::check_lease("lease", lease, self.settings.max_lease)?;
+        // Not beyond a `max_hold`.
         let allowed = hold.state().max_until.since(self.clock.now());
         let lease = lease::whole(lease.min(allowed));
         if lease < lease::SHORTEST {
-            // It lasts as long as it may.
+            // Its `max_hold` is nearly over: no lease that Redis accepts is short enough.
             return Ok(());
         }
         let limit = self.server.command_timeout();
         let addressee = Addressee::default();
         let asked = self.extend(hold, lease, limit * 3, &addressee);
         match tokio::time::timeout(limit, asked).await {
-            Ok(Ok(RenewReply::Extended)) => self.ensure_held(hold),
+            // The answer may come after the deadline: then the hold was lost before it was extended.
+            Ok(Ok(RenewReply::Extended)) => {
+                self.ensure_held(hold)?;
+                if hold.key().mode() == Some(Mode::Read) {
+                    let every = self.settings.watchdog_lease;
+                    self.holds.change(hold, |state| state.expose(every));
+                }
+                Ok(())
+            }
+            // The field is gone. A loss with a better reason, such as the deadline, comes first.
             Ok(Ok(RenewReply::Missing)) => {
                 self.ensure_held(hold)?;
                 Err(hold.lost_as(LostReason::NotOurs, self.clock.now()).into())
@@ -37,6 +48,7 @@ impl Core {
                 Err(Error::Unavailable { cause })
             }
             Ok(Err(failure)) => Err(failure.into()),
+            // The caller waits one command timeout. The command itself may take longer and still succeed.
             Err(_) => Err(hold.unanswered(limit)),
         }
     }

@@ -1,12 +1,14 @@
 //! What the locks and guards of one client share, and the commands they send.
 
 mod acquire;
+mod answer;
 mod batch_acquire;
 mod claim;
 #[cfg(test)]
 mod disconnected;
 mod endless;
 mod extend;
+mod gate;
 mod lane;
 mod line;
 mod member_attempt;
@@ -31,7 +33,9 @@ use crate::clock::Clock;
 use crate::diagnosis::ClientProfile;
 use crate::error::{Error, LostReason};
 use crate::hold::{HandOverLimits, Hold, HoldState, Holds};
-use crate::key::{LineTimes, LockKey, NameMapper, PermitId};
+use crate::key::kind::PermitKind;
+use crate::key::{LineTimes, LockKey, Mode, NameMapper, PermitId, WRITER};
+use crate::script::{AcquireItem, Manner, Sharing};
 use crate::server::Server;
 use crate::wait::{Backoff, Waiters, Wake};
 
@@ -40,6 +44,7 @@ pub(crate) use batch_acquire::{BatchAcquire, BatchAttempt};
 pub(crate) use claim::{Claim, warn_elsewhere};
 #[cfg(test)]
 pub(crate) use disconnected::disconnected;
+pub(crate) use gate::Gates;
 pub(crate) use lane::Lane;
 pub(crate) use line::LookOutcome;
 pub use reentry::Reentry;
@@ -81,6 +86,7 @@ pub(crate) struct Core {
     pub(crate) holds: Holds,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) upkeep: Upkeep,
+    pub(crate) gates: Gates,
     /// Unbounded channel: there is at most one job per live guard or request. The watchdog runs a few
     /// hundred jobs at a time.
     jobs: mpsc::UnboundedSender<Job>,
@@ -124,6 +130,7 @@ impl Core {
             holds: Holds::new(clock.clone(), server.is_switched()),
             waiters: Arc::new(waiters),
             upkeep: Upkeep::default(),
+            gates: Gates::default(),
             clock,
             settings,
             server,
@@ -135,27 +142,51 @@ impl Core {
         (core, owed)
     }
 
-    /// A hold's field in Redis; for a permit its id, which is text too.
+    /// A hold's field in Redis; for a permit with a lease its id, which is text too.
     pub(crate) fn field(&self, hold: &Hold) -> String {
         if let Some(id) = self.permit_id(hold) {
             return id.into_field();
         }
-        let mut field = String::with_capacity(self.prefix.len() + 24);
+        let mut field = String::with_capacity(self.prefix.len() + 32);
         field.push_str(&self.prefix);
         // Writing to a string cannot fail.
         let _ = write!(field, "{}.{}", hold.owner(), hold.number());
+        if hold.key().mode() == Some(Mode::Write) {
+            field.push_str(WRITER);
+        }
         field
     }
 
-    /// The id of a hold that is a permit.
+    /// What an acquire of the hold asks for.
+    fn item<'a>(&self, hold: &'a Hold, target: u32, manner: Manner) -> AcquireItem<'a> {
+        let key = &**hold.key();
+        let sharing = key.mode().map(|_| Sharing {
+            partner: match self.holds.partner_of(key, hold.owner()) {
+                Some(partner) => self.field(&partner),
+                None => String::new(),
+            },
+            manner,
+            // The writer asks again before it is over.
+            announced: self.settings.poll_cap * 3 / 2,
+        });
+        AcquireItem {
+            key,
+            field: self.field(hold),
+            target,
+            sharing,
+        }
+    }
+
+    /// The id of a hold that is a permit with a lease.
     pub(crate) fn permit_id(&self, hold: &Hold) -> Option<PermitId> {
-        let is_permit = hold.key().kind().permits.is_some();
+        let is_permit = hold.key().kind().permits == Some(PermitKind::Leased);
         is_permit.then(|| PermitId::of_hold(self.id, hold.number()))
     }
 
     /// The hold's number in a field of [`Core::field`]; `None` for other clients' fields.
     pub(crate) fn number_of(&self, field: &str) -> Option<u64> {
         let task = field.strip_prefix(&self.prefix)?;
+        let task = task.strip_suffix(WRITER).unwrap_or(task);
         task.rsplit_once('.')?.1.parse().ok()
     }
 

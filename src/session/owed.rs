@@ -78,9 +78,17 @@ impl Core {
         }
     }
 
-    /// Ends the newest forgotten claim of a hold. This is the unlock of ported code.
-    pub(crate) fn take_forgotten(&self, session: &Arc<Session>, hold: &Arc<Hold>) -> Option<Claim> {
-        let flags = self.holds.change(hold, |state| state.forgotten.pop())?;
+    /// Ends the newest forgotten claim of a hold, of a semaphore up to so many permits of it. This is the
+    /// unlock of ported code.
+    pub(crate) fn take_forgotten(
+        &self,
+        session: &Arc<Session>,
+        hold: &Arc<Hold>,
+        most: u32,
+    ) -> Option<Claim> {
+        let flags = self
+            .holds
+            .change(hold, |state| state.take_forgotten(most))?;
         Some(Claim::new(session.clone(), hold.clone(), flags))
     }
 
@@ -105,6 +113,9 @@ impl Core {
         settled: &SettleReply,
         is_last: bool,
     ) {
+        if matches!(settled, SettleReply::Done) {
+            hold.state().known = target;
+        }
         if target == 0 {
             let now = self.clock.now();
             if is_last {

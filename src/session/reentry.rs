@@ -75,6 +75,7 @@ impl Claim {
             watched: terms.watched,
             local: true,
             part: false,
+            weight: 1,
         };
         is_counted.then(|| Self::new(session.clone(), hold, flags))
     }
@@ -104,11 +105,11 @@ impl Claim {
 impl PendingAcquire {
     /// Refuses a re-entry that extends its hold, if for a whole lease no other server confirmed that
     /// the server is the master: a new master may not know the longer lease.
-    pub(super) fn is_vouched_for(&self, lease: Duration, now: Moment) -> Result<(), Failure> {
+    pub(super) fn verify_master(&self, lease: Duration, now: Moment) -> Result<(), Failure> {
         if self.first || self.hold.remaining(now) >= lease {
             return Ok(());
         }
         let server = &self.session.core().server;
-        server.vouch(self.hold.key().key(), now, lease)
+        server.verify(self.hold.key().key(), now, lease)
     }
 }

@@ -9,7 +9,7 @@ use super::transfer::Transfer;
 use crate::clock::Moment;
 use crate::error::{Error, LostReason, UnlockUnconfirmed};
 use crate::hold::{HoldPhase, SLOW_UNLOCK, TurnGuard};
-use crate::script::{self, TransferReply, UnlockReply as Answer};
+use crate::script::{self, LoweredHold, TransferReply, UnlockReply as Answer};
 use crate::server::{Failure, Sent};
 
 /// The result of an unlock.
@@ -132,7 +132,10 @@ impl PendingUnlock {
         let kept = Unlocked::StillHeld { count: self.left };
         self.answered = answer.is_ok();
         match answer {
-            Ok(Answer::Released) => Ok(Unlocked::Released),
+            Ok(Answer::Released) => {
+                self.claim.hold.state().known = self.target;
+                Ok(Unlocked::Released)
+            }
             Ok(Answer::Kept) => Ok(kept),
             Ok(Answer::Missing) => self.found_nothing(),
             // Counted locally; the final unlock deletes the field whatever its count is.
@@ -155,16 +158,20 @@ impl PendingUnlock {
         }
         let sent = &mut self.sent;
         let Some(transfer) = &mut self.transfer else {
-            let (key, field, target) = (hold.key(), core.field(hold), self.target);
-            let sending = pin!(script::unlock(
-                &core.server,
-                key,
-                &field,
-                target,
-                core.settings.line,
-                time,
-                sent
-            ));
+            let field = core.field(hold);
+            let (view, lease) = {
+                let mut state = hold.state();
+                (state.ledger_view(), state.longest_lease())
+            };
+            let lowered = LoweredHold {
+                key: hold.key(),
+                field: &field,
+                target: self.target,
+                view,
+                lease,
+                line: core.settings.line,
+            };
+            let sending = pin!(script::unlock(&core.server, &lowered, time, sent));
             return TurnGuard::attend(&[turn], sending).await;
         };
         let answer = {
@@ -275,9 +282,10 @@ mod on_servers {
             watched: true,
             local: false,
             part: false,
+            weight: 1,
         };
         let claim = Claim::new(session.clone(), hold.clone(), flags);
-        let late = hold.try_command().expect("nobody else has it");
+        let late = hold.try_command().expect("no other command has it");
         // As the watchdog finds it: the future is not polled.
         let (taken, _) = hold.command().await;
         let begun = PendingUnlock::begin(claim, late).expect("it is held");
@@ -307,7 +315,7 @@ mod tests {
     use crate::owner::Owner;
     use crate::session::{Session, disconnected};
 
-    /// Another thread renews the hold, and its deadline passes, again and again. An unlock that meets a
+    /// Another thread renews the hold, and its deadline passes, repeatedly. An unlock at the same time as a
     /// passed deadline reports the loss, whatever the next renewal does.
     #[tokio::test]
     async fn an_unlock_after_the_deadline_reports_the_loss_during_a_renewal() {
@@ -325,6 +333,7 @@ mod tests {
             watched: true,
             local: false,
             part: false,
+            weight: 1,
         };
         let (current, is_over) = (Mutex::new(None::<Arc<Hold>>), AtomicBool::new(false));
         let sent = core.clock.now();
@@ -360,10 +369,11 @@ mod tests {
                     thread::yield_now();
                 }
                 let claim = Claim::new(session.clone(), hold.clone(), flags);
-                let turn = hold.try_command().expect("nobody else has it");
+                let turn = hold.try_command().expect("no other command has it");
                 match PendingUnlock::begin(claim, turn) {
                     Ok(begun) => {
-                        let mut valid = begun.unwrap_or_else(|_| panic!("nobody takes its turn"));
+                        let mut valid =
+                            begun.unwrap_or_else(|_| panic!("no other party takes its turn"));
                         // It sends nothing.
                         valid.answered = true;
                     }

@@ -10,7 +10,8 @@ use super::Core;
 use super::lane::Lane;
 use crate::clock::Moment;
 use crate::hold::{Hold, HoldPhase, TurnGuard};
-use crate::script::{self, SettleReply};
+use crate::key::Mode;
+use crate::script::{self, LoweredHold, SettleReply};
 use crate::server::{Connection, Failure, Route};
 
 /// A hold whose count in Redis differs, or may differ, from the local count.
@@ -205,28 +206,28 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         (Ok(route), None) => route.own_connection(limit).await,
         (Err(failure), None) => Err(failure.clone()),
     };
-    let target = {
+    let (target, lease) = {
         let state = hold.state();
         // Checked again: to open the connection takes time, and a guard may have left the lock meanwhile.
         if state.is_left() {
             return None;
         }
-        state.target()
+        (state.target(), state.longest_lease())
     };
     let settled = match &connection {
         Ok(connection) => {
             hold.asks_on(connection);
             let field = core.field(&hold);
-            let publishes = core.server.publishes();
-            let sending = pin!(script::settle(
-                connection,
-                publishes,
-                hold.key(),
-                &field,
+            let lowered = LoweredHold {
+                key: hold.key(),
+                field: &field,
                 target,
-                core.settings.line,
-                limit
-            ));
+                view: hold.state().ledger_view(),
+                lease,
+                line: core.settings.line,
+            };
+            let publishes = core.server.publishes();
+            let sending = pin!(script::settle(connection, publishes, &lowered, limit));
             match &job.on {
                 Some(on) if core.is_closed() => settle_or_close(core, on, sending).await,
                 _ => sending.await,
@@ -258,7 +259,10 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         Err(failure) => failure,
     };
     let now = core.clock.now();
-    if now >= hold.state().remains_until {
+    // The read hold of a writer's owner keeps the lock's key, and so the field of the write hold in it.
+    let is_kept = hold.key().mode() == Some(Mode::Write)
+        && core.holds.partner_of(hold.key(), hold.owner()).is_some();
+    if now >= hold.state().remains_until && !is_kept {
         job.end(core, true, JobOutcome::Unanswered);
         return None;
     }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use super::acquire::PendingAcquire;
 use super::{Core, Session};
 use crate::hold::{Hold, Streak, StreakEnd, TurnGuard};
-use crate::key::{Line, Script};
+use crate::key::{QueueSide, Script};
 use crate::script::{self, HandOver, TransferReply};
-use crate::server::{Failure, Permit, Sent, TimeBox};
+use crate::server::{Failure, SendingPermit, Sent, TimeBox};
 use crate::wait::{HandedOver, Receiver, Standing, WaitRequest};
 
 /// A hand-over in flight. If it is dropped before it is complete, the background undoes its effect for
@@ -42,7 +42,7 @@ impl Next {
         }
     }
 
-    fn permit(&self) -> Option<Permit> {
+    fn permit(&self) -> Option<SendingPermit> {
         match self {
             Self::New(next) => next.command().map(TurnGuard::permit),
             Self::Standing(standing) => standing.permit.clone(),
@@ -79,9 +79,9 @@ impl Transfer {
     ) -> Option<Self> {
         let core = session.core();
         let script = hold.key().kind().scripts.transfer?;
-        let line = hold.key().kind().line;
+        let queue = hold.key().kind().queue;
         // A queue on the server says itself whose turn it is.
-        if line == Line::One {
+        if queue == QueueSide::Client {
             let streak: Streak = hold.state().streak.as_deref().copied().unwrap_or_default();
             match streak.next(core.settings.hand_overs, now) {
                 StreakEnd::HandOver => {}
@@ -95,9 +95,9 @@ impl Transfer {
         let receiver = core.waiters.receiver(hold.key(), now)?;
         let WaitRequest { owner, terms, .. } = *receiver.request();
         let lease = terms?.lease;
-        let next = match line {
-            Line::One => Next::New(PendingAcquire::first(session, hold.key(), owner)),
-            Line::Server => Next::Standing(receiver.standing()?),
+        let next = match queue {
+            QueueSide::Client => Next::New(PendingAcquire::first(session, hold.key(), owner)),
+            QueueSide::Server => Next::Standing(receiver.standing()?),
         };
         core.holds.change(next.hold(), |state| {
             state.sending(until, lease);

@@ -1,9 +1,11 @@
 //! Notifications about a lock without a place in its queue.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Waiters;
+use super::line::Line;
 use super::waiter::{WaitRequest, Waiter};
 use crate::clock::Moment;
 use crate::error::Error;
@@ -27,12 +29,17 @@ impl Waiters {
         key: &Arc<LockKey>,
         owner: Owner,
     ) -> Result<Listener, Error> {
-        let mut queues = self.queues_of(key)?;
+        let key = match key.line() {
+            Cow::Borrowed(_) => key.clone(),
+            Cow::Owned(line) => Arc::new(line),
+        };
+        let mut queues = self.queues_of(&key)?;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let request = WaitRequest {
             owner,
             terms: None,
             deadline: None,
+            line: Line::Sole,
         };
         let waiter = Arc::new(Waiter::new(id, request, self.clock.now()));
         let queue = queues.entry(key.clone()).or_default();
@@ -40,7 +47,7 @@ impl Waiters {
         drop(queues);
         Ok(Listener {
             waiters: self.clone(),
-            key: key.clone(),
+            key,
             waiter,
         })
     }
@@ -96,6 +103,11 @@ impl Listener {
     /// the client is shut down.
     pub(crate) async fn wait(&self, until: Moment) -> Result<(), Error> {
         self.waiter.wait(&self.waiters.clock, until).await
+    }
+
+    /// Whether a message said that the count of the latch is zero.
+    pub(crate) fn heard_zero(&self) -> bool {
+        self.waiter.was_called()
     }
 
     /// See [`WaiterGuard::subscribed`](super::WaiterGuard::subscribed).

@@ -191,11 +191,11 @@ pub(crate) fn open(
 
 impl Waiters {
     /// Wakes the contenders of a channel's locks at each message of that channel, whatever the message
-    /// says. Ends with the connection.
+    /// of a lock says. Ends with the connection.
     pub(crate) async fn hand_on(&self, mut stream: PubSubStream) {
         while let Some(message) = stream.next().await {
             for key in self.subscriptions.locks_on(message.get_channel_name()) {
-                self.hear(&key);
+                self.hear_message(&key, message.get_payload_bytes());
             }
         }
     }

@@ -1,24 +1,30 @@
 //! This client's waiters: one FIFO queue for each lock.
 //!
-//! Only the contender, usually the head of the queue, talks to Redis (design: invariant 9). The others
-//! wait for that role. It passes on when the contender leaves for any reason, or misses its check-in.
+//! Only the contender, usually the head of the queue, talks to Redis (design: invariant 9), and with a reader
+//! the readers behind it. The others wait for that role. It passes on when the contender leaves for any reason,
+//! or misses its check-in. The two modes of a read/write lock share one queue: see [`LockKey::line`].
 
 mod backoff;
 mod channel;
 mod channel_list;
 mod in_line;
+mod line;
 mod listener;
 mod locked_shard;
 mod messages;
 mod places;
 mod queue;
+mod queue_listeners;
 mod queue_places;
+mod receiver;
+mod retreat;
 mod standing;
 mod subscriptions;
 mod waiter;
 mod waiter_guard;
 mod wake_ups;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -33,15 +39,18 @@ use crate::owner::Owner;
 pub use backoff::{Backoff, Wake};
 pub(crate) use channel::SubscriptionState;
 pub(crate) use channel_list::ChannelList;
+pub(crate) use line::Line;
 pub(crate) use listener::Listener;
 use locked_shard::LockedShard;
 pub(crate) use messages::{MessageConnection, Messages, open as open_messages};
-use queue::{Retreat, WaitQueue};
+use queue::WaitQueue;
 pub(crate) use queue_places::Called;
+pub(crate) use receiver::Receiver;
+use retreat::Retreat;
 pub(crate) use standing::Standing;
 pub(crate) use subscriptions::{Subscription, Subscriptions};
 use waiter::Waiter;
-pub(crate) use waiter::{Found, HandedOver, Receiver, WaitRequest};
+pub(crate) use waiter::{Found, HandedOver, WaitRequest};
 pub(crate) use waiter_guard::WaiterGuard;
 
 /// All waiters of one client.
@@ -90,7 +99,11 @@ impl Waiters {
         request: WaitRequest,
         now: Moment,
     ) -> Result<WaiterGuard, Error> {
-        let mut queues = self.queues_of(key)?;
+        let key = match key.line() {
+            Cow::Borrowed(_) => key.clone(),
+            Cow::Owned(line) => Arc::new(line),
+        };
+        let mut queues = self.queues_of(&key)?;
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.limit as usize {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             return Err(Error::TooManyWaiters { limit: self.limit });
@@ -100,7 +113,7 @@ impl Waiters {
         let waiter = Arc::new(Waiter::new(id, request, now));
         queues.entry(key.clone()).or_default().push(waiter.clone());
         drop(queues);
-        Ok(WaiterGuard::new(self.clone(), key.clone(), waiter))
+        Ok(WaiterGuard::new(self.clone(), key, waiter))
     }
 
     /// Locks the shard with this lock's queue.
@@ -119,11 +132,13 @@ impl Waiters {
 
     /// Whether a waiter of this client waits for the lock.
     pub(crate) fn is_awaited(&self, key: &LockKey) -> bool {
+        let key = &*key.line();
         self.shard(key).get(key).is_some_and(WaitQueue::is_awaited)
     }
 
     /// Wakes the lock's contender: the lock may be free.
     pub(crate) fn wake(&self, key: &LockKey) {
+        let key = &*key.line();
         if let Some((queue, calls)) = self.shard(key).queue(key) {
             queue.wake_contender(calls);
         }
@@ -143,13 +158,24 @@ impl Waiters {
         }
     }
 
+    /// As [`Waiters::hear`], for a message with this text. Only that of a latch says something.
+    pub(crate) fn hear_message(&self, key: &LockKey, text: &[u8]) {
+        if key.kind().is_latch
+            && text == b"0"
+            && let Some(queue) = self.shard(key).get(key)
+        {
+            queue.note_zero();
+        }
+        self.hear(key);
+    }
+
     /// Picks the waiter to hand the lock to, and makes it expect the hand-over. `None` if no waiter can
     /// take the lock.
     pub(crate) fn receiver(&self, key: &LockKey, now: Moment) -> Option<Receiver> {
         let overdue = now.minus(self.poll_cap);
         let mut queues = self.shard(key);
         let queue = queues.get_mut(key)?;
-        let waiter = queue.receiver(key.kind().line, now, overdue, now + self.answer_time())?;
+        let waiter = queue.receiver(key.kind().queue, now, overdue, now + self.answer_time())?;
         Some(Receiver::new(waiter))
     }
 
@@ -175,6 +201,7 @@ impl Waiters {
 
     /// Wakes all waiters of `owner`: it holds the lock now, so they re-enter.
     pub(crate) fn wake_owner(&self, key: &LockKey, owner: Owner) {
+        let key = &*key.line();
         if let Some((queue, calls)) = self.shard(key).queue(key) {
             queue.wake_owner(owner, calls);
         }
@@ -209,7 +236,7 @@ impl Waiters {
 /// What a waiter sees of its queue.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct QueueView {
-    /// This waiter is the one that may talk to Redis.
+    /// This waiter may talk to Redis.
     pub(crate) is_contender: bool,
     /// The client is subscribed to the lock's messages.
     pub(crate) is_listening: bool,
@@ -226,6 +253,9 @@ const SHARDS: usize = 64;
 const SLOW_ANSWER: Duration = Duration::from_secs(1);
 
 const MOST_SHOWN: usize = 100;
+
+/// How long a reader stays out for writers that wait.
+pub(crate) const READERS_PATIENCE: Duration = Duration::from_secs(2);
 
 /// By then the other waiting clients have had time to acquire, or there are none.
 const LONGEST_RETREAT: Duration = Duration::from_millis(5);
@@ -253,6 +283,7 @@ mod tests {
             owner: Owner::new(),
             terms: Some(terms),
             deadline: None,
+            line: Line::Sole,
         };
         let now = waiters.clock.now();
         let place = waiters.enter(&key, request, now).unwrap();
@@ -282,6 +313,7 @@ mod tests {
                 owner: Owner::new(),
                 terms: None,
                 deadline: None,
+                line: Line::Sole,
             };
             waiters.enter(&key, request, clock.now()).unwrap()
         };
@@ -311,6 +343,7 @@ mod tests {
             owner,
             terms: None,
             deadline: None,
+            line: Line::Sole,
         };
         let second = waiters.enter(&key, request, waiters.clock.now()).unwrap();
         let listener = waiters.add_listener(&key, owner).unwrap();
@@ -353,6 +386,7 @@ mod tests {
             owner,
             terms: None,
             deadline: None,
+            line: Line::Sole,
         };
         let now = waiters.clock.now();
         let second = waiters.enter(&key, request(Owner::new()), now).unwrap();
@@ -380,6 +414,7 @@ mod tests {
                 owner: owners[number % 50],
                 terms: None,
                 deadline: None,
+                line: Line::Sole,
             };
             waiters.enter(&key, request, now).unwrap()
         };

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use super::Subscription;
 use super::places::Places;
+use super::retreat::Retreat;
 use super::waiter::Waiter;
 use super::wake_ups::WakeUps;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::hold::Hold;
-use crate::key::Line;
+use crate::key::QueueSide;
 use crate::owner::Owner;
 
 /// The waiters of one lock, in the order of arrival.
@@ -24,10 +25,12 @@ pub(super) struct WaitQueue {
     pub(super) waiting: BTreeMap<u64, Arc<Waiter>>,
     /// Waiters that missed a check-in and have not checked in since.
     absent: BTreeMap<u64, Arc<Waiter>>,
+    /// The ids of the writers among them.
+    writers: BTreeSet<u64>,
     /// The ids of each owner's waiters. Kept once there are too many waiters to scan.
     by_owner: Option<HashMap<Owner, BTreeSet<u64>>>,
     /// Listeners: woken without waiting in the queue.
-    listening_in: BTreeMap<u64, Arc<Waiter>>,
+    pub(super) listening_in: BTreeMap<u64, Arc<Waiter>>,
     /// The waiter that may talk to Redis.
     pub(super) contender: Option<Arc<Waiter>>,
     subscription: Option<Subscription>,
@@ -36,19 +39,6 @@ pub(super) struct WaitQueue {
     retreat: Option<Retreat>,
     /// Those of the waiters that have a place in a queue on the server.
     pub(super) places: Places,
-}
-
-/// This client had the lock for a while and pauses, so that other clients get it. Without the pause
-/// they rarely get it: they learn of a release later than the client that made it.
-#[derive(Clone, Copy)]
-pub(crate) struct Retreat {
-    pub(crate) until: Moment,
-    /// This many releases by other clients end the pause early. Zero if no other client is known to
-    /// wait.
-    pub(crate) releases: u32,
-    /// The client will receive the message of the release that began the pause. That message does not
-    /// count.
-    own: bool,
 }
 
 impl WaitQueue {
@@ -60,10 +50,23 @@ impl WaitQueue {
             let ids = by_owner.entry(waiter.request.owner).or_default();
             ids.insert(waiter.id);
         }
-        self.waiting.insert(waiter.id, waiter);
+        self.insert(waiter);
         if self.by_owner.is_none() && self.waiting.len() > FEW {
             self.by_owner = Some(self.owners());
         }
+    }
+
+    fn insert(&mut self, waiter: Arc<Waiter>) {
+        if waiter.is_writer() {
+            self.writers.insert(waiter.id);
+        }
+        self.waiting.insert(waiter.id, waiter);
+    }
+
+    /// Removes it from the waiters that are not absent.
+    fn remove(&mut self, waiter: &Waiter) -> bool {
+        self.writers.remove(&waiter.id);
+        self.waiting.remove(&waiter.id).is_some()
     }
 
     fn owners(&self) -> HashMap<Owner, BTreeSet<u64>> {
@@ -80,14 +83,6 @@ impl WaitQueue {
         self.waiting.values().chain(self.absent.values())
     }
 
-    pub(super) fn add_listener(&mut self, waiter: Arc<Waiter>) {
-        self.listening_in.insert(waiter.id, waiter);
-    }
-
-    pub(super) fn remove_listener(&mut self, waiter: &Waiter) {
-        self.listening_in.remove(&waiter.id);
-    }
-
     /// A waiter that leaves with the lock clears the outage, and wakes its owner's other requests so
     /// that they re-enter. `is_used_up`: nothing is left for the next waiter.
     pub(super) fn leave(
@@ -97,7 +92,7 @@ impl WaitQueue {
         is_used_up: bool,
         calls: &mut WakeUps,
     ) {
-        if self.waiting.remove(&waiter.id).is_none() {
+        if !self.remove(waiter) {
             self.absent.remove(&waiter.id);
         }
         self.give_place_up(waiter);
@@ -116,12 +111,16 @@ impl WaitQueue {
             self.outage = None;
             self.wake_owner(waiter.request.owner, calls);
         }
-        if self.is_its_role(waiter)
-            && let Some(next) = self.pass_on()
+        let is_passed_on = self.is_its_role(waiter);
+        if is_passed_on {
+            self.pass_on();
+        }
+        // A writer that leaves may have been all that stood between readers. Otherwise the readers behind a
+        // reader asked with it, so it has nothing to tell them.
+        let is_known = with_lock && waiter.is_reader() && self.is_reader_next();
+        if !is_used_up && !is_known && (is_passed_on || waiter.is_writer()) {
             // The previous contender may have had a wake-up, so the next one gets it too.
-            && !is_used_up
-        {
-            calls.add(&next);
+            self.run().for_each(|next| calls.add(next));
         }
     }
 
@@ -133,13 +132,33 @@ impl WaitQueue {
         !(self.waiting.is_empty() && self.absent.is_empty())
     }
 
-    /// Whether this waiter has the role. The check marks the waiter as alive.
-    pub(super) fn is_contender(&mut self, waiter: &Waiter) -> bool {
+    /// Whether this waiter may ask: it has the role, or asks with the waiter that has it. The check marks the
+    /// waiter as alive.
+    pub(super) fn may_ask(&mut self, waiter: &Waiter, now: Moment) -> bool {
         waiter.appear();
         if let Some(back) = self.absent.remove(&waiter.id) {
-            self.waiting.insert(back.id, back);
+            self.insert(back);
         }
+        let is_before_writers = || self.writers.first().is_none_or(|first| waiter.id < *first);
         self.is_its_role(waiter)
+            || waiter.is_impatient(now)
+            || (waiter.is_reader() && self.is_reader_next() && is_before_writers())
+    }
+
+    fn is_reader_next(&self) -> bool {
+        self.contender.as_ref().is_some_and(|it| it.is_reader())
+    }
+
+    /// The contender, and the readers that ask with it.
+    fn run(&self) -> impl Iterator<Item = &Arc<Waiter>> {
+        let end = match self.writers.first() {
+            _ if !self.is_reader_next() => 0,
+            Some(first) => *first,
+            None => u64::MAX,
+        };
+        let others = self.waiting.range(..end).map(|(_, waiter)| waiter);
+        let others = others.filter(|it| it.is_reader() && !self.is_its_role(it));
+        self.contender.iter().chain(others)
     }
 
     pub(super) fn is_its_role(&self, waiter: &Waiter) -> bool {
@@ -150,7 +169,7 @@ impl WaitQueue {
 
     pub(super) fn wake_contender(&self, calls: &mut WakeUps) {
         self.notify_listeners(calls);
-        if let Some(waiter) = &self.contender {
+        for waiter in self.run() {
             waiter.note_call();
             calls.add(waiter);
         }
@@ -215,7 +234,7 @@ impl WaitQueue {
             return None;
         }
         let acquire = contender.replace(overdue)?;
-        self.waiting.remove(&contender.id);
+        self.remove(&contender);
         self.absent.insert(contender.id, contender);
         self.contender = Some(waiter.clone());
         Some(acquire)
@@ -225,7 +244,7 @@ impl WaitQueue {
     /// the hand-over. That waiter becomes the contender.
     pub(super) fn receiver(
         &mut self,
-        line: Line,
+        side: QueueSide,
         now: Moment,
         overdue: Moment,
         until: Moment,
@@ -244,12 +263,12 @@ impl WaitQueue {
             return None;
         }
         let can_take = |waiter: &&Arc<Waiter>| waiter.expect(now, overdue, until);
-        let next = match line {
-            Line::One => Some(contender)
+        let next = match side {
+            QueueSide::Client => Some(contender)
                 .filter(can_take)
                 .or_else(|| self.waiting.values().find(can_take))?,
             // The server hands the lock to the first in its queue only.
-            Line::Server => self.in_places().next().filter(can_take)?,
+            QueueSide::Server => self.in_places().next().filter(can_take)?,
         }
         .clone();
         self.contender = Some(next.clone());
@@ -319,8 +338,8 @@ impl WaitQueue {
         )
     }
 
-    /// Gives the role to the first waiter that is alive, and returns it.
-    fn pass_on(&mut self) -> Option<Arc<Waiter>> {
+    /// Gives the role to the first waiter that is alive.
+    fn pass_on(&mut self) {
         // Only waiters that are about to leave are skipped here. They are few, and they pass on a role
         // that they get too late.
         let present = |waiter: &&Arc<Waiter>| !waiter.is_absent();
@@ -331,7 +350,6 @@ impl WaitQueue {
             .or_else(|| self.waiting.values().next())
             .or_else(|| self.absent.values().next());
         self.contender = next.cloned();
-        self.contender.clone()
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::subscriptions::Subscription;
 use crate::hold::Hold;
-use crate::server::Permit;
+use crate::server::SendingPermit;
 
 /// A place in a queue on the server.
 #[derive(Clone)]
@@ -12,7 +12,7 @@ pub(crate) struct Standing {
     /// The hold that begins with the grant. Its field is the entry in the queue.
     pub(crate) hold: Arc<Hold>,
     /// Needed for a command that hands the lock to the waiter.
-    pub(crate) permit: Option<Permit>,
+    pub(crate) permit: Option<SendingPermit>,
     /// The channel on which the server tells this waiter that it is its turn.
     pub(crate) channel: Arc<str>,
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::standing::{Seat, Standing};
+use super::line::Line;
+use super::standing::Seat;
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
 use crate::hold::{Hold, Terms, TurnGuard};
@@ -23,6 +24,7 @@ pub(crate) struct WaitRequest {
     pub(crate) terms: Option<Terms>,
     /// When the waiter will have left, unless it waits forever.
     pub(crate) deadline: Option<Moment>,
+    pub(crate) line: Line,
 }
 
 /// A waiter's acquire that another owner's hand-over made: granted by Redis, not yet taken by the
@@ -37,6 +39,7 @@ pub(crate) struct HandedOver {
 pub(super) struct Waiter {
     pub(super) id: u64,
     pub(super) request: WaitRequest,
+    entered: Moment,
     woken: Notify,
     /// It was woken as the contender since its last acquire began.
     was_called: AtomicBool,
@@ -80,6 +83,7 @@ impl Waiter {
         Self {
             id,
             request,
+            entered: now,
             woken: Notify::new(),
             was_called: AtomicBool::new(false),
             seat: Mutex::default(),
@@ -96,6 +100,22 @@ impl Waiter {
 
     pub(super) fn has_no_deadline(&self) -> bool {
         self.request.deadline.is_none()
+    }
+
+    pub(super) fn is_reader(&self) -> bool {
+        matches!(self.request.line, Line::Reader { .. })
+    }
+
+    pub(super) fn is_writer(&self) -> bool {
+        self.request.line == Line::Writer
+    }
+
+    /// It is a reader that waited long enough behind a writer of its client.
+    pub(super) fn is_impatient(&self, now: Moment) -> bool {
+        match self.request.line {
+            Line::Reader { patience } => now.since(self.entered) >= patience,
+            Line::Sole | Line::Writer => false,
+        }
     }
 
     pub(super) fn wake(&self) {
@@ -307,42 +327,6 @@ impl WaiterState {
             Reception::Here(handed) => Some(handed),
             Reception::Nothing | Reception::Expected => None,
         }
-    }
-}
-
-/// The waiter to which a lock is handed. If this is dropped, the waiter contends for itself.
-pub(crate) struct Receiver {
-    waiter: Arc<Waiter>,
-}
-
-impl Receiver {
-    pub(super) fn new(waiter: Arc<Waiter>) -> Self {
-        Self { waiter }
-    }
-
-    pub(crate) fn request(&self) -> &WaitRequest {
-        &self.waiter.request
-    }
-
-    /// The waiter's place in a queue on the server.
-    pub(crate) fn standing(&self) -> Option<Standing> {
-        self.waiter.seat.lock().standing()
-    }
-
-    /// Announces the hold of the hand-over. Returns false if the waiter does not expect it any more.
-    pub(crate) fn announce(&self, hold: &Arc<Hold>) -> bool {
-        self.waiter.announce(hold)
-    }
-
-    /// Delivers the lock to the waiter, or returns it if the waiter does not expect it any more.
-    pub(crate) fn deliver(&self, handed: HandedOver, now: Moment) -> Option<HandedOver> {
-        self.waiter.deliver(handed, now)
-    }
-}
-
-impl Drop for Receiver {
-    fn drop(&mut self) {
-        self.waiter.withdraw();
     }
 }
 

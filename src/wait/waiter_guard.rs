@@ -39,7 +39,7 @@ impl WaiterGuard {
             return QueueView::default();
         };
         QueueView {
-            is_contender: queue.is_contender(&self.waiter),
+            is_contender: queue.may_ask(&self.waiter, now),
             is_listening: queue.is_listening() || self.waiter.seat.lock().is_listening(),
             retreat: queue.backed_off(now),
         }
@@ -71,7 +71,8 @@ impl WaiterGuard {
         self.has_lock.store(true, Ordering::Relaxed);
     }
 
-    /// The waiter got permits, and more of them are free: when it leaves, the next waiter has to check.
+    /// The waiter got a part, more permits are free or others may read: when it leaves, the next waiter has to
+    /// check.
     pub(crate) fn shares(&self) {
         self.shares.store(true, Ordering::Relaxed);
     }
@@ -110,7 +111,7 @@ impl WaiterGuard {
     }
 
     /// Notes the outage that the contender met, if any. An outage ends all waits without a deadline at
-    /// once. Otherwise each of them would have to meet an outage of its own, one after another.
+    /// once. Otherwise each of them would detect the outage only by itself, one after another.
     pub(crate) fn note_outage(&self, outage: Option<&Error>) {
         let mut shard = self.waiters.shard(&self.key);
         if let Some((queue, calls)) = shard.queue(&self.key) {

@@ -151,7 +151,7 @@ async fn ask(
         let connection = route.own_connection(lease / 3).await?;
         let shortest = holds.iter().map(|(_, lease)| *lease).min();
         core.server
-            .vouch(key, core.clock.now(), shortest.unwrap_or_default())?;
+            .verify(key, core.clock.now(), shortest.unwrap_or_default())?;
         Ok(connection)
     };
     let connection = match connected.await {

@@ -57,7 +57,7 @@ async fn supervise_here(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
     }
 }
 
-/// Restarts the loop after a panic. Nobody watched the leases meanwhile, so no hold may count as held.
+/// Restarts the loop after a panic. The leases were not watched meanwhile, so no hold may count as held.
 fn supervise(core: &Arc<Core>, runtime: &Runtime, jobs: &mut UnboundedReceiver<Job>) {
     loop {
         if panics::catch(|| runtime.block_on(watch(core, jobs))).is_some() {

@@ -128,6 +128,8 @@ fn process_answers(
                     let was = state.phase;
                     // Looked at for each hold: one whose deadline passed during the others is lost.
                     state.renew(sent, *asked, core.clock.now());
+                    // What is left of a fixed lease is renewed as often as a watched hold.
+                    state.renew_at = state.renew_at.min(sent + lease / 3);
                     was == HoldPhase::Jeopardy && state.phase == HoldPhase::Held
                 });
                 if recovered {

@@ -97,7 +97,7 @@ impl Crowd {
         assert!(took <= most, "{took:?}, {most:?} are enough");
     }
 
-    /// Each lock is taken often once more, long before a lease is over. Says how long it took.
+    /// Each lock is taken often again, long before a lease is over. Says how long it took.
     pub(crate) async fn goes_on(&self) -> Duration {
         let began = Instant::now();
         let taken = |turns: &Arc<Turns>| turns.taken.load(Ordering::SeqCst);
@@ -117,7 +117,7 @@ impl Crowd {
         (self.clients.clone(), self.doings.clone())
     }
 
-    /// Nobody hangs, and nobody lost an update.
+    /// No task hangs, and no owner lost an update.
     pub(crate) async fn end(mut self) {
         self.over.store(true, Ordering::SeqCst);
         let ended = async { while self.tasks.join_next().await.transpose().unwrap().is_some() {} };

@@ -9,6 +9,7 @@ mod lost_lock;
 mod nested_handlers;
 mod porting;
 mod program;
+mod rate_limit;
 mod redlock;
 mod small;
 mod tls;

@@ -83,7 +83,7 @@ impl Race {
         crowd.join_all().await
     }
 
-    /// Nobody was in the lock beside anybody else.
+    /// No two owners were in the lock at the same time.
     fn assert_exclusive(&self) {
         self.cell.assert_exclusive(self.done() as i64);
     }

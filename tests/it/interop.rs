@@ -7,10 +7,13 @@ mod fair;
 mod fenced;
 mod force;
 mod kinds;
+mod latch;
 mod memory;
 mod names;
 mod permits;
+mod read_write;
 mod replay;
+mod semaphore;
 mod views;
 mod wakes;
 mod watchdogs;
@@ -40,10 +43,10 @@ fn waiter(lock: &Lock) -> JoinHandle<(Guard, SystemTime)> {
     })
 }
 
-/// Waits until somebody listens for the release of the lock, and has had time for the look that
+/// Waits until a waiter listens for the release of the lock, and has had time for the look that
 /// follows.
-async fn somebody_waits(redis: &Redis, name: &str) {
-    eventually(SAFETY, "somebody listens", async || {
+async fn a_waiter_listens(redis: &Redis, name: &str) {
+    eventually(SAFETY, "a waiter listens", async || {
         redis.channels().await.contains(&channel(name))
     })
     .await;
@@ -57,7 +60,7 @@ pub(crate) fn channel(name: &str) -> String {
     }
 }
 
-/// Checks that whoever was waiting at `from` had it by `to` because of a message.
+/// Checks that the waiter of `from` had the lock by `to` because of a message.
 pub(crate) fn assert_woken(who: &str, from: SystemTime, to: SystemTime) {
     let took = to.duration_since(from).unwrap_or_default();
     println!(

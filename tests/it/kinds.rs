@@ -25,15 +25,23 @@ impl Kind {
     }
 }
 
-pub(crate) const ALL: &[&Kind] = &[
-    &PLAIN,
-    &SPIN,
-    &NON_REENTRANT,
-    &FENCED,
-    &FENCED_FROM_ONE,
-    &FAIR,
-    &NON_REENTRANT_FAIR,
-];
+/// One line for each kind: the module of its tests, its value, and which groups of tests it is in besides
+/// `every`. `ALL` and the tests of `each_kind` come from these lines.
+macro_rules! list_of_kinds {
+    ($then:ident $groups:tt) => {
+        $crate::kinds::$then! { $groups
+            plain PLAIN { reentrant: yes, without_modes: yes, reentrant_without_modes: yes, published: yes }
+            spin SPIN { reentrant: yes, without_modes: yes, reentrant_without_modes: yes, published: no }
+            non_reentrant NON_REENTRANT { reentrant: no, without_modes: yes, reentrant_without_modes: no, published: yes }
+            fenced FENCED { reentrant: yes, without_modes: yes, reentrant_without_modes: yes, published: yes }
+            fenced_from_one FENCED_FROM_ONE { reentrant: yes, without_modes: yes, reentrant_without_modes: yes, published: yes }
+            fair FAIR { reentrant: yes, without_modes: yes, reentrant_without_modes: yes, published: no }
+            write WRITE { reentrant: yes, without_modes: no, reentrant_without_modes: no, published: no }
+        }
+    };
+}
+
+pub(crate) const ALL: &[&Kind] = list_of_kinds!(values {});
 
 pub(crate) static PLAIN: Kind = Kind {
     object: "rlock",
@@ -77,37 +85,69 @@ pub(crate) static NON_REENTRANT_FAIR: Kind = Kind {
     java: "getNonReentrantFairLock",
 };
 
+pub(crate) static WRITE: Kind = Kind {
+    object: "read_write_lock",
+    lock: |client, name| client.read_write_lock(name).write().into(),
+    java: "getReadWriteLock.writeLock",
+};
+
 /// Makes a test for each kind out of each of these functions, which take the kind: `plain::<name>` and so
 /// on. A number behind a name is that of the runtime's worker threads.
 ///
-/// The functions stand in groups, and the lines below say which groups a kind is in: `every` has them all,
-/// `reentrant` those whose owner may acquire them once more, `published` those whose releases are
-/// published.
+/// The functions stand in groups: `every` is for all kinds, `reentrant` for those whose owner may acquire
+/// them again, `without_modes` and `reentrant_without_modes` for those whose
+/// hash has nothing but its holder, `published` for those whose releases are published.
 macro_rules! each_kind {
-    (
-        $(every: { $($every:tt)* })?
-        $(reentrant: { $($reentrant:tt)* })?
-        $(published: { $($published:tt)* })?
-    ) => {
-        $crate::kinds::of_kind! { plain PLAIN $($($every)*)? $($($reentrant)*)? $($($published)*)? }
-        $crate::kinds::of_kind! { spin SPIN $($($every)*)? $($($reentrant)*)? }
-        $crate::kinds::of_kind! { fenced FENCED $($($every)*)? $($($reentrant)*)? $($($published)*)? }
-        $crate::kinds::of_kind! { fair FAIR $($($every)*)? $($($reentrant)*)? }
-        $crate::kinds::of_kind! { non_reentrant NON_REENTRANT $($($every)*)? $($($published)*)? }
+    ($($groups:tt)*) => {
+        $crate::kinds::list_of_kinds! { tests { $($groups)* } }
     };
 }
 
-macro_rules! of_kind {
-    ($module:ident $kind:ident $($test:ident $($threads:literal)?)*) => {
-        mod $module {
-            $(
-                #[tokio::test $((flavor = "multi_thread", worker_threads = $threads))?]
-                async fn $test() {
-                    super::$test(&crate::kinds::$kind).await;
-                }
-            )*
-        }
+macro_rules! values {
+    ({} $($module:ident $kind:ident $is_in:tt)*) => { &[$(&$kind),*] };
+}
+
+macro_rules! tests {
+    ($groups:tt $($module:ident $kind:ident $is_in:tt)*) => {
+        $(
+            mod $module {
+                $crate::kinds::tests_of_kind! { $kind $is_in $groups }
+            }
+        )*
     };
 }
 
-pub(crate) use {each_kind, of_kind};
+macro_rules! tests_of_kind {
+    ($kind:ident {
+        reentrant: $is_reentrant:ident,
+        without_modes: $is_without_modes:ident,
+        reentrant_without_modes: $is_reentrant_without_modes:ident,
+        published: $is_published:ident
+    } {
+        $(every: $every:tt)?
+        $(without_modes: $without_modes:tt)?
+        $(reentrant: $reentrant:tt)?
+        $(reentrant_without_modes: $reentrant_without_modes:tt)?
+        $(published: $published:tt)?
+    }) => {
+        $($crate::kinds::tests_of_group! { yes $kind $every })?
+        $($crate::kinds::tests_of_group! { $is_without_modes $kind $without_modes })?
+        $($crate::kinds::tests_of_group! { $is_reentrant $kind $reentrant })?
+        $($crate::kinds::tests_of_group! { $is_reentrant_without_modes $kind $reentrant_without_modes })?
+        $($crate::kinds::tests_of_group! { $is_published $kind $published })?
+    };
+}
+
+macro_rules! tests_of_group {
+    (yes $kind:ident { $($test:ident $($threads:literal)?)* }) => {
+        $(
+            #[tokio::test $((flavor = "multi_thread", worker_threads = $threads))?]
+            async fn $test() {
+                super::$test(&crate::kinds::$kind).await;
+            }
+        )*
+    };
+    (no $kind:ident $tests:tt) => {};
+}
+
+pub(crate) use {each_kind, list_of_kinds, tests, tests_of_group, tests_of_kind, values};

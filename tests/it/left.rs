@@ -1,7 +1,7 @@
-//! Every public future, polled some times and then left where it stands, while all others go on
+//! Every public future, polled some times and then left where it stands, while all others continue
 //! (design: invariant 14).
 //!
-//! `public::PUBLIC` lists the futures, `case` says what has to go on. A future is left after its first
+//! `public::PUBLIC` lists the futures, `case` says what has to continue. A future is left after its first
 //! poll, after its second, and so on until it ends; it is polled only when it was woken.
 
 mod case;
@@ -210,7 +210,7 @@ async fn run_each_step(case: Case, room: Arc<Semaphore>) -> Done {
     done
 }
 
-/// A future that waits for others goes on from poll to poll without a new step.
+/// A future that waits for others continues from poll to poll without a new step.
 const MOST_POLLS: usize = 4;
 /// On a busy machine some outcomes say nothing.
 const ATTEMPTS: usize = 4;
@@ -232,7 +232,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 const POLL_CAP: Duration = Duration::from_millis(250);
 /// The watchdog's.
 const LEASE: Duration = Duration::from_secs(4);
-/// What stands still for so long goes on no more.
+/// A future that makes no progress for this time is stuck.
 const MOST: Duration = Duration::from_secs(120);
 /// A lease that outlasts every case: a lock that is taken for it comes free by the client alone.
 const LONG: Duration = Duration::from_secs(60);

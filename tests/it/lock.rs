@@ -1,5 +1,5 @@
 //! The plain lock on a healthy server: who gets it, when, with how many commands, and what callers
-//! are told.
+//! are notified.
 
 mod absent;
 mod acl;

@@ -97,8 +97,8 @@ impl Fixture {
     }
 
     /// Waits until a waiter listens, and had time for the look that follows.
-    async fn somebody_waits(&self) {
-        eventually(SOON, "somebody listens", async || {
+    async fn a_waiter_listens(&self) {
+        eventually(SOON, "a waiter listens", async || {
             self.redis.channels().await.contains(&CHANNEL.to_owned())
         })
         .await;

@@ -1,4 +1,4 @@
-//! A lock on many servers: who gets it, what stands on each server, and what is told when some of
+//! A lock on many servers: who gets it, what each server has, and what is reported when some of
 //! them are gone.
 
 mod acceptance;
@@ -59,7 +59,7 @@ impl Servers {
         clients
     }
 
-    /// A lock of this name on all servers, of clients that nobody else uses.
+    /// A lock of this name on all servers, of clients that no other lock uses.
     async fn lock(&self, name: &str) -> RedLock {
         lock_of(&self.clients().await, name)
     }
@@ -70,7 +70,7 @@ impl Servers {
         self.clients_with(|builder| builder.poll_cap(NEVER)).await
     }
 
-    /// What each server counts for the lock, whoever holds it.
+    /// The hold count of the lock on each server, of any holder.
     async fn counts(&self, name: &str) -> Vec<u64> {
         let mut counts = Vec::new();
         for view in &self.views {

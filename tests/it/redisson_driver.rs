@@ -1,4 +1,4 @@
-//! The Java side of the interop tests does what it is told: without that, no claim about the two
+//! The Java side of the interop tests does what the test asks: without that, no claim about the two
 //! sides together is worth anything. Nothing here is about lockdog.
 
 mod sessions;

@@ -1,4 +1,4 @@
-//! What others wait for goes on whatever one future or one runtime does (design: invariant 14).
+//! What others wait for continues whatever one future or one runtime does (design: invariant 14).
 
 mod outage;
 mod outside;

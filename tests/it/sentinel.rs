@@ -10,5 +10,6 @@ mod permits;
 mod red_lock;
 mod redisson;
 mod secrets;
+mod semaphore;
 
 use crate::support::prelude::{SOON, ms};

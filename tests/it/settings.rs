@@ -36,7 +36,7 @@ async fn works(redis: &Redis, builder: &ClientBuilder) {
     two.shutdown().await;
     assert!(redis.keys().await.is_empty());
     let is_gone = async || !listens().await;
-    eventually(SOON, "nobody listens any more", is_gone).await;
+    eventually(SOON, "no waiter listens any more", is_gone).await;
 }
 
 /// Short, so that a renewal is seen, and long for a busy machine.

@@ -1,4 +1,4 @@
-//! Leases are kept alive whatever happens around them, and where that fails every holder is told in
+//! Leases are kept alive whatever happens around them, and where that fails every holder is notified in
 //! time.
 
 mod apart;
@@ -53,7 +53,7 @@ async fn hold_many(client: &Client, prefix: &str, n: usize) -> Vec<Guard> {
     guards
         .into_iter()
         .collect::<Result<_, _>>()
-        .expect("nobody else wants these locks")
+        .expect("no other owner wants these locks")
 }
 
 /// Whether a command is a renewal, known by the digest or the text of its script.

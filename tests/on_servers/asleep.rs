@@ -1,4 +1,4 @@
-//! The machine sleeps: nothing runs, and the client's clock goes on.
+//! The machine sleeps: nothing runs, and the client's clock continues.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ async fn a_machine_that_slept_longer_than_the_lease_sees_the_quorum_lost_at_once
 }
 
 /// A machine that slept for more than a third of the lease extends what is left, and takes again what
-/// was lost meanwhile, in the same round: not a third of the lease later. Whoever looks at the guard
+/// was lost meanwhile, in the same round: not a third of the lease later. A caller that looks at the guard
 /// meanwhile changes nothing of it.
 #[tokio::test]
 async fn an_instance_lost_before_a_round_is_reacquired_in_that_round() {

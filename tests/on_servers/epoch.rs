@@ -11,7 +11,7 @@ use crate::support::{Action, Data, eventually};
 async fn a_server_that_was_not_provisioned_counts_after_the_quarantine() {
     let member = TestMember::start().await;
     let left = quarantined(member.acquire("f", wary(ms(1500))).await.unwrap());
-    assert_eq!(left, ms(1500), "it begins when somebody asks");
+    assert_eq!(left, ms(1500), "it begins when a client asks");
     assert_eq!(member.redis.keys().await, [EPOCH], "nothing is taken");
     tokio::time::sleep(ms(300)).await;
     let left = quarantined(member.acquire("f", wary(ms(1500))).await.unwrap());

@@ -307,11 +307,7 @@ async fn provisioning_ends_the_quarantine() {
     assert_eq!(member.reborn(), None);
     assert!(member.proxy.cut_all() >= 1);
     member.ask().await;
-    assert_eq!(
-        member.reborn(),
-        None,
-        "what was vouched for is what is there"
-    );
+    assert_eq!(member.reborn(), None, "the confirmed data is what is there");
     member.server.restart(Data::Lost).await;
     member.ask().await;
     assert!(member.reborn() > Some(Moment(0)));

@@ -8,7 +8,7 @@ use crate::hold::{ClaimFlags, HoldPhase, HoldState};
 use crate::owner::Owner;
 use crate::session::{Job, settle};
 use crate::support::eventually;
-use crate::wait::WaitRequest;
+use crate::wait::{Line, WaitRequest};
 
 /// A job settles a hold without waiting for the hold's last command, and the server says that there is
 /// nothing to undo. The acquire arrives after that, and its sender finds a broken connection.
@@ -153,6 +153,7 @@ async fn a_waiter_behind_a_holder_of_its_client_reports_no_earlier_outage() {
         owner: Owner::new(),
         terms: None,
         deadline: None,
+        line: Line::Sole,
     };
     let key = lock.key().unwrap();
     let place = member
@@ -171,4 +172,5 @@ const WATCHED: ClaimFlags = ClaimFlags {
     watched: true,
     local: false,
     part: false,
+    weight: 1,
 };

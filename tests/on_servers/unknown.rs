@@ -25,7 +25,7 @@ async fn callers_that_share_the_first_cluster_query_keep_their_own_timeouts() {
         async move { lock.try_lock().wait(ms(1000)).await }
     });
     for answer in futures_util::future::join_all(calls).await {
-        let error = answer.expect_err("nobody answers");
+        let error = answer.expect_err("no server answers");
         assert!(error.is_retriable(), "{error}");
     }
     // Far less than the sum of all their time limits.

@@ -71,3 +71,9 @@ impl<'a> SimulatedCommand<'a> {
         }
     }
 }
+
+/// The holds whose counts a command may change.
+pub(super) fn counted(args: &[String]) -> Vec<String> {
+    let command = SimulatedCommand::of(args);
+    command.counted().into_iter().map(str::to_owned).collect()
+}

@@ -10,13 +10,17 @@
 mod chance;
 mod clock;
 mod command;
+mod findings;
+mod keys;
 mod network;
 mod observer;
+mod permits;
 mod plan;
 mod redis;
 mod run;
 mod seeds;
 mod task;
+mod world;
 
 use parking_lot::Mutex;
 

@@ -11,7 +11,6 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::chance::Chance;
-use super::command::SimulatedCommand;
 use super::redis::error_answer;
 use crate::server::Failure;
 
@@ -32,6 +31,8 @@ pub(super) struct Faults {
 
 pub(super) struct Network {
     start: Instant,
+    /// The holds whose counts a command may change.
+    counted: fn(&[String]) -> Vec<String>,
     wires: Mutex<Wires>,
     changed: Notify,
 }
@@ -81,9 +82,15 @@ pub(super) struct Delivery {
 }
 
 impl Network {
-    pub(super) fn new(start: Instant, chance: Chance, faults: Faults) -> Self {
+    /// A network whose time begins now.
+    pub(super) fn new(
+        chance: Chance,
+        faults: Faults,
+        counted: fn(&[String]) -> Vec<String>,
+    ) -> Self {
         Self {
-            start,
+            start: Instant::now(),
+            counted,
             wires: Mutex::new(Wires {
                 chance,
                 faults,
@@ -226,8 +233,8 @@ impl Network {
         }
         wires.serial += 1;
         let serial = wires.serial;
-        for field in SimulatedCommand::of(&args).counted() {
-            wires.last_sent.insert(field.to_owned(), serial);
+        for field in (self.counted)(&args) {
+            wires.last_sent.insert(field, serial);
         }
         let (answer, answered) = oneshot::channel();
         let faults = wires.faults;

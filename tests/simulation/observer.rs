@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use super::clock::VirtualClock;
 use super::command::SimulatedCommand;
+use super::findings::Findings;
+use super::keys::Hash;
 use super::network::{Delivery, Network};
-use super::redis::{Hash, Redis};
+use super::redis::Redis;
+use super::world::Observes;
 use crate::hold::{Hold, HoldPhase};
-use crate::session::Core;
 
 pub(super) struct Observer {
     pub(super) redis: Redis,
     network: Arc<Network>,
-    clients: Vec<(Arc<Core>, VirtualClock)>,
+    pub(super) found: Findings,
     /// Fields that were deleted by a force unlock; their holders learn of it late.
     forced: HashSet<String>,
     lost: HashSet<(usize, u64)>,
@@ -26,9 +27,7 @@ pub(super) struct Observer {
     reached_twice: HashSet<String>,
     /// Fields that a command has deleted.
     deleted: HashSet<String>,
-    pub(super) violation: Option<String>,
     pub(super) seen: Observed,
-    trace: Option<Vec<String>>,
 }
 
 /// How often the run met the cases that it is meant to test: a simulation without faults proves
@@ -66,88 +65,18 @@ impl Observed {
 }
 
 impl Observer {
-    pub(super) fn new(
-        redis: Redis,
-        network: Arc<Network>,
-        clients: Vec<(Arc<Core>, VirtualClock)>,
-        traced: bool,
-    ) -> Self {
+    pub(super) fn new(redis: Redis, network: Arc<Network>, found: Findings) -> Self {
         Self {
             redis,
             network,
-            clients,
+            found,
             forced: HashSet::new(),
             lost: HashSet::new(),
             executed: HashMap::new(),
             reached_twice: HashSet::new(),
             deleted: HashSet::new(),
-            violation: None,
             seen: Observed::default(),
-            trace: traced.then(Vec::new),
         }
-    }
-
-    pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
-        let now = self.network.now();
-        if let Some(trace) = &mut self.trace {
-            let mut line = line();
-            for (i, (core, _)) in self.clients.iter().enumerate() {
-                line = line.replace(&core.id.to_string(), &format!("client{i}"));
-            }
-            trace.push(format!("{:>9.3} ms  {line}", now as f64 / 1e6));
-        }
-    }
-
-    pub(super) fn trace(&mut self) -> Vec<String> {
-        self.trace.take().unwrap_or_default()
-    }
-
-    fn violated(&mut self, what: String) {
-        self.note(|| format!("VIOLATION {what}"));
-        self.violation.get_or_insert(what);
-    }
-
-    pub(super) fn claim(&mut self, is_true: bool, what: impl FnOnce() -> String) {
-        if !is_true {
-            self.violated(what());
-        }
-    }
-
-    /// Executes a command and checks its effect.
-    pub(super) fn execute(&mut self, delivery: &Delivery) -> Value {
-        let now_ms = self.now_ms();
-        let command = SimulatedCommand::of(&delivery.args);
-        let before = self.redis.hash(KEY, now_ms);
-        let value = match delivery.args[0].as_str() {
-            "CLIENT" if delivery.args[1] == "KILL" => {
-                self.seen.killed += 1;
-                self.network.kill(&delivery.args[3])
-            }
-            _ => self.redis.execute(&delivery.args, now_ms),
-        };
-        let after = self.redis.hash(KEY, now_ms);
-        self.seen.executed += 1;
-        self.seen.copies += u64::from(delivery.copy);
-        self.note(|| {
-            let copy = if delivery.copy { " (again)" } else { "" };
-            format!(
-                "#{} on {}{copy}: {command:?} -> {value:?}; {}",
-                delivery.serial,
-                delivery.connection,
-                shown(after.as_ref())
-            )
-        });
-        if delivery.copy {
-            let fields = command.counted().into_iter();
-            self.reached_twice.extend(fields.map(str::to_owned));
-        }
-        let ran = !matches!(&value, Value::ServerError(_));
-        if ran {
-            self.account(&command, delivery.serial, before.as_ref(), after.as_ref());
-        }
-        self.compare(&command, before.as_ref(), after.as_ref());
-        self.look();
-        value
     }
 
     fn account(
@@ -205,35 +134,19 @@ impl Observer {
         for (field, count_before) in &before.counts {
             let count_after = count(after, field);
             if !own.contains(&field.as_str()) && count_after != *count_before {
-                self.violated(format!("a command about {own:?} changed {field}"));
+                self.found
+                    .violated(format!("a command about {own:?} changed {field}"));
             }
             let shorter = after.is_some_and(|after| after.until_ms < before.until_ms);
             if count_after > 0 && shorter {
-                self.violated(format!("a command about {own:?} shortened {field}"));
-            }
-        }
-    }
-
-    /// Must be true at every moment: a hold that its client considers valid exists in Redis, for longer
-    /// than the client considers it valid. A hash has one holder, so two holds cannot be considered
-    /// valid at once.
-    pub(super) fn look(&mut self) {
-        let hash = self.redis.hash(KEY, self.now_ms());
-        if hash.as_ref().is_some_and(|hash| hash.counts.len() > 1) {
-            self.violated(format!("two holders in Redis: {}", shown(hash.as_ref())));
-        }
-        for client in 0..self.clients.len() {
-            for hold in self.clients[client].0.holds.all() {
-                self.seen.local += u64::from(hold.state().local > 0);
-                if let Some(wrong) = self.wrong_with(client, &hold, hash.as_ref()) {
-                    self.violated(wrong);
-                }
+                self.found
+                    .violated(format!("a command about {own:?} shortened {field}"));
             }
         }
     }
 
     fn wrong_with(&mut self, client: usize, hold: &Hold, hash: Option<&Hash>) -> Option<String> {
-        let (core, clock) = &self.clients[client];
+        let (core, clock) = &self.found.clients[client];
         let (phase, valid, deadline) = {
             let state = hold.state();
             (
@@ -276,11 +189,11 @@ impl Observer {
 
     /// Must be true when no command is in flight and no job is pending.
     pub(super) fn look_at_rest(&mut self) {
-        let hash = self.redis.hash(KEY, self.now_ms());
+        let hash = self.redis.hash(KEY, self.found.now_ms());
         let mut listed = HashSet::new();
-        for client in 0..self.clients.len() {
-            for hold in self.clients[client].0.holds.all() {
-                let core = &self.clients[client].0;
+        for client in 0..self.found.clients.len() {
+            for hold in self.found.clients[client].0.holds.all() {
+                let core = &self.found.clients[client].0;
                 let field = core.field(&hold);
                 listed.insert(field.clone());
                 let state = hold.state();
@@ -290,47 +203,46 @@ impl Observer {
                 let (here, there) = (i64::from(state.target()), count(hash.as_ref(), &field));
                 drop(state);
                 if here != there && self.in_order(&field) {
-                    self.violated(format!("{field} counts {here}, in Redis {there}"));
+                    self.found
+                        .violated(format!("{field} counts {here}, in Redis {there}"));
                 }
             }
         }
         // Shortly before the key expires, the client does not list a hold any more whose lease ends.
-        let ends = |hash: &Hash| hash.until_ms.is_some_and(|it| it < self.now_ms() + ENDS_MS);
+        let ends = |hash: &Hash| {
+            hash.until_ms
+                .is_some_and(|it| it < self.found.now_ms() + ENDS_MS)
+        };
         let hash = hash.filter(|hash| !ends(hash));
         let fields = hash.iter().flat_map(|hash| hash.counts.keys());
         for field in fields {
             let is_known = listed.contains(field) || self.reached_twice.contains(field);
             if !is_known && self.in_order(field) {
-                self.violated(format!("nobody holds {field}, and it was not undone"));
+                self.found
+                    .violated(format!("no owner holds {field}, and it was not undone"));
             }
         }
     }
 
     /// Must be true when every remaining call was abandoned long ago: no such call keeps the lock.
     pub(super) fn look_at_left(&mut self) {
-        let hash = self.redis.hash(KEY, self.now_ms());
-        for client in 0..self.clients.len() {
-            for hold in self.clients[client].0.holds.all() {
-                let field = self.clients[client].0.field(&hold);
+        let hash = self.redis.hash(KEY, self.found.now_ms());
+        for client in 0..self.found.clients.len() {
+            for hold in self.found.clients[client].0.holds.all() {
+                let field = self.found.clients[client].0.field(&hold);
                 let is_pending = hold.state().phase == HoldPhase::Pending;
                 if is_pending && count(hash.as_ref(), &field) > 0 {
-                    self.violated(format!("{field} is kept for a call that was left"));
+                    self.found
+                        .violated(format!("{field} is kept for a call that was left"));
                 }
             }
         }
     }
 
-    pub(super) fn owes_a_release(&self) -> bool {
-        let holds = self.clients.iter().flat_map(|(core, _)| core.holds.all());
-        holds
-            .into_iter()
-            .any(|hold| hold.state().phase == HoldPhase::Ended)
-    }
-
     /// The holds that the watchdog must be able to keep while there are no faults.
     pub(super) fn watched(&self) -> Vec<(String, Arc<Hold>)> {
         let mut watched = Vec::new();
-        for (core, _) in &self.clients {
+        for (core, _) in &self.found.clients {
             let now = core.clock.now();
             for hold in core.holds.all() {
                 let kept = {
@@ -347,20 +259,20 @@ impl Observer {
 
     pub(super) fn look_whether_kept(&mut self, (field, hold): &(String, Arc<Hold>)) {
         let kept = hold.state().is_living() || self.forced.contains(field);
-        self.claim(kept, || {
+        self.found.claim(kept, || {
             format!("the watchdog did not keep {field} on a calm network")
         });
     }
 
     /// Must be true when every lease has ended.
     pub(super) fn look_at_the_end(&mut self) {
-        let hash = self.redis.hash(KEY, self.now_ms());
-        self.claim(hash.is_none(), || {
+        let hash = self.redis.hash(KEY, self.found.now_ms());
+        self.found.claim(hash.is_none(), || {
             format!("left behind: {}", shown(hash.as_ref()))
         });
-        for client in 0..self.clients.len() {
-            let left = self.clients[client].0.holds.all().len();
-            self.claim(left == 0, || {
+        for client in 0..self.found.clients.len() {
+            let left = self.found.clients[client].0.holds.all().len();
+            self.found.claim(left == 0, || {
                 format!("client {client} still lists {left} holds")
             });
         }
@@ -374,9 +286,71 @@ impl Observer {
     fn in_order(&self, field: &str) -> bool {
         self.executed.get(field).copied() == self.network.last_sent(field)
     }
+}
 
-    pub(super) fn now_ms(&self) -> u64 {
-        self.network.now() / 1_000_000
+impl Observes for Observer {
+    /// Executes a command and checks its effect.
+    fn execute(&mut self, delivery: &Delivery) -> Value {
+        let now_ms = self.found.now_ms();
+        let command = SimulatedCommand::of(&delivery.args);
+        let before = self.redis.hash(KEY, now_ms);
+        let value = match delivery.args[0].as_str() {
+            "CLIENT" if delivery.args[1] == "KILL" => {
+                self.seen.killed += 1;
+                self.network.kill(&delivery.args[3])
+            }
+            _ => self.redis.execute(&delivery.args, now_ms),
+        };
+        let after = self.redis.hash(KEY, now_ms);
+        self.seen.executed += 1;
+        self.seen.copies += u64::from(delivery.copy);
+        self.found.note(|| {
+            let copy = if delivery.copy { " (again)" } else { "" };
+            format!(
+                "#{} on {}{copy}: {command:?} -> {value:?}; {}",
+                delivery.serial,
+                delivery.connection,
+                shown(after.as_ref())
+            )
+        });
+        if delivery.copy {
+            let fields = command.counted().into_iter();
+            self.reached_twice.extend(fields.map(str::to_owned));
+        }
+        let ran = !matches!(&value, Value::ServerError(_));
+        if ran {
+            self.account(&command, delivery.serial, before.as_ref(), after.as_ref());
+        }
+        self.compare(&command, before.as_ref(), after.as_ref());
+        self.look();
+        value
+    }
+
+    /// Must be true at every moment: a hold that its client considers valid exists in Redis, for longer
+    /// than the client considers it valid. A hash has one holder, so two holds cannot be considered
+    /// valid at once.
+    fn look(&mut self) {
+        let hash = self.redis.hash(KEY, self.found.now_ms());
+        if hash.as_ref().is_some_and(|hash| hash.counts.len() > 1) {
+            self.found
+                .violated(format!("two holders in Redis: {}", shown(hash.as_ref())));
+        }
+        for client in 0..self.found.clients.len() {
+            for hold in self.found.clients[client].0.holds.all() {
+                self.seen.local += u64::from(hold.state().local > 0);
+                if let Some(wrong) = self.wrong_with(client, &hold, hash.as_ref()) {
+                    self.found.violated(wrong);
+                }
+            }
+        }
+    }
+
+    fn found(&mut self) -> &mut Findings {
+        &mut self.found
+    }
+
+    fn redis(&mut self) -> &mut Redis {
+        &mut self.redis
     }
 }
 

@@ -1,4 +1,4 @@
-//! A tiny Redis: hashes of counters with expiry in virtual time, and the real scripts in Lua 5.1.
+//! A tiny Redis: a few types of values in virtual time, and the real scripts in Lua 5.1.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -7,19 +7,7 @@ use std::rc::Rc;
 use mlua::{Function, Lua, Table, Value as LuaValue, Variadic};
 use redis::Value;
 
-/// The keys of one server.
-#[derive(Default)]
-pub(super) struct Keys {
-    now_ms: u64,
-    hashes: BTreeMap<String, Hash>,
-}
-
-#[derive(Clone, Debug, Default)]
-pub(super) struct Hash {
-    pub(super) counts: BTreeMap<String, i64>,
-    /// The last millisecond in which the key exists.
-    pub(super) until_ms: Option<u64>,
-}
+use super::keys::{Hash, Keys, Reply};
 
 /// A Redis server without a network. One for each thread, because its scripts are compiled only once.
 pub(super) struct Redis {
@@ -54,13 +42,27 @@ impl Redis {
 
     /// The hash under a key, at this millisecond.
     pub(super) fn hash(&self, key: &str, now_ms: u64) -> Option<Hash> {
+        self.keys.borrow_mut().at(now_ms).hash(key)
+    }
+
+    /// The number under a key, 0 if there is none, and the members of a sorted set with their scores.
+    pub(super) fn counted(
+        &self,
+        key: &str,
+        set: &str,
+        now_ms: u64,
+    ) -> (i64, BTreeMap<String, f64>) {
         let mut keys = self.keys.borrow_mut();
-        keys.now_ms = now_ms;
-        keys.living(key).cloned()
+        let keys = keys.at(now_ms);
+        (keys.number(key), keys.sorted(set))
+    }
+
+    pub(super) fn set(&mut self, key: &str, value: &str) {
+        self.keys.borrow_mut().set(key, value);
     }
 
     pub(super) fn execute(&mut self, args: &[String], now_ms: u64) -> Value {
-        self.keys.borrow_mut().now_ms = now_ms;
+        self.keys.borrow_mut().at(now_ms);
         let answer = match args[0].as_str() {
             "EVALSHA" => match self.known.get(&args[1]).cloned() {
                 Some(text) => self.evaluate(&text, &args[2..]),
@@ -102,16 +104,6 @@ pub(super) fn error_answer(line: &str) -> Value {
     redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).expect("an error line is a reply")
 }
 
-/// The reply to a command.
-enum Reply {
-    Int(i64),
-    Nil,
-    Bulk(String),
-    List(Vec<String>),
-    Listeners(String, i64),
-    Ok,
-}
-
 impl Reply {
     fn into_value(self) -> Value {
         match self {
@@ -130,93 +122,6 @@ impl Reply {
             ]),
             Self::Ok => Value::Okay,
         }
-    }
-}
-
-impl Keys {
-    fn living(&mut self, key: &str) -> Option<&mut Hash> {
-        let now = self.now_ms;
-        if self
-            .hashes
-            .get(key)
-            .is_some_and(|hash| hash.until_ms.is_some_and(|until| now > until))
-        {
-            self.hashes.remove(key);
-        }
-        self.hashes.get_mut(key)
-    }
-
-    fn call(&mut self, args: &[String]) -> Result<Reply, String> {
-        let now = self.now_ms;
-        let arg = |i: usize| args.get(i).ok_or("ERR wrong number of arguments");
-        let number = |i: usize| -> Result<i64, String> {
-            let error = "ERR value is not an integer or out of range";
-            arg(i)?.parse().map_err(|_| error.to_owned())
-        };
-        let key = arg(1)?;
-        Ok(match args[0].to_lowercase().as_str() {
-            "exists" => Reply::Int(i64::from(self.living(key).is_some())),
-            "del" => {
-                let was = self.living(key).is_some();
-                self.hashes.remove(key);
-                Reply::Int(i64::from(was))
-            }
-            "hexists" => {
-                let field = arg(2)?;
-                let found = self.living(key).map(|hash| hash.counts.contains_key(field));
-                Reply::Int(i64::from(found.unwrap_or(false)))
-            }
-            "hget" => {
-                let field = arg(2)?;
-                let count = self.living(key).and_then(|hash| hash.counts.get(field));
-                count.map_or(Reply::Nil, |count| Reply::Bulk(count.to_string()))
-            }
-            "hgetall" => {
-                let hash = self.living(key).cloned().unwrap_or_default();
-                let pairs = hash.counts.into_iter();
-                Reply::List(pairs.flat_map(|(k, v)| [k, v.to_string()]).collect())
-            }
-            "hincrby" => {
-                let (field, by) = (arg(2)?, number(3)?);
-                self.living(key);
-                let hash = self.hashes.entry(key.clone()).or_default();
-                let count = hash.counts.entry(field.clone()).or_default();
-                *count += by;
-                Reply::Int(*count)
-            }
-            "hdel" => {
-                let field = arg(2)?;
-                let Some(hash) = self.living(key) else {
-                    return Ok(Reply::Int(0));
-                };
-                let was = hash.counts.remove(field).is_some();
-                if hash.counts.is_empty() {
-                    self.hashes.remove(key);
-                }
-                Reply::Int(i64::from(was))
-            }
-            "pexpire" => {
-                let ttl = number(2)?;
-                let Some(hash) = self.living(key) else {
-                    return Ok(Reply::Int(0));
-                };
-                match u64::try_from(ttl) {
-                    Ok(ttl @ 1..) => hash.until_ms = Some(now + ttl),
-                    _ => drop(self.hashes.remove(key)),
-                }
-                Reply::Int(1)
-            }
-            "pttl" => match self.living(key) {
-                None => Reply::Int(-2),
-                Some(hash) => Reply::Int(hash.until_ms.map_or(-1, |until| (until - now) as i64)),
-            },
-            "publish" => Reply::Int(0),
-            // Now and then another client is subscribed, so that streaks of hand-overs end.
-            "pubsub" => Reply::Listeners(arg(2)?.clone(), i64::from(now.is_multiple_of(4))),
-            "info" => Reply::Bulk("run_id:1\r\nmaster_replid:1\r\n".to_owned()),
-            "client" | "ping" => Reply::Ok,
-            other => return Err(format!("ERR unknown command '{other}'")),
-        })
     }
 }
 

@@ -195,7 +195,7 @@ impl Runner {
 }
 
 /// Stops polling `call` when the plan says so. Returns `None` if that was before its end.
-async fn cancelled<F: Future>(call: F, cancel: Cancel) -> Option<F::Output> {
+pub(super) async fn cancelled<F: Future>(call: F, cancel: Cancel) -> Option<F::Output> {
     match cancel {
         Cancel::Never => Some(call.await),
         Cancel::AtPoll(polls) | Cancel::Left(polls) => polled(call, polls).await,

@@ -1,16 +1,25 @@
-//! Inside a folder of `src`, too, files import each other in one direction only.
+//! Inside a folder, too, files import each other in one direction only: in each folder of each crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use crate::source::{code, relative, sources};
+use crate::source::{code, relative, sources, sources_of_members};
 
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
 fn no_folder_has_an_import_cycle() {
-    let files: Vec<File> = sources().iter().map(|path| File::read(path)).collect();
-    let folders = files.iter().filter(|file| file.is_folder());
+    let all = sources().into_iter().chain(sources_of_members());
+    let files: Vec<File> = all.map(|path| File::read(&path)).collect();
+    let folders: Vec<&File> = files.iter().filter(|file| file.is_folder()).collect();
+    for name in [
+        "lockdog",
+        "lockdog::server",
+        "lockdog-quorum",
+        "lockdog-test::commands",
+    ] {
+        assert!(folders.iter().any(|it| it.name() == name), "{name}");
+    }
     let mut circles = Vec::new();
     for folder in folders {
         let edges = edges(folder, &files);
@@ -33,27 +42,27 @@ fn a_cycle_through_an_item_of_the_folder_itself_is_found() {
         paths: paths(code),
         children: Vec::new(),
     };
-    let mut folder = file(
-        "a",
-        "mod b;\nmod c;\npub(crate) use b::B;\nfn f() { c::g() }",
-    );
+    let own = "mod b;\nmod c;\npub(crate) use b::B;\nfn f() { c::g() }";
+    let mut folder = file("crate::a", own);
     folder.children = vec!["b".to_owned(), "c".to_owned()];
-    let b = file("a::b", "pub struct B;");
-    let through_a_name = file("a::c", "use super::{B, Own};");
+    let b = file("crate::a::b", "pub struct B;");
+    let through_a_name = file("crate::a::c", "use super::{B, Own};");
     let files = [folder, b, through_a_name];
     let found = circle(&edges(&files[0], &files));
     assert_eq!(found.unwrap().join(" "), "a c a");
 
     let [folder, b, _] = files;
-    let files = [folder, b, file("a::c", "use super::B;\nuse std::fmt;")];
+    let of_another_crate = file("other::a::c", "use crate::a::Own;");
+    let c = file("crate::a::c", "use crate::a::B;\nuse std::fmt;");
+    let files = [folder, b, c, of_another_crate];
     assert_eq!(circle(&edges(&files[0], &files)), None);
 }
 
 struct File {
-    /// Its module.
+    /// Its module, from the name of its crate.
     path: Vec<String>,
     paths: Vec<Import>,
-    /// Its modules, where it is a folder's `mod.rs`.
+    /// Its modules; none if it is not the file of a folder.
     children: Vec<String>,
 }
 
@@ -66,24 +75,30 @@ struct Import {
 
 impl File {
     fn read(path: &Path) -> Self {
-        let module = relative(path);
-        let module = module.trim_start_matches("src/").trim_end_matches(".rs");
-        let module = module.trim_end_matches("/mod");
+        let file = relative(path);
+        let (folder, module) = file.split_once("src/").expect("it is a source file");
+        let package = folder.trim_start_matches("crates/").trim_end_matches('/');
+        let package = if package.is_empty() {
+            "lockdog"
+        } else {
+            package
+        };
+        let module = module.trim_end_matches(".rs").trim_end_matches("/mod");
+        let modules = module.split('/').filter(|name| *name != "lib");
         let code = code(path);
-        let is_folder = path.ends_with("mod.rs");
         let children = code.lines().filter_map(|line| {
             let name = line.trim().strip_suffix(';')?;
             let (_, name) = name.split_once("mod ")?;
             Some(name.to_owned())
         });
         Self {
-            path: module.split('/').map(str::to_owned).collect(),
+            path: [package]
+                .into_iter()
+                .chain(modules)
+                .map(str::to_owned)
+                .collect(),
             paths: paths(&code),
-            children: if is_folder {
-                children.collect()
-            } else {
-                Vec::new()
-            },
+            children: children.collect(),
         }
     }
 
@@ -101,7 +116,7 @@ impl File {
         let mut rest = import.segments.as_slice();
         match rest.first()?.as_str() {
             "crate" => {
-                from.clear();
+                from.truncate(1);
                 rest = &rest[1..];
             }
             "self" => rest = &rest[1..],
@@ -120,7 +135,7 @@ impl File {
     }
 }
 
-/// Which modules of a folder use which; the folder's own file bears the folder's name.
+/// Which modules of a folder use which; the folder's own file has the folder's name.
 fn edges(folder: &File, files: &[File]) -> Edges {
     let depth = folder.path.len();
     let own = folder.path.last().expect("it has a name").clone();

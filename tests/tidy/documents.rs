@@ -129,7 +129,7 @@ fn the_variables_of_the_tests_are_documented() {
         }
     }
     for internal in SET_BY_TESTS {
-        assert!(read_by_tests.remove(internal), "nobody reads {internal}");
+        assert!(read_by_tests.remove(internal), "no test reads {internal}");
     }
     let documented: BTreeSet<String> = page
         .split('`')
@@ -202,7 +202,7 @@ fn events(code: &str) -> Vec<(Option<String>, String)> {
             match (&mut literal, c) {
                 (Some(_), '"') => message = literal.take(),
                 (Some(text), '\\') => match rest.next() {
-                    // A line that goes on behind the blanks of the next one.
+                    // A line that continues behind the blanks of the next one.
                     Some('\n') => {
                         let more = rest.as_str().trim_start();
                         rest = more.chars();

@@ -31,7 +31,7 @@ fn declarations_of_any_visibility_are_found() {
         Some("Streak")
     );
     assert_eq!(declared("pub enum Step<W> {").as_deref(), Some("Step"));
-    assert_eq!(declared("struct Inner {"), None, "nobody else sees it");
+    assert_eq!(declared("struct Inner {"), None, "no other file sees it");
     assert_eq!(declared("    type Won: Send;"), None, "a trait's");
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Request {
     pub(crate) lease_s: f64,
 }
 
-/// The runner's word to go on with a cell.
+/// The runner's word to continue with a cell.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Go {
     pub(crate) cell: u64,

@@ -16,7 +16,7 @@ async fn main() -> Result<()> {
     if made_unless_busy(&client).await? {
         return Ok(());
     }
-    println!("somebody makes the report; this one waits and makes the next");
+    println!("another process makes the report; this one waits and makes the next");
     nightly_report(client).await
 }
 
@@ -25,7 +25,7 @@ async fn nightly_report(client: Client) -> Result<()> {
     client.lock("nightly").with(|_held| make_report()).await
 }
 
-/// False: somebody else makes it.
+/// False: another process makes it.
 async fn made_unless_busy(client: &Client) -> Result<bool> {
     let Some(guard) = client.lock("nightly").try_lock().await? else {
         return Ok(false);

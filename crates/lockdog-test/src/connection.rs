@@ -10,10 +10,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::{self, Outcome};
+use crate::core::Core;
 use crate::database::Client;
 use crate::reply::Reply;
 use crate::request;
-use crate::server::Core;
 
 type Outbox = Sender<(Instant, Vec<u8>)>;
 

@@ -43,10 +43,12 @@
 mod client;
 mod commands;
 mod connection;
+mod core;
 mod database;
 mod faults;
 mod glob;
 mod keyspace;
+mod lua_values;
 mod number;
 mod reply;
 mod request;

@@ -8,9 +8,19 @@ use std::fmt;
 
 use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value as LuaValue};
 
-use crate::commands;
 use crate::database::Database;
-use crate::reply::{Answer, Refusal, Reply, double};
+use crate::lua_values::{argument, lossy, one_line, part_from_lua, to_lua};
+use crate::reply::{Answer, Refusal, Reply};
+
+/// The commands that a script can call. They are passed in, because some of them run scripts.
+#[derive(Clone, Copy)]
+pub(crate) struct Commands {
+    pub(crate) call: fn(&mut Database, Option<u64>, &[Vec<u8>]) -> Answer,
+    pub(crate) knows: fn(&str) -> bool,
+}
+
+/// The keys of a script, and its other arguments.
+pub(crate) type Arguments<'a> = (&'a [Vec<u8>], &'a [Vec<u8>]);
 
 /// The name of a script in SCRIPT LOAD and EVALSHA.
 pub(crate) fn digest(script: &[u8]) -> String {
@@ -26,9 +36,9 @@ pub(crate) fn check(script: &[u8]) -> Result<(), Refusal> {
 pub(crate) fn run(
     database: &mut Database,
     client: Option<u64>,
+    commands: Commands,
     digest: &str,
-    keys: &[Vec<u8>],
-    args: &[Vec<u8>],
+    (keys, args): Arguments<'_>,
 ) -> Answer {
     let text = database.scripts.get(digest).cloned().unwrap_or_default();
     with(|interpreter| {
@@ -38,6 +48,7 @@ pub(crate) fn run(
         let running = Running {
             database: lent,
             client,
+            commands,
         };
         interpreter.lua.set_app_data(running);
         let outcome = interpreter.evaluate(&script, keys, args);
@@ -54,6 +65,7 @@ pub(crate) fn run(
 struct Running {
     database: Database,
     client: Option<u64>,
+    commands: Commands,
 }
 
 /// How a script failed.
@@ -237,8 +249,8 @@ fn call_from_lua(lua: &Lua, args: MultiValue) -> mlua::Result<(bool, LuaValue)> 
     };
     let answer = match lua.app_data_mut::<Running>() {
         Some(mut running) => {
-            let client = running.client;
-            commands::call(&mut running.database, client, &args)
+            let (client, commands) = (running.client, running.commands);
+            (commands.call)(&mut running.database, client, &args)
         }
         None => return refuse("ERR redis.call can only be called inside a script invocation"),
     };
@@ -255,7 +267,8 @@ fn sha1hex(_: &Lua, text: mlua::LuaString) -> mlua::Result<String> {
 /// Whether the default user may run a command: true for all that the server knows, with any arguments.
 fn may_call(lua: &Lua, args: MultiValue) -> mlua::Result<bool> {
     let name = args.front().and_then(argument).unwrap_or_default();
-    if commands::knows(&crate::database::text(&name)) {
+    let running = lua.app_data_ref::<Running>();
+    if running.is_some_and(|it| (it.commands.knows)(&crate::database::text(&name))) {
         return Ok(true);
     }
     let line = "ERR Invalid command passed to redis.acl_check_cmd()".to_owned();
@@ -279,45 +292,7 @@ fn line_of_script(lua: &Lua) -> i64 {
     0
 }
 
-/// As in Redis: strings unchanged, numbers with 17 digits, no other types.
-fn argument(value: &LuaValue) -> Option<Vec<u8>> {
-    match value {
-        LuaValue::String(text) => Some(text.as_bytes().to_vec()),
-        LuaValue::Integer(number) => Some(double(*number as f64).into_bytes()),
-        LuaValue::Number(number) => Some(double(*number).into_bytes()),
-        _ => None,
-    }
-}
-
-/// A missing value is `false` in a script, not nil.
-fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<LuaValue> {
-    let single = |name: &str, text: &str| {
-        let table = lua.create_table()?;
-        table.raw_set(name, text)?;
-        Ok(LuaValue::Table(table))
-    };
-    match reply {
-        Reply::Int(number) => Ok(LuaValue::Number(number as f64)),
-        Reply::Nil | Reply::NilArray => Ok(LuaValue::Boolean(false)),
-        Reply::Bulk(bytes) => Ok(LuaValue::String(lua.create_string(bytes)?)),
-        Reply::Text(text) => Ok(LuaValue::String(lua.create_string(text)?)),
-        Reply::Double(number) => Ok(LuaValue::String(lua.create_string(double(number))?)),
-        Reply::Status(text) => single("ok", &text),
-        Reply::Error(text) => single("err", &text),
-        Reply::Array(items) | Reply::Push(items) | Reply::Set(items) | Reply::Several(items) => {
-            let items = items.into_iter().map(|item| to_lua(lua, item));
-            let items = items.collect::<mlua::Result<Vec<_>>>()?;
-            Ok(LuaValue::Table(lua.create_sequence_from(items)?))
-        }
-        Reply::Map(pairs) => {
-            let items = pairs.into_iter().flat_map(|(key, value)| [key, value]);
-            to_lua(lua, Reply::Array(items.collect()))
-        }
-    }
-}
-
-/// Numbers lose their fractions, `false` becomes nil, and a list ends before its first nil. A table
-/// with an error as the whole answer is an error.
+/// A script's answer. A table with an error as the whole answer is an error.
 fn from_lua(value: &LuaValue) -> mlua::Result<Result<Reply, Raised>> {
     if let LuaValue::Table(table) = value
         && !table.raw_get::<LuaValue>("err")?.is_nil()
@@ -325,53 +300,6 @@ fn from_lua(value: &LuaValue) -> mlua::Result<Result<Reply, Raised>> {
         return Ok(Err(raised(table)?));
     }
     part_from_lua(value).map(Ok)
-}
-
-fn part_from_lua(value: &LuaValue) -> mlua::Result<Reply> {
-    Ok(match value {
-        LuaValue::Integer(number) => Reply::Int(*number),
-        LuaValue::Number(number) => Reply::Int(whole(*number)),
-        LuaValue::Boolean(true) => Reply::Int(1),
-        LuaValue::String(text) => Reply::bulk(&*text.as_bytes()),
-        LuaValue::Table(table) => {
-            if let Some(line) = lossy(&table.raw_get::<LuaValue>("err")?) {
-                return Ok(Reply::Error(one_line(&line)));
-            }
-            if let Some(text) = lossy(&table.raw_get::<LuaValue>("ok")?) {
-                return Ok(Reply::Status(one_line(&text).into()));
-            }
-            let mut items = Vec::new();
-            for at in 1.. {
-                let item = table.raw_get::<LuaValue>(at)?;
-                if item.is_nil() {
-                    break;
-                }
-                items.push(part_from_lua(&item)?);
-            }
-            Reply::Array(items)
-        }
-        _ => Reply::Nil,
-    })
-}
-
-/// A cast as in C: a number that does not fit becomes the smallest one.
-fn whole(number: f64) -> i64 {
-    match number.abs() < i64::MAX as f64 {
-        true => number as i64,
-        false => i64::MIN,
-    }
-}
-
-fn lossy(value: &LuaValue) -> Option<String> {
-    match value {
-        LuaValue::String(text) => Some(text.to_string_lossy()),
-        _ => None,
-    }
-}
-
-/// The protocol ends an error at the end of its line.
-fn one_line(text: &str) -> String {
-    text.replace(['\r', '\n'], " ").trim_end().to_owned()
 }
 
 const PRELUDE: &str = include_str!("prelude.lua");
@@ -394,9 +322,9 @@ mod tests {
         run(
             &mut database,
             None,
+            crate::commands::FOR_SCRIPTS,
             &digest,
-            &[b"key".to_vec()],
-            &[b"arg".to_vec()],
+            (&[b"key".to_vec()], &[b"arg".to_vec()]),
         )
     }
 

@@ -4,18 +4,15 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::io::DuplexStream;
 use tokio::net::{TcpListener, ToSocketAddrs};
 use tokio::runtime::Handle;
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 use crate::commands::{channels, listeners};
 use crate::connection::{Ends, serve};
+use crate::core::Core;
 use crate::database::{Database, text};
 use crate::keyspace::{Entry, Value};
 
@@ -30,16 +27,6 @@ pub struct Server {
 /// The server ends when this is dropped.
 struct Shared {
     core: Arc<Core>,
-}
-
-/// The state that the tasks of a server share.
-pub(crate) struct Core {
-    pub(crate) database: Mutex<Database>,
-    pub(crate) ending: CancellationToken,
-    frozen: watch::Sender<bool>,
-    /// The runtime that the server was created on.
-    runtime: Handle,
-    pipes: AtomicU64,
 }
 
 /// The holder of a lock, as the server sees it.
@@ -67,16 +54,9 @@ impl Server {
         let Ok(runtime) = Handle::try_current() else {
             panic!("lockdog_test::Server::new() was called outside of a tokio runtime");
         };
-        let core = Core {
-            database: Mutex::new(Database::new()),
-            ending: CancellationToken::new(),
-            frozen: watch::Sender::new(false),
-            runtime,
-            pipes: AtomicU64::new(0),
-        };
         Self {
             shared: Arc::new(Shared {
-                core: Arc::new(core),
+                core: Arc::new(Core::new(runtime)),
             }),
         }
     }
@@ -101,7 +81,7 @@ impl Server {
             }
         }
         let core = self.core().clone();
-        self.core().runtime.spawn(async move {
+        self.core().runtime().spawn(async move {
             tokio::select! {
                 () = core.ending.cancelled() => {}
                 () = accept(&core, &listener) => {}
@@ -114,13 +94,13 @@ impl Server {
     pub fn connect(&self) -> DuplexStream {
         let core = self.core();
         let (theirs, ours) = tokio::io::duplex(PIPE);
-        let number = core.pipes.fetch_add(1, Ordering::Relaxed);
+        let number = core.next_pipe();
         let ends = Ends {
             client: format!("pipe:{number}"),
             server: "pipe".to_owned(),
         };
         let serving = serve(core.clone(), ours, ends);
-        core.runtime.spawn(serving);
+        core.runtime().spawn(serving);
         theirs
     }
 
@@ -222,33 +202,10 @@ impl Server {
     /// Calls `act` with the current keys of the first database.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Database) -> T) -> T {
         // For any caller, the time is that of the server's own runtime.
-        let _time = self.core().runtime.enter();
+        let _time = self.core().runtime().enter();
         let mut database = self.core().database.lock();
         database.begin(0);
         act(&mut database)
-    }
-}
-
-impl Core {
-    pub(crate) fn runtime(&self) -> &Handle {
-        &self.runtime
-    }
-
-    /// Waits until the server is not frozen.
-    pub(crate) async fn until_thawed(&self) {
-        if *self.frozen.borrow() {
-            // `self` keeps the sender alive.
-            let _ = self.frozen.subscribe().wait_for(|frozen| !frozen).await;
-        }
-    }
-
-    pub(crate) fn set_frozen(&self, frozen: bool) {
-        self.frozen.send_replace(frozen);
-    }
-
-    /// The client disconnected, or receives nothing after what is already written.
-    pub(crate) fn forget(&self, id: u64) {
-        self.database.lock().clients.remove(&id);
     }
 }
 
@@ -264,7 +221,7 @@ async fn accept(core: &Arc<Core>, listener: &TcpListener) {
                     server: local.map_or_else(|_| String::new(), |local| local.to_string()),
                 };
                 let serving = serve(core.clone(), stream, ends);
-                core.runtime.spawn(serving);
+                core.runtime().spawn(serving);
             }
             // Usually too many open files. Retry after a pause, when some may be closed.
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,

@@ -1,6 +1,6 @@
 //! The fair lock, Redisson's `getFairLock`, and the non-reentrant fair lock.
 
-use super::{Kind, LazyScript, Line, PLAIN, Script, Scripts};
+use super::{Kind, LazyScript, PLAIN, QueueSide, Script, Scripts};
 
 /// Like the plain lock, but the server has a queue of the waiters of all clients, and grants the lock in
 /// the order of that queue. Each waiter has a channel of its own, whose name begins with `channel`.
@@ -16,7 +16,7 @@ pub(crate) static FAIR: Kind = Kind {
         // `acquire_member` is never sent: a quorum has no order of its waiters.
         ..PLAIN.scripts
     },
-    line: Line::Server,
+    queue: QueueSide::Server,
     ..PLAIN
 };
 

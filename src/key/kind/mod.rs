@@ -5,10 +5,13 @@
 
 mod fair;
 mod fenced;
+mod latch;
 mod non_reentrant;
 mod permit;
 mod plain;
+mod read_write;
 mod script;
+mod semaphore;
 mod spin;
 
 use std::fmt;
@@ -17,15 +20,18 @@ use std::time::Duration;
 
 pub(crate) use fair::{FAIR, NON_REENTRANT_FAIR};
 pub(crate) use fenced::{FENCED, FENCED_FROM_ONE};
+pub(crate) use latch::LATCH;
 pub(crate) use non_reentrant::NON_REENTRANT;
 pub(crate) use permit::PERMIT;
 pub(crate) use plain::PLAIN;
+pub(crate) use read_write::{READ, WRITE};
 use script::LazyScript;
 pub(crate) use script::Script;
+pub(crate) use semaphore::SEMAPHORE;
 pub(crate) use spin::SPIN;
 
-/// Every kind of lock. A semaphore with permits is none.
-pub(super) static ALL: [&Kind; 7] = [
+/// Every kind of lock. Semaphores are none.
+pub(super) static ALL: [&Kind; 9] = [
     &PLAIN,
     &SPIN,
     &NON_REENTRANT,
@@ -33,6 +39,8 @@ pub(super) static ALL: [&Kind; 7] = [
     &FENCED_FROM_ONE,
     &FAIR,
     &NON_REENTRANT_FAIR,
+    &READ,
+    &WRITE,
 ];
 
 /// The properties of one kind of lock. There is one value for each kind. Each
@@ -44,23 +52,29 @@ pub(crate) struct Kind {
     /// The prefix of the channel on which a release is published. `None`: nothing is published, and
     /// waiters poll.
     pub(crate) channel: Option<&'static str>,
-    /// Which of a client's waiters ask the server.
-    pub(crate) line: Line,
+    /// Where the queue of its waiters is.
+    pub(crate) queue: QueueSide,
+    /// It is a count-down latch, which nobody holds. Redisson puts the name of its channel into braces, also
+    /// if the name has some. Its messages say what happened.
+    pub(crate) is_latch: bool,
     /// Whether an owner may acquire a lock again while it holds it.
     pub(crate) reentrant: bool,
     /// The counter of its fencing tokens. `None`: it issues none.
     pub(crate) counter: Option<Counter>,
-    /// The suffix of the key of its second key, a sorted set with the ids of the permits in use. Then
-    /// several owners may have holds at the same time, and each hold is one permit, named by its id.
-    /// `None`: one owner has the lock, and its hold is a field of the lock's hash.
-    pub(crate) permits: Option<&'static str>,
+    /// Its holds are permits: several owners may have holds at the same time, and there is a second key,
+    /// a sorted set that names the permits in use. `None`: one owner has the lock, and its hold is a field
+    /// of the lock's hash.
+    pub(crate) permits: Option<PermitKind>,
+    /// The mode of its holds. The two kinds of a read/write lock are two kinds of holds under one key, and
+    /// their waiters stand in one queue. `None`: its holds have no mode.
+    pub(crate) mode: Option<Mode>,
 }
 
-/// Which of the waiters of one client ask the server for a lock.
+/// Where the queue of a lock's waiters is, and so which of the waiters of one client ask the server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Line {
+pub(crate) enum QueueSide {
     /// The contender, which is the first in this client's queue.
-    One,
+    Client,
     /// Each waiter once, to enter the queue on the server. Then the contender, which is the first of
     /// this client's waiters in that queue, asks for all of them.
     Server,
@@ -84,6 +98,45 @@ impl Default for LineTimes {
     }
 }
 
+/// What a hold of a semaphore is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum PermitKind {
+    /// One permit with a lease. Its id and the end of its lease are in Redisson's set.
+    Leased,
+    /// Any number of permits without a lease. Its field and that number are in lockdog's ledger.
+    Counted,
+}
+
+/// The mode of a hold of a read/write lock.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Mode {
+    /// Several owners may read at the same time.
+    Read,
+    /// One owner writes, and nobody else reads.
+    Write,
+}
+
+impl Mode {
+    /// The name in the lock's hash, which is Redisson's.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+
+    /// The kind of the same lock in the other mode.
+    pub(super) fn other_kind(self) -> &'static Kind {
+        match self {
+            Self::Read => &WRITE,
+            Self::Write => &READ,
+        }
+    }
+}
+
+/// Redisson's suffix for the field of a writer.
+pub(crate) const WRITER: &str = ":write";
+
 /// What counts the fencing tokens of a kind. The scripts that grant such a lock have the counter's key
 /// and `from` as their last key and argument, and answer the token.
 #[derive(Clone, Copy)]
@@ -98,6 +151,13 @@ impl Counter {
     /// Whether the scripts read the server's clock for a token.
     pub(crate) fn is_clock(&self) -> bool {
         self.from == CLOCK
+    }
+}
+
+impl Kind {
+    /// Whether its holds last until they are released: the server keeps them without a lease.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.permits == Some(PermitKind::Counted)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The permit-expirable semaphore, Redisson's `RPermitExpirableSemaphore`.
 
-use super::{Kind, LazyScript, Line, PLAIN, Script, Scripts};
+use super::{Kind, LazyScript, PLAIN, PermitKind, QueueSide, Script, Scripts};
 
 /// Several owners may hold it at the same time, each with permits of its own.
 pub(crate) static PERMIT: Kind = Kind {
@@ -12,22 +12,25 @@ pub(crate) static PERMIT: Kind = Kind {
         touch: &TOUCH,
         renew: &RENEW,
         transfer: None,
-        // A semaphore is no `Lock`, so its permits are acquired by `acquire_all` only, and nobody frees it
+        // A semaphore is no `Lock`, so its permits are acquired by `acquire_all` only, and no client frees it
         // by force. The other scripts are never sent.
         ..PLAIN.scripts
     },
     channel: Some("redisson_sc"),
-    line: Line::One,
+    queue: QueueSide::Client,
+    is_latch: false,
     reentrant: false,
     counter: None,
-    permits: Some("timeout"),
+    permits: Some(PermitKind::Leased),
+    mode: None,
 };
 
 static ACQUIRE: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/permit/acquire.lua")));
 static RELEASE: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/permit/release.lua")));
-static TOUCH: LazyScript =
+/// Writes the number of free permits. A plain semaphore needs the same.
+pub(super) static TOUCH: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/permit/touch.lua")));
 static RENEW: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/permit/renew.lua")));

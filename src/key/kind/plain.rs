@@ -1,6 +1,6 @@
 //! The plain lock, Redisson's `RLock`.
 
-use super::{Kind, LazyScript, Line, Script, Scripts};
+use super::{Kind, LazyScript, QueueSide, Script, Scripts};
 
 pub(crate) static PLAIN: Kind = Kind {
     name: "lock",
@@ -16,10 +16,12 @@ pub(crate) static PLAIN: Kind = Kind {
         force_unlock: &FORCE_UNLOCK,
     },
     channel: Some("redisson_lock__channel"),
-    line: Line::One,
+    queue: QueueSide::Client,
+    is_latch: false,
     reentrant: true,
     counter: None,
     permits: None,
+    mode: None,
 };
 
 static ACQUIRE: LazyScript =

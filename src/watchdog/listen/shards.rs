@@ -130,9 +130,9 @@ async fn listen(
             continue;
         }
         let waiters = core.waiters.clone();
-        let on_message = move |channel: &str| {
+        let on_message = move |channel: &str, text: &[u8]| {
             for key in waiters.subscriptions().locks_on(channel) {
-                waiters.hear(&key);
+                waiters.hear_message(&key, text);
             }
         };
         match core.server.subscriber(&node, on_message, limit).await {

@@ -190,7 +190,7 @@ async fn a_multi_lock_over_all_masters_is_acquired_and_released_as_a_whole() {
     drop(guard);
     eventually(SOON, "all are free", async || stand().await == 0).await;
 
-    // Held by somebody, one keeps all from others, who then hold none of them.
+    // If an owner holds one of them, the others, who then hold none of them.
     let held = client.lock(&members[5]).lock().await.unwrap();
     assert!(multi(&other).try_lock().await.unwrap().is_none());
     eventually(SOON, "one stands", async || stand().await == 1).await;

@@ -1,4 +1,4 @@
-//! A cluster that cannot serve, or not all of it: callers are told in time, and holders by their
+//! A cluster that cannot serve, or not all of it: callers are notified in time, and holders by their
 //! deadlines.
 
 use std::future::IntoFuture;
@@ -12,8 +12,8 @@ use crate::support::cluster::{meet, slot, take_slots};
 use crate::support::{Cluster, Data, eventually, timed, until_ok};
 use crate::turn::turn;
 
-/// Without one of its masters the cluster refuses everything (CLUSTERDOWN), by its default. Nobody
-/// hangs, and all goes on when the master is back.
+/// Without one of its masters the cluster refuses everything (CLUSTERDOWN), by its default. No client
+/// hangs, and all calls work again when the master is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_fail_in_time_while_the_cluster_is_down_and_work_after_it() {
     let cluster = Cluster::start(3, 0).await;
@@ -63,7 +63,7 @@ async fn calls_fail_in_time_while_the_cluster_is_down_and_work_after_it() {
         println!("try_lock for 1.5 s: {refused:?} after {took:?}");
         assert!(refused.is_err_and(|it| it.is_retriable()) && took < SOON);
     }
-    // Those that are renewed end at their deadlines, the others go on.
+    // Those that are renewed end at their deadlines, the others continue.
     for guard in guards.iter().step_by(2) {
         let lost = soon("it is told", guard.lost()).await;
         assert_eq!(lost.reason(), LostReason::Deadline);
@@ -76,7 +76,7 @@ async fn calls_fail_in_time_while_the_cluster_is_down_and_work_after_it() {
     drop(guards);
 
     gone.server.restart(Data::Lost).await;
-    // It is another node by its name now, and takes its slots anew.
+    // It is another node by its name now, and takes its slots again.
     let id: String = gone.redis().await.ask(&["CLUSTER", "MYID"]).await;
     assert_ne!(id, gone.id);
     well.cmd(&format!("CLUSTER FORGET {}", gone.id)).await;
@@ -109,7 +109,7 @@ async fn calls_fail_in_time_while_the_cluster_is_down_and_work_after_it() {
     client.shutdown().await;
 }
 
-/// Nobody has the slot: waited for within the deadline, and gone on with when somebody has it.
+/// No server has the slot: the call waits within its deadline, and continues when a server has it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_wait_for_a_slot_without_an_owner() {
     let cluster = Cluster::start(3, 0).await;
@@ -142,7 +142,7 @@ async fn calls_wait_for_a_slot_without_an_owner() {
     client.shutdown().await;
 }
 
-/// A master freezes and nobody takes its place: locks elsewhere go on at their usual speed, those of it
+/// A master freezes and no replica takes its place: locks elsewhere have their usual speed, those of it
 /// are waited for within the deadline.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_master_does_not_delay_locks_of_other_masters() {

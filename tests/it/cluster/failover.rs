@@ -87,7 +87,7 @@ async fn locks_missing_on_the_new_master_are_reported_lost() {
     .await;
     assert!(kept.is_valid());
     drop(guards);
-    // And somebody else may have it.
+    // And another owner may have it.
     let lock = client.lock(&names[0]);
     turn(&lock).await;
     kept.unlock().await.unwrap();
@@ -166,7 +166,7 @@ async fn contending_tasks_continue_through_planned_failovers() {
     are_free(&cluster, &names).await;
 }
 
-/// An acquire whose answer nobody saw is settled at the master that granted it. The next master may have
+/// An acquire whose answer no client saw is settled at the master that granted it. The next master may have
 /// been told of the grant only; and so may the one after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_settlement_at_the_old_master_is_repeated_at_the_next_masters() {
@@ -266,7 +266,7 @@ async fn a_master_that_no_other_node_confirms_extends_no_lease() {
     let [master, others @ ..] = &cluster.nodes[..] else {
         panic!("there are three");
     };
-    // It goes on for as long as it may, whatever its own view of the others is.
+    // It continues for as long as it may, whatever its own view of the others is.
     for node in &cluster.nodes {
         node.cmd("CONFIG SET cluster-node-timeout 600000").await;
     }

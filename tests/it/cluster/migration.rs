@@ -102,7 +102,7 @@ async fn all_locks_of_a_half_migrated_slot_are_renewed() {
         half.sort();
         assert_eq!(redis.keys().await, half);
     }
-    // A key that is gone is told to be lost, though it is asked for by another node.
+    // A deleted key is reported as lost, though another node answers for it.
     let gone: u32 = to.asking(&["DEL", &all[0]]).await;
     assert_eq!(gone, 1);
     let lost = soon("it is lost", guards[0].lost()).await;
@@ -147,7 +147,7 @@ async fn waiters_resubscribe_after_their_slot_moved_and_try_once() {
     })
     .await;
     println!("moved, and heard again, in {took:?}");
-    eventually(SOON, "nobody listens where it was", async || {
+    eventually(SOON, "no waiter listens where it was", async || {
         source.channels().await.is_empty()
     })
     .await;

@@ -51,7 +51,7 @@ async fn a_timeout_names_the_server_that_was_asked() {
     stage.client.shutdown().await;
 }
 
-/// The waiter has asked nobody itself: the contender of its client has, and has no answer.
+/// The waiter has asked no server itself: the contender of its client has, and has no answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiters_timeout_names_the_server_that_its_contender_asked() {
     let stage = Stage::start().await;
@@ -63,10 +63,10 @@ async fn a_waiters_timeout_names_the_server_that_its_contender_asked() {
     eventually(SOON, "the contender asked", async || asked()).await;
     let waiter = stage.client.lock(NAME).try_lock().wait(ms(500));
     let told = waiter.owner(&Owner::new()).await;
-    let told = told.expect_err("nobody answers");
+    let told = told.expect_err("no server answers");
     assert!(told.is_timeout(), "{told:?}");
     stage.names(&told, &stage.other);
-    let told = contender.await.unwrap().expect_err("nobody answers");
+    let told = contender.await.unwrap().expect_err("no server answers");
     stage.names(&told, &stage.other);
     stage.client.shutdown().await;
 }
@@ -76,13 +76,13 @@ async fn an_unconfirmed_unlock_names_the_server_that_was_asked() {
     let stage = Stage::start().await;
     let lock = stage.client.lock(NAME);
     let guard = lock.try_lock().wait(SOON).await.unwrap();
-    let guard = guard.expect("nobody has it");
+    let guard = guard.expect("no owner has it");
     let rules = stage.on_scripts(&stage.owner, &Action::DropReply);
-    let told = guard.unlock().await.expect_err("nobody answers");
+    let told = guard.unlock().await.expect_err("no server answers");
     let Error::UnlockUnconfirmed(told) = told else {
         panic!("{told:?}");
     };
-    stage.names(told.cause().expect("nobody answered"), &stage.owner);
+    stage.names(told.cause().expect("no server answered"), &stage.owner);
     rules.into_iter().for_each(|rule| rule.remove());
     eventually(SOON, "it is released behind", async || {
         !stage.owner.redis().await.exists(NAME).await
@@ -144,7 +144,7 @@ impl Stage {
 
     async fn failure(&self) -> Error {
         let tried = self.client.lock(NAME).try_lock().owner(&Owner::new()).await;
-        tried.expect_err("nobody grants it")
+        tried.expect_err("no server grants it")
     }
 
     fn names(&self, told: &Error, node: &Node) {

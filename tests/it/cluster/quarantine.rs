@@ -79,7 +79,7 @@ async fn a_grant_after_ask_is_judged_by_the_server_that_gave_it() {
     behind_ask(Stage::start(Clusters::start().await).await, "ASK").await;
 }
 
-/// The same with fencing tokens: while the slot is on its way nobody grants anything, since no server
+/// The same with fencing tokens: while the slot is on its way no server grants anything, since no server
 /// has both keys (`TRYAGAIN`). The one that has the slot then may have forgotten the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fenced_grant_after_ask_is_judged_by_the_server_that_gave_it() {
@@ -204,7 +204,7 @@ impl Stage {
         self.replica.get().expect("it is cut off")
     }
 
-    /// Somebody takes the lock on two of three, and the replica of this master does not hear of it.
+    /// An owner takes the lock on two of three, and the replica of this master does not hear of it.
     async fn forget(&self, master: &Node) -> [Guard; 2] {
         let replica = self.cluster().replica_of(master).await;
         replica.server.pause();

@@ -74,7 +74,7 @@ async fn clusters_refuse_a_quarantine_on_the_server() {
     client.shutdown().await;
 }
 
-/// A whole cluster is gone: the others are a quorum, and nobody waits for it.
+/// A whole cluster is gone: the others are a quorum, and no caller waits for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_red_lock_is_acquired_while_one_cluster_is_down() {
     let clusters = Clusters::start().await;
@@ -102,7 +102,7 @@ async fn a_red_lock_is_acquired_while_one_cluster_is_down() {
     shut_down(mine.into_iter().chain(yours)).await;
 }
 
-/// For a client that knew the cluster before, the new master does not count while anybody may hold
+/// For a client that knew the cluster before, the new master does not count while any client may hold
 /// a lock that it has forgotten.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_master_that_may_have_lost_locks_does_not_count_at_first() {
@@ -124,7 +124,7 @@ async fn a_new_master_that_may_have_lost_locks_does_not_count_at_first() {
     let redis = old.redis().await;
     let cut: u32 = redis.ask(&["CLIENT", "KILL", "TYPE", "replica"]).await;
     assert_eq!(cut, 1);
-    // Somebody who has two of three, or might have had them.
+    // An owner that has two of three, or may have had them.
     let others = [Client::connect(failing.url()), Client::connect(busy.url())];
     let others: Vec<_> = join_all(others)
         .await

@@ -119,7 +119,7 @@ async fn locks_pass_between_redisson_and_lockdog_after_their_slot_moved() {
 
 const CONNECTION_LOST: &str = "org.redisson.client.RedisConnectionException";
 
-/// Somebody hears of the lock at its slot's master.
+/// A waiter hears of the lock at its slot's master.
 async fn listens(cluster: &Cluster, name: &str) {
     let redis = cluster.owner_of(name).await.redis().await;
     eventually(SOON, "the waiter listens", async || {

@@ -12,7 +12,7 @@ use crate::support::{Action, Cluster, eventually};
 use crate::turn::turn;
 
 /// The nodes announce the address of a proxy. It closes the connection after the command ran, and
-/// sees the command twice; on a busy machine perhaps once more.
+/// sees the command twice; on a busy machine perhaps again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_acquire_and_an_unlock_executed_twice_count_once() {
     let stand = Stand::start(LONG).await;
@@ -79,7 +79,7 @@ async fn a_redirected_acquire_executed_twice_counts_once() {
     let name = &names("l", 1, |it| it == slot)[0];
     let to = &stand.cluster.nodes[0];
     let migration = stand.cluster.migrate(slot, to).await;
-    // Asked for where it is not, the acquire is led to where it shall be.
+    // The client asks at a node that does not have the slot, and the answer names the node that has it.
     let rule = to.proxy().on(acquire(), Action::ExecuteThenCut);
     let guard = stand.client.lock(name).lock().lease(LONG).await.unwrap();
     assert!(rule.hits() == 1 && to.proxy().count(acquire()) >= 2);

@@ -167,7 +167,7 @@ fn a_user_with_the_documented_permissions_gets_no_warning() {
             let mut warned = logs.of_set_up();
             warned.retain(|line| line.level == Level::WARN);
             assert!(warned.is_empty(), "{warned:?}");
-            // What is missing for certain is told.
+            // What is missing for certain is logged.
             redis.cmd(&["ACL", "SETUSER", "lockdog", "-evalsha"]).await;
             let _checked = connect_checked(&server, USER).await;
             let told = |line: &Line| line.level == Level::WARN && line.text.contains("+evalsha");

@@ -1,4 +1,4 @@
-//! Findings that are about the client's user: the line that they give mends them.
+//! Findings that are about the client's user: the line that they give fixes them.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use lockdog::{AnyLock, Client, ClientBuilder, RedLock};
 use super::{SERVERS, findings, well_set_up};
 use crate::support::{Binary, Redis, RedisServer};
 
-/// The documented line is enough, and of what nobody can know without the locks' names it is said so.
+/// The documented line is enough, and for what depends on the names of the locks the finding says that it is not known.
 #[tokio::test]
 async fn a_user_with_the_documented_permissions_misses_none() {
     for binary in SERVERS {
@@ -19,7 +19,7 @@ async fn a_user_with_the_documented_permissions_misses_none() {
         assert!(found.iter().all(|it| !it.is_known), "{found:?}");
         let limited = "may use some keys or channels only";
         assert_eq!(about(&found, limited), 1, "{binary:?}: {found:?}");
-        // Without any look that somebody would have to be alarmed at.
+        // Without a line in the log that would alarm an operator.
         redis.cmd(&["ACL", "LOG", "RESET"]).await;
         self::client(&server).build().await.unwrap();
         let log: Vec<redis::Value> = redis.ask(&["ACL", "LOG"]).await;
@@ -255,7 +255,7 @@ fn about(found: &[Finding], words: &str) -> usize {
     found.iter().filter(|it| it.meaning.contains(words)).count()
 }
 
-/// redis-rs tells the server its name, which nobody has to permit.
+/// redis-rs tells the server its name, which needs no permission.
 fn of_library(entry: &redis::Value) -> bool {
     let text = format!("{entry:?}");
     // Redis 6.2 names no subcommand.

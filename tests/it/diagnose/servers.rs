@@ -69,7 +69,7 @@ async fn a_server_without_persistence_is_a_finding() {
         let found = findings(&client).await;
         apply(&redis, &found[0].fix).await;
         assert_eq!(findings(&client).await.len(), 0);
-        // Before CONFIG was asked by somebody who may, it is not known.
+        // It is not known before a user with that permission asked CONFIG.
         set(&redis, "appendonly", "no").await;
         redis.cmd(&["ACL", "SETUSER", "default", "-config"]).await;
         let unknown = [(FindingKind::NoPersistence, false)];

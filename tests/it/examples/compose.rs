@@ -69,7 +69,10 @@ impl Running {
         let mut ports: Vec<String> = published(file);
         for port in &ports {
             let mut texts = commands.values().map(|words| words.concat());
-            assert!(texts.any(|text| text.contains(port)), "nobody is at {port}");
+            assert!(
+                texts.any(|text| text.contains(port)),
+                "no server is at {port}"
+            );
         }
         // The number of a sentinel's port has a server's in it.
         ports.sort_by_key(|port| std::cmp::Reverse(port.len()));
@@ -78,7 +81,7 @@ impl Running {
             let port = port.map(|pair| &pair[1]);
             assert!(
                 port.is_none_or(|port| ports.contains(port)),
-                "nobody reaches {name} at {port:?}: {ports:?}"
+                "no client reaches {name} at {port:?}: {ports:?}"
             );
         }
         let ports = ports.into_iter().map(|port| (port, port_for_a_node()));
@@ -101,7 +104,7 @@ impl Running {
         let folder = TempDir::with_prefix("lockdog-").expect("a temporary folder can be made");
         let log = File::create(folder.path().join("log")).expect("it can be written to");
         let errors = log.try_clone().expect("the log can be shared");
-        // The ports are others, and nobody else's machine is to reach them; Compose writes `$$` for `$`.
+        // The ports are different, and other machines must not reach them; Compose writes `$$` for `$`.
         let here = |word: &String| {
             let word = word.replace("$$", "$").replace("0.0.0.0", "127.0.0.1");
             self.with_free_ports(&word)
@@ -160,7 +163,7 @@ impl Running {
         }
     }
 
-    /// Waits until somebody can take the place of each master.
+    /// Waits until a replica can take the place of each master.
     async fn await_replicas(&self) {
         let commands = self.services.values();
         let sentinels = commands.filter(|service| service.log().contains("+monitor"));

@@ -18,7 +18,7 @@ async fn the_demo_prints_each_act_and_ends() {
         "second  | waits",
         "1 subscriber of redisson_lock__channel:{demo:report}",
         "ms after the unlock began",
-        "somebody deleted the key demo:report",
+        "a client deleted the key demo:report",
         "second  | lost it: ",
         "second  | ended with exit status: 0",
         "no key, no channel, no connection but this one",

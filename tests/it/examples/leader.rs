@@ -59,7 +59,7 @@ async fn another_node_leads_after_a_kill_and_at_once_after_a_resignation() {
 
 async fn holder(redis: &crate::support::Redis) -> String {
     let hash = redis.hash(LEADER).await;
-    hash.into_keys().next().expect("somebody leads")
+    hash.into_keys().next().expect("an owner leads")
 }
 
 const LEADER: &str = "example:leader";

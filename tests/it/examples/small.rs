@@ -56,6 +56,15 @@ async fn blocking_threads_exclude_each_other() {
     leaves_nothing(&server).await;
 }
 
+/// Each version is made once: no reader renews what another one has renewed since it looked.
+#[tokio::test]
+async fn readers_that_upgrade_renew_each_version_once() {
+    let server = RedisServer::start().await;
+    let said = Program::run("read_write_cache", &[&server.url()]).await;
+    assert_eq!(said, ["8 readers saw 3 versions, renewed 3 times"]);
+    leaves_nothing(&server).await;
+}
+
 #[tokio::test]
 async fn the_logs_of_the_example_report_the_lost_lock() {
     let server = RedisServer::start().await;

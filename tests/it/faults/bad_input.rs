@@ -78,12 +78,12 @@ async fn an_invalid_url_is_refused_without_its_password() {
 
 #[tokio::test]
 async fn an_unreachable_host_is_unavailable() {
-    let nobody = crate::support::port::free_port();
+    let unused = crate::support::port::free_port();
     for url in [
         "redis://:s3cret@nowhere.invalid/".to_owned(),
-        format!("redis://:s3cret@127.0.0.1:{nobody}/"),
+        format!("redis://:s3cret@127.0.0.1:{unused}/"),
     ] {
-        let error = Client::connect(&url).await.expect_err("nobody is there");
+        let error = Client::connect(&url).await.expect_err("no server is there");
         assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
         assert!(error.is_retriable() && !error.is_timeout());
         assert!(

@@ -25,7 +25,7 @@ async fn in_line(lock: &Lock) -> Waiting {
     waiting
 }
 
-/// A held lock, and somebody of the same client who is next.
+/// A held lock, and a waiter of the same client that is next.
 async fn held_with_next(stand: &Stand) -> (Guard, Waiting) {
     let lock = stand.lock();
     let held = lock.lock().owner(&Owner::new()).await.unwrap();

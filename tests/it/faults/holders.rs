@@ -108,7 +108,7 @@ async fn a_command_connection_of_an_ended_runtime_is_reopened_on_the_callers_run
     stand.assert_recovered().await;
 }
 
-/// A guard for somebody else than this task.
+/// A guard for another owner than this task.
 async fn owned(stand: &Stand) -> Guard {
     let owner = Owner::new();
     let guard = stand.lock().lock().owner(&owner).await.unwrap();
@@ -121,7 +121,7 @@ async fn held(stand: &Stand) {
     tokio::time::sleep(Duration::from_millis(20)).await;
 }
 
-/// On a thread of its own, while the test's runtime goes on driving its connections.
+/// On a thread of its own, while the test's runtime continues driving its connections.
 async fn elsewhere<T: Send + 'static>(work: impl FnOnce(Runtime) -> T + Send + 'static) -> T {
     let (tell, told) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || tell.send(work(Runtime::new().unwrap())).ok());

@@ -1,4 +1,4 @@
-//! The command ran and its reply was lost: the count on the server ends right all the same.
+//! The command ran and its reply was lost: the count on the server ends right nevertheless.
 
 use lockdog::{Error, Owner, Unlocked};
 
@@ -62,7 +62,11 @@ async fn a_final_unlock_repeated_after_a_lost_reply_succeeds() {
         !messages.seen().is_empty()
     })
     .await;
-    assert_eq!(messages.seen().len(), 1, "the repetition tells nobody");
+    assert_eq!(
+        messages.seen().len(),
+        1,
+        "the repetition notifies no client"
+    );
 }
 
 #[tokio::test]

@@ -77,7 +77,7 @@ async fn story(seen: &Seen) {
     let done = harass(&stand, dice, Instant::now() + LASTS).await;
     run.over.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {
-        task.expect("nobody panics");
+        task.expect("no task panics");
     }
     assert!(done.len() >= 4, "{done:?}");
     let visits = run.visits.load(Ordering::Relaxed);

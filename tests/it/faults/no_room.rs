@@ -56,7 +56,7 @@ async fn a_held_lock_is_renewed_when_the_replicas_are_back() {
     stand.assert_recovered().await;
 }
 
-/// Without them for longer than a lease it is lost at its deadline, and told so.
+/// Without them for longer than a lease it is lost at its deadline, and its guard reports that.
 #[tokio::test]
 async fn a_held_lock_is_lost_at_its_deadline_if_the_replicas_stay_away() {
     let stand = Stand::with(|client| client.watchdog_lease(LEASE)).await;
@@ -128,7 +128,7 @@ async fn a_new_client_on_a_full_server_waits_or_reports_it() {
         full.make_room().await;
     };
     let (waited, ()) = tokio::join!(waiting.into_future(), room);
-    let guard = waited.unwrap().expect("nobody else has it");
+    let guard = waited.unwrap().expect("no other owner has it");
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     stand.assert_recovered().await;
 }

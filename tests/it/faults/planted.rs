@@ -13,7 +13,7 @@ use crate::faults::stand::{NAME, Stand, load_scripts, take};
 use crate::support::prelude::{LONG, poll_once};
 use crate::support::{Action, Gate, Proxy, Redis, RedisServer, eventually};
 
-/// `blind_force_unlock`: what arrives late deletes the key, whoever has it by then.
+/// `blind_force_unlock`: a late command deletes the key, also if another owner has it by then.
 #[tokio::test]
 async fn a_delayed_force_unlock_does_not_free_the_next_holders_lock() {
     let stand = Stand::start().await;
@@ -72,7 +72,7 @@ async fn a_renewal_answered_after_the_loss_revives_nothing() {
     stand.assert_recovered().await;
 }
 
-/// `declined_grant_stays`: nobody undoes what was handed to a waiter that has gone.
+/// `declined_grant_stays`: no client undoes the hand-over to a waiter that has gone.
 #[tokio::test]
 async fn a_lock_handed_over_to_a_waiter_that_left_is_free_at_once() {
     // Neither the end of a lease nor the watchdog's look at a grant that is not taken in comes before the
@@ -124,7 +124,7 @@ async fn a_server_that_answers_after_the_unlock_of_a_red_lock_keeps_nothing() {
     for redis in &servers.redis[1..] {
         eventually(SOON, "it is given back", async || !redis.exists(NAME).await).await;
     }
-    assert!(redis.exists(NAME).await, "nobody has read its answer");
+    assert!(redis.exists(NAME).await, "its answer was not read");
     gate.open();
     eventually(SOON, "it is given back there too", async || {
         !redis.exists(NAME).await

@@ -24,7 +24,7 @@ pub(crate) async fn poll_n_times<T>(
     })
     .await;
     if output.is_none() && !linger.is_zero() {
-        // What was asked for happens, and nobody looks at it.
+        // The command runs, and no task reads the answer.
         tokio::time::sleep(linger).await;
     }
     output

@@ -186,7 +186,7 @@ async fn a_guard_on_a_server_that_lost_its_data_is_lost() {
     );
     assert!(!guard.is_valid());
     assert!(guard.unlock().await.unwrap_err().is_lost());
-    // Nobody asks about a fixed lease before its unlock. The callers' connection is a new one by
+    // No client asks about a fixed lease before its unlock. The callers' connection is a new one by
     // then: an unlock that breaks on the old one and is repeated cannot tell a loss from a release.
     assert!(!stand.lock().is_locked().await.unwrap());
     let error = fixed.unlock().await.unwrap_err();

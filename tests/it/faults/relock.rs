@@ -26,7 +26,7 @@ async fn a_lock_reacquired_at_once_survives_the_release_of_the_dropped_guard() {
                     lock.lock().owner(&owner).await.unwrap()
                 } else {
                     let taken = lock.try_lock().owner(&owner).await.unwrap();
-                    taken.expect("a guard dropped just now is nobody else's lock")
+                    taken.expect("after the drop of a guard no other owner has the lock")
                 };
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 let held = redis.hash(lock.name()).await;

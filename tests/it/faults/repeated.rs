@@ -97,7 +97,7 @@ async fn late_inner_commands_have_no_lasting_effect() {
     lock.lock().await.unwrap().unlock().await.unwrap();
     let inner = lock.lock().await.unwrap();
     pass(&unlocked).await;
-    // The late unlock said "one"; nobody may lose the lock over it.
+    // The late unlock said "one"; no client may lose the lock over it.
     assert_eq!(inner.hold_count(), 2);
     let kept = Unlocked::StillHeld { count: 1 };
     assert_eq!(inner.unlock().await.unwrap(), kept);
@@ -143,7 +143,7 @@ async fn a_late_acquire_leaves_an_orphan_for_one_lease_at_most() {
     gate.open();
     gate.wait_passed().await;
     assert_eq!(late.hits(), 1);
-    // Its owner neither has it nor re-enters it, and nobody renews it.
+    // Its owner neither has it nor re-enters it, and no client renews it.
     assert_eq!(stand.holder().await, field);
     assert!(!lock.is_held_by(&owner).await.unwrap());
     assert!(lock.try_lock().owner(&owner).await.unwrap().is_none());

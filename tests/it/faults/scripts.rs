@@ -8,12 +8,12 @@ pub(crate) fn acquire() -> impl Matches {
     script(ACQUIRE)
 }
 
-/// An acquire that shall leave this count.
+/// An acquire with this target count.
 pub(crate) fn acquire_to(target: u32) -> impl Matches {
     to(ACQUIRE, target)
 }
 
-/// An unlock that shall leave this count.
+/// An unlock with this target count.
 pub(crate) fn unlock_to(target: u32) -> impl Matches {
     to(UNLOCK, target)
 }

@@ -103,7 +103,7 @@ pub(super) async fn take(lock: &Lock) -> Guard {
         .expect("it was set free long before its lease was over")
 }
 
-/// What a short wait is told of a server that answers, but grants nothing. On a busy machine a whole
+/// The error of a short wait for a server that answers, but grants nothing. On a busy machine a whole
 /// wait may pass without an answer, which is a timeout and not what the server says.
 pub(super) async fn told(lock: &Lock) -> Error {
     let until = Instant::now() + SOON;

@@ -11,7 +11,7 @@ use tokio::runtime::Builder;
 use crate::faults::SOON;
 use crate::support::{Redis, RedisServer, eventually};
 
-/// Whoever waits for this waits for something that stands still.
+/// A caller that waits for this waits for a future that is not polled.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Longer than any test waits.
 const MINUTES: Duration = Duration::from_secs(300);
@@ -31,13 +31,13 @@ async fn an_unlock_does_not_wait_for_an_unpolled_nested_call() {
     let others = lock.try_lock().owner(&Owner::new()).await.unwrap();
     let others = others.expect("it is free");
     assert!(began.elapsed() < TIMEOUT, "{:?}", began.elapsed());
-    // Gone on with, the nested call asks for what its owner does not hold any more.
+    // Polled again, the nested call asks for what its owner does not hold any more.
     assert!(nested.as_mut().now_or_never().is_none());
     others.unlock().await.unwrap();
     assert_eq!(nested.await.unwrap().hold_count(), 1);
 }
 
-/// Design: invariants 3 and 14. The hold goes on, and so do its other calls.
+/// Design: invariants 3 and 14. The hold continues, and so do its other calls.
 #[tokio::test]
 async fn a_nested_call_and_its_unlock_do_not_wait_for_another_unpolled_call() {
     let (_server, redis, client) = start().await;
@@ -71,7 +71,7 @@ async fn a_dropped_guard_is_released_despite_an_unpolled_nested_call() {
     assert!(began.elapsed() < TIMEOUT, "{:?}", began.elapsed());
 }
 
-/// Design: invariant 14. What it asked for was granted, which nobody knows.
+/// Design: invariant 14. Its acquire was granted, and no client knows that.
 #[tokio::test]
 async fn a_shutdown_undoes_an_unpolled_acquire() {
     let (_server, redis, client) = start().await;
@@ -124,7 +124,7 @@ async fn an_unlock_abandoned_while_connecting_is_completed_in_the_background() {
     assert_eq!(unlock.await.unwrap(), Unlocked::Released);
 }
 
-/// Design: invariant 14. What is in the connection of a runtime that stands still never leaves.
+/// Design: invariant 14. A command in the connection of a frozen runtime is never sent.
 #[test]
 fn a_shutdown_does_not_wait_for_an_idle_runtime_and_nothing_is_sent_after_it() {
     let [idle, other] = [(); 2].map(|()| {
@@ -170,7 +170,7 @@ async fn a_waiter_behind_an_unpolled_contender_reports_no_server_error() {
     assert!(matches!(busy, Ok(None)), "{busy:?}");
 }
 
-/// Design: invariant 14. Nobody takes the grant in, and nobody of its client waits for the lock.
+/// Design: invariant 14. No caller takes the grant in, and no owner of its client waits for the lock.
 #[tokio::test]
 async fn an_unpolled_try_lock_with_a_grant_does_not_keep_the_lock() {
     let (server, redis) = server().await;
@@ -190,7 +190,7 @@ async fn an_unpolled_lock_with_a_grant_does_not_keep_the_lock() {
     let client = connected(&server).await;
     let call = client.lock("l").lock().lease(LEASE).into_future();
     let (mut left, others) = others_get_what_it_left(&server, &redis, call).await;
-    // Gone on with, it waits behind whoever has the lock by now.
+    // When it is polled again, it waits behind the present holder.
     let early = tokio::time::timeout(Duration::from_millis(500), &mut left).await;
     assert!(early.is_err(), "{early:?}");
     assert_eq!(others.unlock().await.unwrap(), Unlocked::Released);

@@ -69,7 +69,7 @@ async fn a_grant_answered_after_its_deadline_does_not_count_and_is_undone() {
         gate.wait_passed().await;
     };
     let (refused, ()) = tokio::join!(lock.try_lock().lease(lease).into_future(), release);
-    let error = refused.expect_err("nobody else holds it, so it is not busy");
+    let error = refused.expect_err("no other owner holds it, so it is not busy");
     assert!(error.is_timeout() && error.may_be_held(), "{error}");
     assert!(stand.client.holds().is_empty());
     stand.proxy.wait_for(settle(), 1).await;

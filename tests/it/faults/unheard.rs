@@ -24,7 +24,7 @@ async fn an_acquire_cancelled_before_its_reply_is_undone() {
     given_up(&stand, 3).await;
     unheard(&stand, acquire_to(1), lock.with(async |_held| ())).await;
     stand.assert_recovered().await;
-    // Nobody renews what nobody has.
+    // No client renews what no owner has.
     assert_eq!(stand.proxy.count(renew()), 0);
 }
 

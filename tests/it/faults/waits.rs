@@ -77,7 +77,7 @@ async fn a_wait_for_a_key_without_ttl_is_bounded_and_ends_when_the_key_is_delete
     stand.assert_recovered().await;
 }
 
-/// A connection that lets nothing through is replaced while the call goes on.
+/// A connection that lets nothing through is replaced while the call continues.
 #[tokio::test]
 async fn a_wait_survives_a_blackhole_in_either_direction() {
     for direction in [Direction::ToClient, Direction::ToServer] {

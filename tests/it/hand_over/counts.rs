@@ -8,7 +8,7 @@ use super::{Race, transfers, warm_up};
 use crate::support::RedisServer;
 
 /// At most 1.2 commands a pair, every owner's share within 10 % of fair, and no message while
-/// nobody else listens.
+/// no other waiter listens.
 #[tokio::test]
 async fn owners_of_one_client_take_turns_at_one_command_per_pair() {
     for owners in [2, 16] {
@@ -19,7 +19,7 @@ async fn owners_of_one_client_take_turns_at_one_command_per_pair() {
 }
 
 /// As above, with owners that really run at once. What the machine does to their threads
-/// costs some of them turns, so that the shares are no lock's promise: nobody is left out.
+/// costs some of them turns, so that the shares are not promised, but no client is left out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn owners_on_several_threads_take_turns_at_one_command_per_pair() {
     let shares = take_turns(16).await;

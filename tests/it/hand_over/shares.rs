@@ -1,4 +1,4 @@
-//! Several clients at one lock: nobody starves beside a client that hands it on.
+//! Several clients at one lock: no client starves beside a client that hands it on.
 
 use lockdog::Client;
 use tokio::task::JoinSet;

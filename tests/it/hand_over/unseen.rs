@@ -43,7 +43,7 @@ async fn a_foreign_program_that_polls_often_gets_the_lock_from_a_busy_client() {
     let (crowd, race, crowding) = crowd(&server).await;
     let began = Instant::now();
     for _ in 0..TURNS {
-        // As `HSETNX` where nobody has a field.
+        // As `HSETNX` where no owner has a field.
         let take =
             "return redis.call('exists', KEYS[1]) == 0 and redis.call('hset', KEYS[1], 's', 1)";
         eventually(SOON, "the stranger gets it", async || {
@@ -170,7 +170,7 @@ async fn crowd(server: &RedisServer) -> (Client, Arc<Race>, tokio::task::JoinHan
     (crowd, race, crowding)
 }
 
-/// Ends a crowd that would go on for ever.
+/// Ends a crowd that would continue forever.
 async fn finish(client: Client, crowd: tokio::task::JoinHandle<Vec<u64>>, redis: &Redis) {
     crowd.abort();
     assert!(crowd.await.unwrap_err().is_cancelled());

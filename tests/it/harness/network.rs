@@ -64,7 +64,7 @@ async fn a_request_in_a_blackhole_is_not_executed_until_it_heals() {
         client
             .incr()
             .await
-            .expect_err("nobody answers")
+            .expect_err("no server answers")
             .is_timeout()
     );
     assert_eq!(proxy.counts().blackholed, 1);
@@ -86,7 +86,7 @@ async fn a_reply_in_a_blackhole_is_lost_but_the_command_ran() {
         client
             .incr()
             .await
-            .expect_err("nobody answers")
+            .expect_err("no server answers")
             .is_timeout()
     );
     assert_eq!(server.redis().await.ask::<i64>(&["GET", "n"]).await, 1);
@@ -191,7 +191,7 @@ async fn a_killed_server_closes_its_connections_through_the_proxy() {
 async fn the_proxy_works_while_the_worker_of_the_test_is_starved() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
-    // The client has a thread too, so only the proxy could be the one that stands still.
+    // The client has a thread too, so only the proxy could be the one that is frozen.
     let elsewhere = Background::new("client");
     let url = proxy.url().to_owned();
     let replied = elsewhere

@@ -125,7 +125,7 @@ async fn a_channel_with_a_subscriber_is_not_clean() {
     subscriber
         .subscribe("c")
         .await
-        .expect("anybody may subscribe");
+        .expect("any client may subscribe");
     server.redis().await.assert_clean_within(ms(100)).await;
 }
 

@@ -38,7 +38,7 @@ async fn a_paused_server_stalls_and_a_resumed_one_answers_late() {
         waiting
             .incr()
             .await
-            .expect_err("nobody answers")
+            .expect_err("no server answers")
             .is_timeout()
     );
     let pause = Duration::from_millis(300);

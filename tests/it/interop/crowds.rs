@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{NEVER, SAFETY, somebody_waits, without_timers};
+use super::{NEVER, SAFETY, a_waiter_listens, without_timers};
 use crate::support::redisson::Redisson;
 use crate::support::{Cell, RedisServer, eventually};
 
@@ -26,7 +26,7 @@ async fn a_release_wakes_one_waiter_of_each_client() {
     let ours: Vec<_> = (0..4)
         .map(|_| super::waiter(&client.lock("orders")))
         .collect();
-    somebody_waits(&redis, "orders").await;
+    a_waiter_listens(&redis, "orders").await;
     eventually(SAFETY, "both clients listen", async || {
         let listeners: (String, u64) = redis
             .ask(&["PUBSUB", "NUMSUB", "redisson_lock__channel:{orders}"])
@@ -34,10 +34,10 @@ async fn a_release_wakes_one_waiter_of_each_client() {
         listeners.1 == 2
     })
     .await;
-    // Their looks after the subscription are over as well.
+    // Their attempts after the subscription are over as well.
     let asked = async || redis.commandstats().await.get("evalsha").copied();
     let (mut before, mut quiet) = (asked().await, 0);
-    eventually(SAFETY, "nobody asks for half a second", async || {
+    eventually(SAFETY, "no client asks for half a second", async || {
         tokio::time::sleep(Duration::from_millis(50)).await;
         let now = asked().await;
         quiet = if now == before { quiet + 1 } else { 0 };
@@ -105,7 +105,7 @@ async fn all_of_many_waiters_on_both_sides_get_the_lock() {
             guard.unlock().await.unwrap();
         }));
     }
-    somebody_waits(&redis, "orders").await;
+    a_waiter_listens(&redis, "orders").await;
     first.unlock("orders").await.unwrap();
     for waiter in waiters {
         // Less than any timer: messages alone have done it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockdog::Client;
 
-use super::{SAFETY, holder, somebody_waits, waiter, without_timers};
+use super::{SAFETY, a_waiter_listens, holder, waiter, without_timers};
 use crate::support::redisson::Redisson;
 use crate::support::{RedisServer, eventually};
 
@@ -26,7 +26,7 @@ async fn lockdog_gets_the_lock_of_a_killed_java_process_when_its_lease_ends() {
     let messages = redis.messages("*").await;
 
     let waiting = waiter(&client.lock("orders"));
-    somebody_waits(&redis, "orders").await;
+    a_waiter_listens(&redis, "orders").await;
     // Longer than a lease: Java's watchdog holds us off.
     tokio::time::sleep(lease + lease / 2).await;
     assert!(!waiting.is_finished());
@@ -40,7 +40,7 @@ async fn lockdog_gets_the_lock_of_a_killed_java_process_when_its_lease_ends() {
         .unwrap()
         .unwrap();
 
-    // Nobody told us: it was the lease's end that we waited for.
+    // No message came: the waiter waited for the end of the lease.
     assert_eq!(messages.seen(), []);
     let (field, _) = holder(&redis, "orders").await.unwrap();
     assert!(field.starts_with(&client.id().to_string()));
@@ -84,7 +84,7 @@ async fn java_gets_the_lock_of_a_killed_lockdog_process_when_its_lease_ends() {
     let messages = redis.messages("*").await;
 
     let waiting = t1.start_lock("orders");
-    somebody_waits(&redis, "orders").await;
+    a_waiter_listens(&redis, "orders").await;
     // Longer than a lease: our watchdog holds Java off.
     tokio::time::sleep(lease + lease / 2).await;
     assert!(!waiting.is_finished());

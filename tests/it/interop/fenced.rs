@@ -2,7 +2,7 @@
 
 use lockdog::{Client, Guard, Lock};
 
-use super::{SAFETY, assert_woken, somebody_waits, waiter, without_timers};
+use super::{SAFETY, a_waiter_listens, assert_woken, waiter, without_timers};
 use crate::support::RedisServer;
 use crate::support::redisson::{JavaLock, JavaThread, Redisson};
 
@@ -40,7 +40,7 @@ async fn a_waiter_that_the_other_side_wakes_has_a_larger_token() {
 
     let first = t1.start_lock_and_get_token(&theirs).value().await;
     let waiting = waiter(&ours);
-    somebody_waits(&redis, "orders").await;
+    a_waiter_listens(&redis, "orders").await;
     let unlocked = t1.start_unlock(&theirs).answer().await;
     unlocked.result.unwrap();
     let (guard, at) = waiting.await.unwrap();
@@ -49,7 +49,7 @@ async fn a_waiter_that_the_other_side_wakes_has_a_larger_token() {
     assert!(second > first, "{second} comes after {first}");
 
     let waiting = t1.start_lock_and_get_token(&theirs);
-    somebody_waits(&redis, "orders").await;
+    a_waiter_listens(&redis, "orders").await;
     let released = std::time::SystemTime::now();
     guard.unlock().await.unwrap();
     let locked = tokio::time::timeout(SAFETY, waiting.answer()).await;

@@ -1,4 +1,4 @@
-//! Freed by force from the other side: who gets the lock, and who is told.
+//! Freed by force from the other side: who gets the lock, and who is notified.
 
 use std::time::Duration;
 

@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use lockdog::Client;
 
-use super::{NEVER, SAFETY, assert_woken, holder, somebody_waits, waiter, without_timers};
+use super::{NEVER, SAFETY, a_waiter_listens, assert_woken, holder, waiter, without_timers};
 use crate::kinds::{Kind, each_kind};
 use crate::support::RedisServer;
 use crate::support::redisson::{JavaLock, Redisson};
 
 each_kind! {
     every: {
+        java_threads_and_lockdog_tasks_lose_no_update
+    }
+    without_modes: {
         a_java_holder_is_visible_and_excludes_lockdog_owners
         a_lockdog_holder_excludes_java_threads
-        java_threads_and_lockdog_tasks_lose_no_update
     }
     published: {
         the_message_of_an_unlock_wakes_the_other_side
@@ -131,14 +133,14 @@ async fn the_message_of_an_unlock_wakes_the_other_side(kind: &'static Kind) {
 
     t1.lock_for(&theirs, NEVER).await;
     let waiting = waiter(&ours);
-    somebody_waits(&redis, "orders").await;
+    a_waiter_listens(&redis, "orders").await;
     let unlocked = t1.start_unlock(&theirs).answer().await;
     unlocked.result.unwrap();
     let (guard, at) = waiting.await.unwrap();
     assert_woken("our waiter", unlocked.at - unlocked.took, at);
 
     let waiting = t1.start_lock_for(&theirs, NEVER);
-    somebody_waits(&redis, "orders").await;
+    a_waiter_listens(&redis, "orders").await;
     let released = std::time::SystemTime::now();
     guard.unlock().await.unwrap();
     let locked = tokio::time::timeout(SAFETY, waiting.answer()).await;

@@ -1,4 +1,4 @@
-//! A server that is out of memory refuses what makes a key grow, and the lock is freed all the same.
+//! A server that is out of memory refuses what makes a key grow, and the lock is freed nevertheless.
 
 use std::time::Duration;
 

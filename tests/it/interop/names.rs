@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use lockdog::ClientBuilder;
 
-use super::{NEVER, SAFETY, assert_woken, channel, somebody_waits, waiter, without_timers};
+use super::{NEVER, SAFETY, a_waiter_listens, assert_woken, channel, waiter, without_timers};
 use crate::support::redisson::{Builder, Redisson};
 use crate::support::{RedisServer, eventually};
 
@@ -70,7 +70,7 @@ async fn share(
         assert!(redis.exists(&key).await, "{name:?}");
         assert!(lock.try_lock().await.unwrap().is_none(), "{name:?}");
         let waiting = waiter(&lock);
-        somebody_waits(&redis, &key).await;
+        a_waiter_listens(&redis, &key).await;
         let released = SystemTime::now();
         t1.unlock(name).await.unwrap();
         let (guard, at) = tokio::time::timeout(SAFETY, waiting)
@@ -82,7 +82,7 @@ async fn share(
         assert!(redis.exists(&key).await, "{name:?}");
         assert!(!t1.try_lock(name).await, "{name:?}");
         let waiting = t1.start_lock_for(name, NEVER);
-        somebody_waits(&redis, &key).await;
+        a_waiter_listens(&redis, &key).await;
         let released = SystemTime::now();
         guard.unlock().await.unwrap();
         let locked = tokio::time::timeout(SAFETY, waiting.answer())

@@ -2,9 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
+use lockdog::error::LostReason;
 use lockdog::report::Ttl;
 use lockdog::{Client, PermitId, PermitSemaphore};
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use super::{NEVER, SAFETY, assert_woken, without_timers};
 use crate::support::redis::Redis;
@@ -16,7 +18,7 @@ struct Scene {
     _java: Redisson,
     t1: JavaThread,
     seats: PermitSemaphore,
-    _server: RedisServer,
+    server: RedisServer,
 }
 
 impl Scene {
@@ -31,12 +33,12 @@ impl Scene {
             t1: java.thread("t1"),
             _java: java,
             seats,
-            _server: server,
+            server,
         }
     }
 
-    async fn somebody_waits(&self) {
-        eventually(SAFETY, "somebody listens", async || {
+    async fn a_waiter_listens(&self) {
+        eventually(SAFETY, "a waiter listens", async || {
             self.redis.channels().await.contains(&CHANNEL.to_owned())
         })
         .await;
@@ -129,7 +131,7 @@ async fn a_release_of_java_wakes_our_waiter_and_ours_wakes_java() {
         let permit = request.await.expect("the server is there");
         (permit, SystemTime::now())
     });
-    scene.somebody_waits().await;
+    scene.a_waiter_listens().await;
     assert!(!waiting.is_finished());
     let released = scene
         .t1
@@ -140,7 +142,7 @@ async fn a_release_of_java_wakes_our_waiter_and_ours_wakes_java() {
     assert_woken("our waiter", released.at - released.took, at);
 
     let waiting = scene.t1.start_permits::<String>(NAME, "acquire", json!([]));
-    scene.somebody_waits().await;
+    scene.a_waiter_listens().await;
     assert!(!waiting.is_finished());
     let released = SystemTime::now();
     permit.release().await.unwrap();
@@ -162,7 +164,7 @@ async fn a_list_release_serves_the_waiters_of_the_other_side() {
     let waiting: Vec<_> = (0..3)
         .map(|_| tokio::spawn(scene.seats.acquire().lease(NEVER).into_future()))
         .collect();
-    scene.somebody_waits().await;
+    scene.a_waiter_listens().await;
     scene
         .t1
         .start_permits::<()>(NAME, "release", json!([{ "ids": theirs }]))
@@ -178,7 +180,7 @@ async fn a_list_release_serves_the_waiters_of_the_other_side() {
     let waiting = scene
         .t1
         .start_permits::<Vec<String>>(NAME, "acquire", json!([{ "int": 3 }]));
-    scene.somebody_waits().await;
+    scene.a_waiter_listens().await;
     scene.seats.release(&ids).await.unwrap();
     let acquired = tokio::time::timeout(SAFETY, waiting.value()).await;
     assert_eq!(acquired.expect("Java is served").len(), 3);
@@ -227,7 +229,7 @@ async fn permits_of_a_dead_client_come_back_after_their_leases() {
         .value()
         .await;
     java.kill();
-    // As a crash of ours: the rest of the lease, and nobody renews.
+    // As after a crash of ours: the rest of the lease is left, and no client renews it.
     drop(
         seats
             .acquire()
@@ -238,45 +240,96 @@ async fn permits_of_a_dead_client_come_back_after_their_leases() {
     );
     assert_eq!(seats.available().await.unwrap(), 0);
     let two = tokio::time::timeout(SAFETY, seats.acquire_many(2).into_future()).await;
-    assert!(two.expect("they come back").unwrap().is_valid());
+    // Kept: its drop would give the permits back before they are counted.
+    let two = two.expect("they come back").unwrap();
+    assert!(two.is_valid());
     assert_eq!(seats.acquired().await.unwrap(), 3);
 }
 
-/// PE2: both sides together never have more than there are.
+/// PE2: four clients of each side never have more than there are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn both_sides_together_use_one_permit_at_a_time() {
+async fn clients_of_both_sides_use_one_permit_at_a_time() {
     let scene = Scene::of(1).await;
     let key = "cell";
     scene.redis.cmd(&["SET", key, "0"]).await;
+    let url = scene.server.url();
     // Each round reads, pauses and writes, so that two holders at a time would lose a count.
-    const ROUNDS: i64 = 20;
-    let java = async {
-        for _ in 0..ROUNDS {
-            let id = scene
-                .t1
-                .start_permits::<String>(NAME, "acquire", json!([]))
-                .value()
-                .await;
-            bump(&scene.redis, key).await;
-            scene
-                .t1
-                .start_permits::<()>(NAME, "release", json!([{ "id": id }]))
-                .value()
-                .await;
-        }
-    };
-    let ours = async {
-        for round in 0..ROUNDS {
-            let permit = scene.seats.acquire().await.unwrap();
-            bump(&scene.redis, key).await;
-            match round % 2 {
-                0 => permit.release().await.unwrap(),
-                _ => drop(permit),
+    const ROUNDS: i64 = 8;
+    let mut sides = JoinSet::new();
+    for _ in 0..4 {
+        let redis = scene.server.redis().await;
+        let java = Redisson::start(&url).await;
+        sides.spawn(async move {
+            let t1 = java.thread("t1");
+            for _ in 0..ROUNDS {
+                let id = t1.start_permits::<String>(NAME, "acquire", json!([]));
+                let id = id.value().await;
+                bump(&redis, key).await;
+                let release = json!([{ "id": id }]);
+                t1.start_permits::<()>(NAME, "release", release)
+                    .value()
+                    .await;
             }
-        }
-    };
-    tokio::join!(java, ours);
-    assert_eq!(scene.redis.ask::<i64>(&["GET", key]).await, 2 * ROUNDS);
+        });
+        let redis = scene.server.redis().await;
+        let client = Client::connect(&url).await.unwrap();
+        sides.spawn(async move {
+            let seats = client.permit_semaphore(NAME);
+            for round in 0..ROUNDS {
+                let permit = seats.acquire().await.unwrap();
+                bump(&redis, key).await;
+                match round % 2 {
+                    0 => permit.release().await.unwrap(),
+                    _ => drop(permit),
+                }
+            }
+            client.shutdown().await;
+        });
+    }
+    while let Some(side) = sides.join_next().await {
+        side.expect("it finishes its rounds");
+    }
+    assert_eq!(scene.redis.ask::<i64>(&["GET", key]).await, 8 * ROUNDS);
+    assert_eq!(scene.counted_by_java().await, [1, 0, 1]);
+}
+
+/// A limit of the wire: Redisson's clients compare leases with their own clock. One that is behind keeps
+/// permits longer and takes none early; one that is ahead by more than the lease takes ours, and the next
+/// renewal reports that.
+#[tokio::test]
+async fn a_java_clock_that_is_ahead_by_more_than_a_lease_takes_a_permit_and_its_holder_is_told() {
+    let server = RedisServer::start().await;
+    let (behind, ahead) = tokio::join!(
+        Redisson::builder(&server.url()).clock(-60).start(),
+        Redisson::builder(&server.url()).clock(60).start(),
+    );
+    let lease = Duration::from_secs(30);
+    let client = Client::builder().url(server.url()).watchdog_lease(lease);
+    let client = client.build().await.unwrap();
+    let seats = client.permit_semaphore(NAME);
+    seats.set_permits(1).await.unwrap();
+    let ours = seats.acquire().await.unwrap();
+    let (behind, ahead) = (behind.thread("t1"), ahead.thread("t1"));
+    // Without a wait: the id of a permit, or nothing.
+    let tried = behind.start_permits::<Option<String>>(NAME, "tryAcquire", json!([]));
+    assert_eq!(tried.value().await, None);
+    assert!(ours.is_valid());
+
+    let taken = ahead.start_permits::<Option<String>>(NAME, "tryAcquire", json!([]));
+    let taken = taken.value().await.expect("it takes ours for expired");
+    let lost = tokio::time::timeout(lease, ours.lost()).await;
+    let lost = lost.expect("the next renewal finds it");
+    assert_eq!(lost.reason(), LostReason::NotOurs);
+    // Nothing is given back twice: the permit is Java's.
+    drop(ours);
+    let release = json!([{ "id": taken }]);
+    ahead
+        .start_permits::<()>(NAME, "release", release)
+        .value()
+        .await;
+    let all = seats.try_acquire().wait(SAFETY).await.unwrap();
+    assert_eq!(all.expect("it is free").count(), 1);
+    assert_eq!(seats.permits().await.unwrap(), 1);
 }
 
 async fn bump(redis: &Redis, key: &str) {

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use lockdog::{Lock, Owner, Unlocked};
 
-use super::{NEVER, SAFETY, assert_woken, holder, somebody_waits, waiter, without_timers};
+use super::{NEVER, SAFETY, a_waiter_listens, assert_woken, holder, waiter, without_timers};
 use crate::support::RedisServer;
 use crate::support::redis::Redis;
 use crate::support::redisson::{JavaThread, PendingCall, Redisson};
@@ -19,7 +19,7 @@ async fn a_java_unlock_wakes_a_lockdog_waiter() {
     t1.lock_for("orders", NEVER).await;
 
     let waiting = waiter(&client.lock("orders"));
-    somebody_waits(&redis, "orders").await;
+    a_waiter_listens(&redis, "orders").await;
     assert!(!waiting.is_finished());
     assert!(redis.pttl("orders").await > 30_000);
     let unlocked = t1.start_unlock("orders").answer().await;
@@ -40,7 +40,7 @@ async fn a_java_force_unlock_wakes_a_lockdog_waiter() {
     java.thread("t1").lock_for("orders", NEVER).await;
 
     let waiting = waiter(&client.lock("orders"));
-    somebody_waits(&redis, "orders").await;
+    a_waiter_listens(&redis, "orders").await;
     assert!(!waiting.is_finished());
     let forced = SystemTime::now();
     assert!(java.thread("t2").force_unlock("orders").await);
@@ -162,7 +162,7 @@ impl Scene {
 
     async fn java_waits(&self) -> PendingCall<()> {
         let waiting = self.waiter.start_lock_for("orders", NEVER);
-        somebody_waits(&self.redis, "orders").await;
+        a_waiter_listens(&self.redis, "orders").await;
         assert!(!waiting.is_finished());
         // The time after which Java would look again of its own accord.
         assert!(self.redis.pttl("orders").await > 30_000);

@@ -36,7 +36,7 @@ async fn each_watchdog_renews_only_its_own_locks() {
         }
     }
 
-    // More than two of anybody's leases.
+    // More than two of any client's leases.
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_millis(6_500) {
         for (name, held, lease) in &expected {

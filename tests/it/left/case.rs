@@ -1,4 +1,4 @@
-//! One future, left after some polls, and all that has to go on beside it.
+//! One future, left after some polls, and all that has to continue beside it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ struct Begun {
 
 /// Who has the lock beside the future.
 enum Beside {
-    Nobody,
+    Free,
     Holder,
     Unknown,
 }
@@ -83,7 +83,7 @@ impl Begun {
             _ if !self.guards.is_empty() => Beside::Holder,
             // It had the lock given to it.
             _ if self.end.is_some() || !self.waiters.is_empty() => Beside::Unknown,
-            Situation::Nothing | Situation::UntilClosed => Beside::Nobody,
+            Situation::Nothing | Situation::UntilClosed => Beside::Free,
         }
     }
 }
@@ -95,7 +95,7 @@ impl Case {
         let polled = begun.polled;
         let stand = begun.stand.clone();
         stand.release_by_another().await;
-        // Whoever waits gets the lock when all this is gone.
+        // A waiter gets the lock when all this has ended.
         let waiters = begun.waiters;
         drop((begun.left, begun.end, begun.guards, begun.watched));
         if begun.situation != Situation::Closing {
@@ -275,8 +275,8 @@ async fn others_beside(stand: &Arc<Stand>, there: Beside) -> Checked<()> {
     match there {
         Beside::Unknown => Ok(()),
         Beside::Holder => stand.is_kept(|| true).await,
-        Beside::Nobody if stand.is_inside() => stand.is_kept(|| stand.is_inside()).await,
-        Beside::Nobody => acquire_here_and_there(stand).await,
+        Beside::Free if stand.is_inside() => stand.is_kept(|| stand.is_inside()).await,
+        Beside::Free => acquire_here_and_there(stand).await,
     }
 }
 
@@ -295,7 +295,7 @@ async fn take_in(stand: &Arc<Stand>, end: End) -> Checked<()> {
             Ok(())
         }
         End::Report(_) | End::Done => Ok(()),
-        // It stood still for longer than it may wait for an answer.
+        // Its runtime was frozen for longer than it may wait for an answer.
         End::Failed(error) if error.is_retriable() => Ok(()),
         End::Failed(Error::UnlockUnconfirmed(_) | Error::Lost(_)) => Ok(()),
         End::Failed(error) => Err(format!("polled on: {error}")),

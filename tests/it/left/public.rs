@@ -5,8 +5,8 @@ use std::sync::Arc;
 use lockdog::config::Reentry;
 use lockdog::report::ShutdownReport;
 use lockdog::{
-    Client, Error, Guard, LeasedPermit, LockRequest, Owner, PermitId, PermitSemaphore, Result,
-    TryLockRequest,
+    Client, Error, Guard, LeasedPermit, LockRequest, Owner, Permit, PermitId, PermitSemaphore,
+    Result, TryLockRequest, Uuid,
 };
 use tokio::task::JoinHandle;
 
@@ -163,7 +163,12 @@ async fn two_permits(stand: &Stand) -> LeasedPermit {
     permits.expect("they are free and the server well")
 }
 
-/// A permit that nobody holds.
+async fn counted_permits(stand: &Stand) -> Permit {
+    let permits = stand.counted(2).await.acquire_many(2).await;
+    permits.expect("they are free and the server well")
+}
+
+/// A permit that no owner holds.
 async fn left_permit(stand: &Stand) -> (PermitSemaphore, PermitId) {
     let seats = stand.left_seats(1).await;
     let permit = seats.acquire().lease(LONG).await;
@@ -496,6 +501,59 @@ pub(super) const PUBLIC: &[Public] = &[
         }),
     ),
     Public::new(
+        "lock for reading and upgrade",
+        &["UpgradeRequest"],
+        PLAIN,
+        made!(|stand| {
+            let reads = stand.read_write().read().lock().owner(&Owner::new()).await;
+            let upgrade = reads.expect("nobody has it").upgrade().wait(LONG);
+            Made::call(async move {
+                match upgrade.await {
+                    Ok(guard) => guard.unlock().await.map(|_| ()),
+                    Err(error) => error.error().cloned().map_or(Ok(()), Err),
+                }
+            })
+        }),
+    ),
+    Public::new(
+        "downgrade",
+        &["WriteGuard::downgrade"],
+        PLAIN,
+        made!(|stand| {
+            let writes = stand.read_write().write().lock().owner(&Owner::new()).await;
+            let writes = writes.expect("nobody has it");
+            Made::call(async move { writes.downgrade().await?.unlock().await })
+        }),
+    ),
+    Public::new(
+        "unlock of a read guard",
+        &["ReadGuard::unlock"],
+        PLAIN,
+        made!(|stand| {
+            let reads = stand.read_write().read().lock().owner(&Owner::new()).await;
+            Made::call(reads.expect("nobody writes").unlock())
+        }),
+    ),
+    Public::new(
+        "unlock of an upgraded guard",
+        &["WriteGuard::unlock"],
+        PLAIN,
+        made!(|stand| {
+            let reads = stand.read_write().read().lock().owner(&Owner::new()).await;
+            let writes = reads.expect("nobody has it").upgrade().await;
+            Made::call(writes.expect("nobody else reads").unlock())
+        }),
+    ),
+    Public::new(
+        "holders of a read/write lock",
+        &["ReadWriteLock::holders"],
+        PLAIN,
+        made!(|stand| {
+            let rw = stand.read_write();
+            Made::call(async move { rw.holders().await })
+        }),
+    ),
+    Public::new(
         "acquire of a permit",
         &["PermitRequest"],
         PLAIN,
@@ -625,6 +683,166 @@ pub(super) const PUBLIC: &[Public] = &[
         made!(|stand| {
             let seats = stand.seats(2).await;
             Made::call(async move { seats.add_permits(1).await })
+        }),
+    ),
+    Public::new(
+        "count_down",
+        &["CountDownLatch::count_down"],
+        PLAIN,
+        made!(|stand| {
+            let latch = stand.latch();
+            Made::call(async move { latch.count_down().await })
+        }),
+    ),
+    Public::new(
+        "numbers of a latch",
+        &[
+            "CountDownLatch::count",
+            "CountDownLatch::delete",
+            "CountDownLatch::try_set_count",
+        ],
+        PLAIN,
+        made!(|stand| {
+            let latch = stand.latch();
+            Made::call(async move {
+                latch.try_set_count(1).await?;
+                latch.count().await?;
+                latch.delete().await
+            })
+        }),
+    ),
+    Public::new(
+        "wait for a latch without a count",
+        &["CountDownLatch::wait_zero"],
+        PLAIN,
+        made!(|stand| {
+            let latch = stand.latch();
+            Made::call(async move { latch.wait_zero().await })
+        }),
+    ),
+    Public::new(
+        "wait for a latch for some time",
+        &["CountDownLatch::wait_zero_within"],
+        PLAIN,
+        made!(|stand| {
+            let latch = stand.latch();
+            latch.try_set_count(1).await.expect("the server is well");
+            let waiting = async move {
+                let opened = latch.wait_zero_within(super::POLL_CAP / 5).await;
+                latch.delete().await.and(opened)
+            };
+            Made::call(waiting)
+        }),
+    ),
+    Public::new(
+        "acquire of counted permits",
+        &["SemaphoreRequest"],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.counted(2).await;
+            Made::call(seats.acquire_many(2).into_future())
+        }),
+    ),
+    Public::new(
+        "try_acquire of counted permits",
+        &["TrySemaphoreRequest"],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.counted(2).await;
+            Made::call(seats.try_acquire_many(2).into_future())
+        }),
+    ),
+    Public::new(
+        "try_acquire of counted permits with a wait",
+        &["TrySemaphoreRequest"],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.counted(1).await;
+            let request = seats.try_acquire_many(2).wait(super::POLL_CAP / 5);
+            Made::call(request.into_future())
+        }),
+    ),
+    Public::new(
+        "drain of counted permits",
+        &["Semaphore::drain"],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.counted(2).await;
+            Made::call(async move { seats.drain().await })
+        }),
+    ),
+    Public::new(
+        "release of counted permits",
+        &["Permit::release"],
+        PLAIN,
+        made!(|stand| {
+            let permits = counted_permits(&stand).await;
+            Made::call(permits.release())
+        }),
+    ),
+    Public::new(
+        "release of a part of counted permits",
+        &["Permit::release"],
+        PLAIN,
+        made!(|stand| {
+            let mut permits = counted_permits(&stand).await;
+            let part = permits.split(1).expect("it has two");
+            drop(permits);
+            Made::call(part.release())
+        }),
+    ),
+    Public::new(
+        "release of forgotten permits",
+        &["Semaphore::release"],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.counted(2).await;
+            let permits = seats.acquire_many(2).await;
+            permits.expect("they are free and the server well").forget();
+            Made::call(async move { seats.release(3).await })
+        }),
+    ),
+    Public::new(
+        "release of permits that nobody has",
+        &["Semaphore::release_if_exists"],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.counted(2).await;
+            Made::call(async move { seats.release_if_exists(1).await })
+        }),
+    ),
+    Public::new(
+        "counts of counted permits",
+        &["Semaphore::available", "Semaphore::holders"],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.counted(2).await;
+            Made::call(async move { seats.holders().await })
+        }),
+    ),
+    Public::new(
+        "reclaim",
+        &["Semaphore::reclaim"],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.counted(2).await;
+            Made::call(async move { seats.reclaim(Uuid::nil()).await })
+        }),
+    ),
+    Public::new(
+        "numbers of counted permits",
+        &[
+            "Semaphore::add_permits",
+            "Semaphore::try_set_permits",
+            "Semaphore::try_set_permits_for",
+        ],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.counted(2).await;
+            Made::call(async move {
+                seats.try_set_permits(2).await?;
+                seats.add_permits(1).await
+            })
         }),
     ),
     Public::new(

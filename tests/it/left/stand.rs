@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, try_join_all};
 use lockdog::{
-    Client, Guard, Held, Lock, LockRequest, MultiLock, Owner, PermitSemaphore, RedLock, Result,
-    TryLockRequest, UnlockRequest,
+    Client, CountDownLatch, Guard, Held, Lock, LockRequest, MultiLock, Owner, PermitSemaphore,
+    ReadWriteLock, RedLock, Result, Semaphore, TryLockRequest, UnlockRequest,
 };
 
 use super::site::Site;
@@ -43,14 +43,14 @@ pub(super) struct Stand {
     /// What all its keys begin with, and what its connections are called.
     pub(super) name: String,
     pub(super) clients: Vec<Client>,
-    /// Written by whoever has the lock.
+    /// Written by the holder of the lock.
     cell: Cell,
     written: AtomicI64,
     /// How many are known to have the lock, by what they saw themselves.
     inside: AtomicUsize,
 }
 
-/// Somebody has the lock until this is dropped.
+/// An owner has the lock until this is dropped.
 pub(super) struct Inside(Arc<Stand>);
 
 impl Drop for Inside {
@@ -109,6 +109,11 @@ impl Stand {
         self.clients[0].fenced_lock(self.key("fenced"))
     }
 
+    /// A read/write lock of another name.
+    pub(super) fn read_write(&self) -> ReadWriteLock {
+        self.clients[0].read_write_lock(self.key("rw"))
+    }
+
     /// A semaphore with this many free permits, all of which are given back at the end.
     pub(super) async fn seats(&self, free: u32) -> PermitSemaphore {
         self.semaphore(SEATS, free).await
@@ -119,12 +124,28 @@ impl Stand {
         self.semaphore(LEFT_SEATS, free).await
     }
 
+    /// A semaphore without leases that has this many free permits, all of which are given back at the end.
+    pub(super) async fn counted(&self, free: u32) -> Semaphore {
+        let name = self.set(COUNTED, free).await;
+        self.clients[0].semaphore(name)
+    }
+
+    /// A latch that may be left with a count.
+    pub(super) fn latch(&self) -> CountDownLatch {
+        self.clients[0].count_down_latch(self.key(LATCH))
+    }
+
     async fn semaphore(&self, name: &str, free: u32) -> PermitSemaphore {
+        let name = self.set(name, free).await;
+        self.clients[0].permit_semaphore(name)
+    }
+
+    async fn set(&self, name: &str, free: u32) -> String {
         let name = self.key(name);
         for view in &self.site.views {
             view.cmd(&["SET", &name, &free.to_string()]).await;
         }
-        self.clients[0].permit_semaphore(name)
+        name
     }
 
     fn key(&self, name: &str) -> String {
@@ -224,7 +245,7 @@ impl Stand {
         }
     }
 
-    /// Takes a lock that is nobody's some times. Each time it must be had, and once it must be quick.
+    /// Takes a free lock some times. Each acquire must succeed, and one must be quick.
     pub(super) async fn take_other(self: Arc<Self>, name: &str) -> Checked<()> {
         let mut quickest = Duration::MAX;
         for _ in 0..3 {
@@ -239,7 +260,7 @@ impl Stand {
         Err(format!("another lock took {quickest:?} at least"))
     }
 
-    /// Nobody else gets the lock while it is held. Asked until its servers answer.
+    /// No other owner gets the lock while it is held. Asked until its servers answer.
     pub(super) async fn is_kept(&self, is_held: impl Fn() -> bool) -> Checked<()> {
         let began = Instant::now();
         loop {
@@ -267,18 +288,25 @@ impl Stand {
         let keys = join_all(self.site.views.iter().map(Redis::keys)).await;
         let mut keys: Vec<String> = keys.into_iter().flatten().collect();
         // The number of a semaphore's permits stays. The set of those in use begins with a brace.
-        let (seats, left_seats) = (self.key(SEATS), self.key(LEFT_SEATS));
+        let [seats, left_seats, counted, latch] =
+            [SEATS, LEFT_SEATS, COUNTED, LATCH].map(|it| self.key(it));
         keys.retain(|key| {
             let is_ours = key.trim_start_matches('{').starts_with(&pattern)
                 || LINES
                     .iter()
                     .any(|line| key.starts_with(&format!("{line}:{{{pattern}")));
-            is_ours && *key != seats && !key.contains(&left_seats)
+            is_ours && ![&seats, &counted, &latch].contains(&key) && !key.contains(&left_seats)
         });
+        // The ledger stays for an hour. No request may have permits in it.
+        let ledger = format!("lockdog_ledger:{{{counted}}}");
+        for view in &self.site.views {
+            let shares = ["ZRANGEBYSCORE", &ledger, "1", "2147483647"];
+            keys.extend(view.ask::<Vec<String>>(&shares).await);
+        }
         keys
     }
 
-    /// Nobody wrote while another did.
+    /// No owner wrote while another did.
     pub(super) fn check_exclusion(&self) -> Checked<()> {
         let (written, value) = (self.written.load(Ordering::SeqCst), self.cell.value());
         if value != written {
@@ -338,7 +366,9 @@ impl AnyLock {
 
 const SEATS: &str = "seats";
 const LEFT_SEATS: &str = "left-seats";
+const COUNTED: &str = "counted";
+const LATCH: &str = "latch";
 
-/// A role or a grant that nobody picks up passes on after the poll cap and a second, and a grant that
+/// A role or a grant that no waiter picks up passes on after the poll cap and a second, and a grant that
 /// the client cannot see after its lease. Far more than both.
 const PASSED_ON: Duration = LEASE.saturating_mul(4);

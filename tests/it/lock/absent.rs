@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 use super::{Fixture, LONG, SOON, ms, poll_once, waiter};
 use crate::support::eventually;
 
-/// Invariant 9, for a lock that somebody else holds and frees.
+/// Invariant 9, for a lock that another owner holds and frees.
 #[tokio::test]
 async fn a_waiter_that_is_not_polled_does_not_block_the_others() {
     let test = Fixture::start().await;
@@ -30,7 +30,7 @@ async fn a_waiter_that_is_not_polled_does_not_block_the_others() {
         held.unlock().await.unwrap();
         let others = tokio::time::timeout(SOON, others.join_all()).await;
         assert!(others.is_ok(), "blocked after {polls} polls");
-        // Polled again, it has its turn all the same.
+        // Polled again, it has its turn nevertheless.
         let late = tokio::time::timeout(SOON, left).await.unwrap().unwrap();
         late.unlock().await.unwrap();
         test.redis.assert_clean().await;
@@ -38,7 +38,7 @@ async fn a_waiter_that_is_not_polled_does_not_block_the_others() {
     }
 }
 
-/// Invariant 9, for a free lock: Redis grants it to a future that nobody asks for the answer.
+/// Invariant 9, for a free lock: Redis grants it to a future that is not polled for the answer.
 #[tokio::test]
 async fn a_grant_that_no_waiter_takes_passes_on() {
     let test = Fixture::start().await;

@@ -6,7 +6,10 @@ use std::future::IntoFuture;
 use lockdog::{Client, Error, Owner, Unlocked};
 
 use super::{LONG, SOON, ms, waiter};
-use crate::support::security::{documented, of_a_fair_lock, of_a_fenced_lock, of_a_semaphore};
+use crate::support::security::{
+    documented, of_a_counted_semaphore, of_a_fair_lock, of_a_fenced_lock, of_a_latch,
+    of_a_read_write_lock, of_a_semaphore,
+};
 use crate::support::{Redis, RedisServer, eventually};
 
 #[tokio::test]
@@ -144,6 +147,118 @@ async fn a_semaphore_needs_what_is_documented_for_it() {
     seats.release(&ids).await.unwrap();
     seats.set_permits(5).await.unwrap();
     assert_eq!(seats.permits().await.unwrap(), 5);
+    let mut refused = refused(&redis).await;
+    refused.remove("client");
+    assert_eq!(refused, BTreeSet::new());
+    // And no more than enough.
+    let used = redis.commandstats().await;
+    for command in further.iter().filter_map(|rule| rule.strip_prefix('+')) {
+        assert!(
+            used.contains_key(command),
+            "{command} is not used: {used:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_read_write_lock_needs_what_is_documented_for_it() {
+    let further = of_a_read_write_lock();
+    let (server, redis) = with_user(&[documented(), further.clone()].concat()).await;
+    let client = Client::builder()
+        .url(url(&server))
+        .watchdog_lease(ms(3_000));
+    let client = client.build().await.unwrap();
+    let rw = client.read_write_lock("orders:prices");
+    let reads = rw.read().lock().await.unwrap();
+    let other = rw
+        .read()
+        .lock()
+        .owner(&Owner::new())
+        .lease(LONG)
+        .await
+        .unwrap();
+    let waiting = tokio::spawn(rw.write().lock().into_future());
+    tokio::time::sleep(ms(1_500)).await;
+    drop(other);
+    let writes = reads.upgrade().await.unwrap();
+    writes.downgrade().await.unwrap().unlock().await.unwrap();
+    waiting.await.unwrap().unwrap().forget();
+    assert!(rw.write().force_unlock().await.unwrap());
+    assert!(rw.holders().await.unwrap().is_empty());
+    let mut refused = refused(&redis).await;
+    refused.remove("client");
+    assert_eq!(refused, BTreeSet::new());
+    // And no more than enough.
+    let used = redis.commandstats().await;
+    for command in further.iter().filter_map(|rule| rule.strip_prefix('+')) {
+        assert!(
+            used.contains_key(command),
+            "{command} is not used: {used:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_latch_needs_what_is_documented_for_it() {
+    let further = of_a_latch();
+    let (server, redis) = with_user(&[documented(), further.clone()].concat()).await;
+    let client = Client::connect(url(&server)).await.unwrap();
+    let latch = client.count_down_latch("orders:start");
+    assert!(latch.try_set_count(2).await.unwrap());
+    assert!(!latch.wait_zero_within(ms(200)).await.unwrap());
+    let start = latch.clone();
+    let waiting = tokio::spawn(async move { start.wait_zero().await });
+    tokio::time::sleep(ms(300)).await;
+    latch.count_down().await.unwrap();
+    latch.count_down().await.unwrap();
+    waiting.await.unwrap().unwrap();
+    assert_eq!(latch.count().await.unwrap(), 0);
+    assert!(!latch.delete().await.unwrap());
+    let mut refused = refused(&redis).await;
+    refused.remove("client");
+    assert_eq!(refused, BTreeSet::new());
+    // And no more than enough.
+    let used = redis.commandstats().await;
+    for command in further.iter().filter_map(|rule| rule.strip_prefix('+')) {
+        assert!(
+            used.contains_key(command),
+            "{command} is not used: {used:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_semaphore_without_leases_needs_what_is_documented_for_it() {
+    let further = of_a_counted_semaphore();
+    let (server, redis) = with_user(&[documented(), further.clone()].concat()).await;
+    let client = Client::connect(url(&server)).await.unwrap();
+    let seats = client.semaphore("orders:seats");
+    assert!(seats.try_set_permits(2).await.unwrap());
+    seats.add_permits(1).await.unwrap();
+    let mut three = seats.acquire_many(3).await.unwrap();
+    let waiting = tokio::spawn(seats.acquire().into_future());
+    tokio::time::sleep(ms(300)).await;
+    three.split(1).unwrap().release().await.unwrap();
+    waiting.await.unwrap().unwrap().forget();
+    seats.release(2).await.unwrap();
+    drop(three);
+    let rest = seats.drain().await.unwrap();
+    rest.expect("one is free").forget();
+    assert!(!seats.holders().await.unwrap().is_empty());
+    assert_eq!(seats.reclaim(lockdog::Uuid::nil()).await.unwrap(), 0);
+    // An acquire that is given up is in doubt.
+    seats.add_permits(2).await.unwrap();
+    for _ in 0..3 {
+        assert!(
+            crate::support::prelude::poll_once(seats.acquire().into_future())
+                .await
+                .is_none()
+        );
+    }
+    eventually(SOON, "an end is remembered", async || {
+        redis.commandstats().await.contains_key("zremrangebyscore")
+    })
+    .await;
     let mut refused = refused(&redis).await;
     refused.remove("client");
     assert_eq!(refused, BTreeSet::new());
@@ -325,7 +440,7 @@ async fn scenario(
     assert!(!every_call(&one).await);
     // The last waiter's channel is left behind its back.
     let left = async || redis.channels().await.is_empty();
-    eventually(SOON, "nobody listens any more", left).await;
+    eventually(SOON, "no waiter listens any more", left).await;
     let used = redis.commandstats().await.into_keys().collect();
     one.shutdown().await;
     two.shutdown().await;

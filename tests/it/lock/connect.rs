@@ -156,7 +156,7 @@ fn building_a_client_outside_a_runtime_is_an_error_and_no_panic() {
         let building = pin!(Client::builder().url("redis://127.0.0.1:1").build());
         match building.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(built) => built.unwrap_err(),
-            Poll::Pending => panic!("nobody would poll it again"),
+            Poll::Pending => panic!("no task would poll it again"),
         }
     });
     let error = thread.join().expect("it does not panic");

@@ -17,6 +17,8 @@ each_kind! {
     }
     reentrant: {
         every_way_to_acquire_and_release_excludes_all_others 2
+    }
+    reentrant_without_modes: {
         one_owner_in_two_tasks_is_one_owner_with_one_count 2
     }
 }

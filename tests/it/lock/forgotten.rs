@@ -10,6 +10,8 @@ each_kind! {
         a_forgotten_hold_without_a_lease_is_renewed
         an_unlock_without_a_hold_is_an_error
         an_unlock_after_the_lease_is_refused_and_changes_nothing
+    }
+    without_modes: {
         a_forgotten_try_lock_limits_the_rate
     }
     reentrant: {
@@ -75,7 +77,7 @@ async fn an_unlock_without_a_hold_is_an_error(kind: &'static Kind) {
     let twice = lock.unlock().await.unwrap_err();
     assert!(matches!(twice, Error::NotHeld(_)), "{twice}");
 
-    // Somebody else's hold is not ours to end.
+    // Another owner's hold is not ours to end.
     let other = test.another().await;
     let guard = kind.lock(&other, "l").lock().await.unwrap();
     let foreign = lock.unlock().await.unwrap_err();
@@ -140,7 +142,7 @@ async fn a_forgotten_try_lock_limits_the_rate(kind: &'static Kind) {
     // The window is long, so that a slow machine is inside it at the second try.
     let window = ms(1_500);
     let first = lock.try_lock().lease(window).await.unwrap();
-    first.expect("nobody has run it yet").forget();
+    first.expect("it has not run yet").forget();
     let another_owner = lock.try_lock().lease(window).owner(&Owner::new()).await;
     assert!(another_owner.unwrap().is_none());
     let counted = async || test.redis.hash("report").await;

@@ -111,7 +111,7 @@ async fn a_key_of_another_type_is_an_error_that_names_it_and_is_unchanged() {
     test.redis.assert_clean().await;
 }
 
-/// Last list, 14: a waiter in the queue is told as well.
+/// Last list, 14: a waiter in the queue is notified as well.
 #[tokio::test]
 async fn a_key_that_becomes_another_type_ends_the_wait() {
     let test = Fixture::start().await;

@@ -96,7 +96,7 @@ async fn a_free_lock_is_acquired_by_a_call_with_a_wait_of_one_millisecond() {
                 Ok(Some(guard)) => guard.unlock().await.is_ok(),
                 Ok(None) => {
                     // What had no answer in time is given back, which takes longer than the wait.
-                    assert!(is_late, "nobody else wants it");
+                    assert!(is_late, "no other owner wants it");
                     false
                 }
                 Err(error) => {

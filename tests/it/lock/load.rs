@@ -26,7 +26,7 @@ async fn many_clients_cause_no_failed_call_and_leave_no_channel() {
     }
     tasks.join_all().await;
     let [subscribed] = test.calls(["subscribe"]).await;
-    assert!(subscribed > 0, "nobody ever waited");
+    assert!(subscribed > 0, "no client ever waited");
     test.redis.assert_clean().await;
     assert!(test.redis.keys().await.is_empty());
 }
@@ -148,7 +148,7 @@ async fn crowd(client: Client, steps: u64) {
                 let lock = client.lock(format!("l:{steps}:{}:{step}", task % 2));
                 let guard = lock.try_lock().wait(ms(30_000)).await.unwrap();
                 guard
-                    .expect("nobody holds it for long")
+                    .expect("no owner holds it for long")
                     .unlock()
                     .await
                     .unwrap();

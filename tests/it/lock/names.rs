@@ -28,7 +28,7 @@ fn every_name_is_the_key_without_a_change() {
 }
 
 /// Locks and unlocks many names of this form, and checks that each is the key exactly. The check is
-/// given the key as it stood in Redis and the channel on which the unlock was told.
+/// given the key as it stood in Redis and the channel on which the unlock was published.
 fn for_every(names: &str, check: impl Fn(&str, &str)) {
     let runtime = Runtime::new().expect("threads can be started");
     let _inside = runtime.enter();

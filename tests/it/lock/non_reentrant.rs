@@ -92,7 +92,7 @@ async fn a_message_wakes_waiters_of_two_kinds_in_one_client() {
     let (ours, plain) = (waiter(&own), waiter(&client.lock("l")));
     let listens = async || test.redis.channels().await.len() == 1;
     eventually(SOON, "a waiter listens", listens).await;
-    // Both have looked once more since then.
+    // Both have looked again since then.
     eventually(SOON, "both have looked", async || {
         test.calls(["evalsha"]).await[0] >= 5
     })

@@ -10,13 +10,17 @@ use crate::support::eventually;
 each_kind! {
     every: {
         a_free_lock_has_no_holder_no_ttl_and_no_count
-        a_foreign_hash_field_is_reported_as_the_holder
         a_late_force_unlock_does_not_free_the_next_holders_lock
     }
+    without_modes: {
+        a_foreign_hash_field_is_reported_as_the_holder
+    }
     reentrant: {
-        the_holder_is_reported_as_redis_has_it
         guard_and_view_report_the_same_state
         the_client_lists_what_it_holds
+    }
+    reentrant_without_modes: {
+        the_holder_is_reported_as_redis_has_it
     }
     published: {
         a_force_unlock_wakes_the_waiters_of_every_client
@@ -167,7 +171,7 @@ async fn a_late_force_unlock_does_not_free_the_next_holders_lock(kind: &'static 
     let fourth = lock.lock().owner(&owner).await.unwrap();
     assert!(!lock.force_unlock().expecting(&seen).await.unwrap());
     assert!(fourth.is_valid() && test.redis.exists("l").await);
-    // Expecting whoever has it frees it, once.
+    // With the present holder as the expected one it frees the lock, once.
     let seen = lock.holder().await.unwrap().expect("it is held");
     assert!(lock.force_unlock().expecting(&seen).await.unwrap());
     assert!(!lock.force_unlock().expecting(&seen).await.unwrap());

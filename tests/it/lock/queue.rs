@@ -168,14 +168,14 @@ async fn try_lock_succeeds_right_after_a_guard_is_dropped() {
         let guard = lock.lock().owner(&Owner::new()).await.unwrap();
         drop(guard);
         let next = lock.try_lock().owner(&Owner::new()).await.unwrap();
-        let next = next.unwrap_or_else(|| panic!("busy in round {round}, with nobody else there"));
+        let next = next.unwrap_or_else(|| panic!("busy in round {round}, without another owner"));
         next.unlock().await.unwrap();
     }
     test.redis.assert_clean().await;
 }
 
 /// Waits until the contender has done all that it does before it sleeps, and a while longer, so
-/// that somebody who asks again would be seen.
+/// that another request would be seen.
 async fn settled_on(test: &Fixture, client: &Client, waiters: usize) {
     let listening = async || {
         let [tries] = test.calls(["evalsha"]).await;

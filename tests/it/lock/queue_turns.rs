@@ -21,7 +21,7 @@ async fn a_cancelled_waiter_passes_its_wake_up_on() {
         tokio::task::yield_now().await;
         tokio::time::sleep(ms(50)).await;
         // The lock is freed, and the message comes on the client's own thread, while this one, on
-        // which both waiters would run, stands still: the first is woken, and cancelled before it
+        // which both waiters would run, does not run: the first is woken, and cancelled before it
         // can act on it.
         for command in [
             ["DEL", "l"].as_slice(),
@@ -130,7 +130,7 @@ async fn a_holder_re_enters_past_the_queue() {
     test.redis.assert_clean().await;
 }
 
-/// Invariant 9: once it has unlocked, an owner stands at the tail like everybody else.
+/// Invariant 9: once it has unlocked, an owner stands at the tail like every other owner.
 #[tokio::test]
 async fn an_owner_that_unlocked_goes_to_the_tail_of_the_queue() {
     let test = Fixture::start().await;

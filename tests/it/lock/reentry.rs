@@ -10,11 +10,13 @@ each_kind! {
         nested_calls_of_one_task_re_enter_across_awaits 2
         spawned_children_re_enter_in_the_scope_of_their_owner
         an_explicit_owner_re_enters_from_any_task
-        the_count_is_shared_by_all_handles_of_a_name
         a_shorter_inner_lease_does_not_shorten_the_hold
         a_longer_inner_lease_lengthens_the_hold
         an_inner_lease_neither_shortens_a_watched_hold_nor_ends_its_renewal
         a_watched_acquire_inside_a_fixed_lease_is_renewed_until_it_ends
+    }
+    reentrant_without_modes: {
+        the_count_is_shared_by_all_handles_of_a_name
     }
 }
 
@@ -152,7 +154,7 @@ async fn a_watched_acquire_inside_a_fixed_lease_is_renewed_until_it_ends(kind: &
     assert!(client.holds()[0].watched);
     inner.unlock().await.unwrap();
     assert!(!client.holds()[0].watched);
-    // Nobody renews it any more, so it ends by itself though its guard lives.
+    // No client renews it any more, so it ends by itself though its guard lives.
     let freed = async || !test.redis.exists("l").await;
     eventually(SOON, "the fixed lease ran out", freed).await;
     assert!(!outer.is_valid());

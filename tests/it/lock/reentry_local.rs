@@ -158,7 +158,7 @@ async fn a_re_entry_that_lengthens_the_hold_is_counted_by_redis() {
     assert_eq!(counted().await, 2, "it ends after the hold");
     assert!(test.redis.pttl("l").await > LONG.as_millis() as i64);
     let watched = request().await.unwrap();
-    assert_eq!(counted().await, 3, "nobody renewed the hold before");
+    assert_eq!(counted().await, 3, "no client renewed the hold before");
     let under_it = request().await.unwrap();
     let bounded = request().max_hold(ms(60_000)).await.unwrap();
     assert_eq!(counted().await, 4, "a bound is a change");
@@ -179,7 +179,7 @@ async fn a_hold_is_renewed_while_a_local_claim_without_a_lease_lives() {
     tokio::time::sleep(ms(1_500)).await;
     assert!(inner.is_valid() && client.holds()[0].watched);
     assert_eq!(inner.unlock().await.unwrap(), still(1));
-    // Nothing was sent, and the watchdog knows all the same.
+    // Nothing was sent, and the watchdog knows nevertheless.
     assert!(!client.holds()[0].watched);
     test.freed("l").await;
     assert!(!fixed.is_valid());
@@ -193,7 +193,7 @@ async fn the_outer_unlock_detects_a_deleted_lock_and_ends_all_guards() {
     let outer = lock.lock().await.unwrap();
     let inner = local(&lock).await;
     test.redis.cmd(&["DEL", "l"]).await;
-    // Nobody has asked Redis.
+    // No command was sent.
     let deeper = local(&lock).await;
     assert!(deeper.is_valid());
     assert_eq!(deeper.unlock().await.unwrap(), still(2));

@@ -129,7 +129,7 @@ fn no_password_is_in_errors_of_a_cluster_without_hello() {
                 texts.push(shown(&refused.expect_err("there is no HELLO")));
                 let client = builder.build().await.expect("RESP2 is there");
                 let guard = client.lock(name).lock().await.expect("it is free");
-                // Whoever waits wants to hear messages.
+                // A waiter wants to hear messages.
                 let waiting = client.lock(name).lock().owner(&Owner::new());
                 let waiting = tokio::spawn(async move { waiting.await });
                 let refused = async || {
@@ -157,7 +157,7 @@ fn no_password_is_in_errors_of_a_cluster_without_hello() {
     );
 }
 
-/// What clients of a server are told, with right and wrong passwords, by both protocols, by a pool, and
+/// What clients of a server report, with right and wrong passwords, by both protocols, by a pool, and
 /// of a call.
 async fn quotes(texts: &mut Vec<String>, port: u16) -> Vec<String> {
     let mut told = Vec::new();

@@ -48,7 +48,7 @@ async fn the_waiters_of_one_client_poll_as_one_and_hand_the_lock_over() {
     let lock = test.lock("l").backoff(Backoff::constant(ms(200)));
     let waiting: Vec<_> = (0..10).map(|_| waiter(&lock)).collect();
     let polls = async || test.calls(["evalsha"]).await[0];
-    eventually(SOON, "somebody polls", async || polls().await >= 5).await;
+    eventually(SOON, "a waiter polls", async || polls().await >= 5).await;
     let (seen, most) = (polls().await, 2 + began.elapsed().as_millis() as u64 / 200);
     assert!(seen <= most, "{seen} polls, and one waiter makes {most}");
     held.unlock().await.unwrap();
@@ -57,7 +57,7 @@ async fn the_waiters_of_one_client_poll_as_one_and_hand_the_lock_over() {
         let guard = tokio::time::timeout(SOON, guard).await.unwrap().unwrap();
         guard.unlock().await.unwrap();
     }
-    // No NUMSUB: nobody listens on a channel that is not there.
+    // No NUMSUB: no waiter listens on a channel that is not there.
     assert_eq!(
         test.calls(["pubsub|numsub", "pubsub|shardnumsub", "pubsub"])
             .await,

@@ -1,4 +1,4 @@
-//! What a lock costs that nobody else wants.
+//! The cost of a lock without contention.
 
 use std::collections::BTreeMap;
 

@@ -132,7 +132,7 @@ async fn a_handle_with_its_own_backoff_does_not_subscribe(kind: &'static Kind) {
     test.redis.assert_clean().await;
 }
 
-/// Last list, 14: a key with no TTL tells nobody when it ends.
+/// Last list, 14: a key with no TTL notifies no client when it ends.
 async fn a_foreign_key_without_a_ttl_does_not_block_its_waiters_forever(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     test.redis.cmd(&["HSET", "l", "somebody:1", "1"]).await;

@@ -105,7 +105,7 @@ async fn a_panic_in_the_work_releases_the_lock() {
         tokio::spawn(async move { lock.with(|_| async { panic!("on purpose") }).await })
     };
     assert!(work.await.unwrap_err().is_panic());
-    // Its lease was 30 s, and nobody polls the task any more.
+    // Its lease was 30 s, and no task polls the task any more.
     let free = async || !test.redis.exists("l").await;
     eventually(SOON, "the lock was released", free).await;
     let next = lock.try_lock().await.unwrap().expect("it is free");

@@ -31,7 +31,7 @@ impl Flag {
 async fn a_cancelled_waiter_passes_its_wake_up_on() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    // No timer fires within this test: only a message and the passing-on of it can wake anybody.
+    // No timer fires within this test: only a message and its passing-on can wake a waiter.
     let client = || {
         let client = Client::builder().url(server.url());
         client.poll_cap(FOR_EVER).watchdog_lease(FOR_EVER).build()
@@ -46,7 +46,7 @@ async fn a_cancelled_waiter_passes_its_wake_up_on() {
     let mut context = Context::from_waker(&waker);
     let mut quiet = 0;
     assert!(first.as_mut().poll(&mut context).is_pending());
-    // By hand, until it has subscribed, looked once more and waits for good.
+    // By hand, until it has subscribed, looked again and waits for good.
     eventually(SOON, "the contender waits", async || {
         if flag.take() {
             quiet = 0;

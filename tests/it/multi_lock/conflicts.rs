@@ -1,4 +1,4 @@
-//! One member is somebody else's: nothing is held, and the wait is for that one.
+//! One member is another owner's: nothing is held, and the wait is for that one.
 
 use std::time::Instant;
 
@@ -30,7 +30,7 @@ async fn a_failed_attempt_keeps_nothing_and_does_not_wait() {
     }
 }
 
-/// While it waits for one member, the others are everybody's.
+/// While it waits for one member, the others are free.
 #[tokio::test]
 async fn a_wait_holds_nothing_and_ends_in_time() {
     let test = Fixture::start(2).await;
@@ -143,7 +143,7 @@ async fn a_second_owner_waits_for_the_first() {
     test.assert_clean().await;
 }
 
-/// A guard that was dropped just now does not look like somebody else's lock.
+/// A guard that was dropped just now does not look like another owner's lock.
 #[tokio::test]
 async fn an_attempt_right_after_a_drop_succeeds() {
     let test = Fixture::start(2).await;
@@ -245,7 +245,7 @@ async fn an_unpolled_waiter_loses_its_turn() {
     test.assert_clean().await;
 }
 
-/// Design: invariant 14. Its first look is granted every member, and nobody takes them in.
+/// Design: invariant 14. Its first look is granted every member, and no caller takes them in.
 #[tokio::test]
 async fn an_unpolled_first_attempt_does_not_keep_the_members() {
     let test = Fixture::start(2).await;
@@ -266,7 +266,7 @@ async fn an_unpolled_first_attempt_does_not_keep_the_members() {
     let guard = others.try_lock().wait(lease).await.unwrap();
     let guard = guard.expect("they are given back");
     assert!(began.elapsed() < lease / 2, "{:?}", began.elapsed());
-    // Gone on with, it waits behind whoever has them by now.
+    // When it is polled again, it waits behind the present holders.
     let early = tokio::time::timeout(ms(500), &mut left).await;
     assert!(early.is_err(), "{early:?}");
     guard.unlock().await.unwrap();
@@ -280,8 +280,8 @@ async fn an_unpolled_first_attempt_does_not_keep_the_members() {
     test.assert_clean().await;
 }
 
-/// What the owner has already it is given once more, and gives back, each time: nobody else wants it,
-/// so there is nobody to get out of the way of.
+/// The owner acquires and releases again what it has already, each time: no other owner wants it,
+/// so it need not back off.
 #[tokio::test]
 async fn a_member_held_by_the_owner_causes_no_repeated_attempts() {
     let test = Fixture::start(2).await;

@@ -1,4 +1,4 @@
-//! Never two owners inside, and everybody gets in: whatever the order of the members, and however
+//! Never two owners inside, and every owner gets in: whatever the order of the members, and however
 //! sets overlap.
 
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ async fn one_of_two_processes(argument: &str) {
             let guard = lock.lock().owner(&Owner::new()).await;
             let guard = guard.expect("nothing is wrong with the servers");
             let read = std::fs::read_to_string(cell).expect("it is there");
-            let read: u64 = read.parse().expect("nobody is writing it");
+            let read: u64 = read.parse().expect("no client is writing it");
             tokio::time::sleep(ms(1)).await;
             std::fs::write(cell, (read + 1).to_string()).expect("it is ours");
             guard.unlock().await.expect("it is held");
@@ -64,7 +64,7 @@ async fn one_of_two_processes(argument: &str) {
     let both = async { tokio::join!(work(), work()) };
     tokio::time::timeout(SOON * 2, both)
         .await
-        .expect("nobody waits for ever");
+        .expect("each wait ends");
     join_all(clients.iter().map(Client::shutdown)).await;
     tell("100 rounds");
 }
@@ -83,7 +83,7 @@ async fn opposite_orders_in_two_client_sets_exclude_each_other_without_deadlock(
     }
     tokio::time::timeout(SOON * 2, tasks.join_all())
         .await
-        .expect("nobody waits for ever");
+        .expect("each wait ends");
     cell.assert_exclusive(200);
     println!("200 rounds in {:?}", began.elapsed());
     test.assert_clean().await;
@@ -112,7 +112,7 @@ async fn all_contenders_succeed_on_a_slow_network() {
     // How long it takes is for the test kit's clock (`several` in `crates/lockdog-test`).
     tokio::time::timeout(SOON * 4, tasks.join_all())
         .await
-        .expect("nobody waits for ever");
+        .expect("each wait ends");
     cell.assert_exclusive(40);
     println!("40 rounds in {:?}", began.elapsed());
     test.assert_clean().await;
@@ -148,12 +148,12 @@ async fn no_wake_up_is_lost_among_many_contenders() {
     }
     tokio::time::timeout(SOON * 4, tasks.join_all())
         .await
-        .expect("everybody is woken");
+        .expect("every owner is woken");
     cell.assert_exclusive(12 * 60);
     test.assert_clean().await;
 }
 
-/// Last list: 9. Sets that overlap in a ring: each name's cell is nobody else's.
+/// Last list: 9. Sets that overlap in a ring: each name has a cell of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn overlapping_sets_exclude_each_other_without_deadlock() {
     let test = Fixture::start(3).await;
@@ -178,7 +178,7 @@ async fn overlapping_sets_exclude_each_other_without_deadlock() {
     }
     tokio::time::timeout(SOON * 2, tasks.join_all())
         .await
-        .expect("nobody waits for ever");
+        .expect("each wait ends");
     for cell in cells {
         cell.assert_exclusive(4 * 30);
     }
@@ -207,7 +207,7 @@ async fn sets_on_one_server_and_their_members_exclude_each_other() {
     }
     tokio::time::timeout(SOON * 2, tasks.join_all())
         .await
-        .expect("nobody waits for ever");
+        .expect("each wait ends");
     cell.assert_exclusive(8 * 40 + 4 * 20);
     test.assert_clean().await;
 }

@@ -1,4 +1,4 @@
-//! A multi lock on a faulty network and on servers that fail: all or none all the same.
+//! A multi lock on a faulty network and on servers that fail: all or none nevertheless.
 
 use std::time::Duration;
 
@@ -191,7 +191,7 @@ async fn a_wait_for_an_unreachable_server_continues_and_blocks_no_other_owner() 
     tokio::time::sleep(ms(600)).await;
     eventually(SOON, "it is free", async || test.is_free(0, "a").await).await;
     for _ in 0..20 {
-        let guard = others.try_lock().await.unwrap().expect("nobody has it");
+        let guard = others.try_lock().await.unwrap().expect("no owner has it");
         guard.unlock().await.unwrap();
         tokio::time::sleep(ms(10)).await;
     }
@@ -204,7 +204,7 @@ async fn a_wait_for_an_unreachable_server_continues_and_blocks_no_other_owner() 
     test.redis[0].assert_clean().await;
 }
 
-/// A frozen server is an error when the wait is over, never "somebody else has it".
+/// A frozen server is an error when the wait is over, never "another owner has it".
 #[tokio::test]
 async fn a_wait_on_a_frozen_server_ends_in_time_with_an_error() {
     let test = Fixture::start(2).await;
@@ -297,7 +297,7 @@ async fn a_server_out_of_memory_prevents_the_acquire_on_all_servers() {
         let request = multi(&test.clients, &[(0, "x"), (1, "c"), (1, "y")]).try_lock();
         let error = request.owner(&owner).await;
         match error {
-            // The stranger finds that somebody has c before anything is written.
+            // The stranger finds that an owner has c before anything is written.
             Ok(None) => assert_ne!(owner, Owner::current()),
             Ok(Some(_)) => panic!("it has no memory for that"),
             Err(error) => {

@@ -39,10 +39,10 @@ impl Scene {
         self.java.thread("t1")
     }
 
-    /// Somebody listens for this member, and has had time for the look that follows.
-    async fn somebody_waits(&self, (server, name): (usize, &str)) {
+    /// A waiter listens for this member, and has had time for the look that follows.
+    async fn a_waiter_listens(&self, (server, name): (usize, &str)) {
         let channel = format!("redisson_lock__channel:{{{name}}}");
-        eventually(SOON, "somebody listens", async || {
+        eventually(SOON, "a waiter listens", async || {
             self.test.redis[server].channels().await.contains(&channel)
         })
         .await;
@@ -141,7 +141,7 @@ async fn a_lockdog_unlock_wakes_a_java_waiter() {
     assert!(!theirs.try_lock().await);
     let waiting = theirs.start_try_lock(ms(60_000), Some(LONG));
     // Java takes them in the order of its list, and waits for the first.
-    scene.somebody_waits(MEMBERS[0]).await;
+    scene.a_waiter_listens(MEMBERS[0]).await;
     assert!(!waiting.is_finished());
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     let locked = tokio::time::timeout(SOON, waiting.value())
@@ -165,7 +165,7 @@ async fn a_member_locked_alone_blocks_the_other_side() {
     other.lock_for("b", LONG).await;
     assert!(ours.try_lock().await.unwrap().is_none());
     let waiting = waiter(&ours);
-    scene.somebody_waits((0, "b")).await;
+    scene.a_waiter_listens((0, "b")).await;
     assert!(!waiting.is_finished());
     other.unlock("b").await.unwrap();
     let guard = tokio::time::timeout(SOON, waiting)

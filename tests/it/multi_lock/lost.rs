@@ -82,7 +82,7 @@ async fn all_members_are_renewed() {
     scene.test.assert_clean().await;
 }
 
-/// A member that is deleted: told at the next renewal, and nobody has to ask.
+/// A member that is deleted: the loss is reported at the next renewal, without a query.
 #[tokio::test]
 async fn a_deleted_member_ends_the_whole_hold() {
     let scene = Scene::start().await;
@@ -126,7 +126,7 @@ async fn the_remaining_members_are_free_for_others() {
     scene.test.assert_clean().await;
 }
 
-/// A loss that nobody has noticed yet is told by the unlock, which releases the others.
+/// A loss that the client has not noticed yet is reported by the unlock, which releases the others.
 #[tokio::test]
 async fn the_unlock_reports_a_loss_and_releases_the_others() {
     let test = Fixture::start(2).await;
@@ -205,7 +205,7 @@ async fn a_member_on_an_unreachable_server_is_lost_at_its_deadline() {
     let (lost, took) = timed(tokio::time::timeout(SOON, guard.lost())).await;
     let lost = lost.expect("it is told");
     assert_eq!((lost.lock(), lost.reason()), ("c", LostReason::Deadline));
-    // A busy machine wakes it later; `is_valid` is exact all the same.
+    // A busy machine wakes it later; `is_valid` is exact nevertheless.
     println!("told after {took:?}");
     assert!(!guard.is_valid());
     for name in ["a", "b"] {
@@ -235,7 +235,7 @@ async fn an_outage_shorter_than_the_lease_loses_nothing() {
     test.assert_clean().await;
 }
 
-/// Every guard of it is told, and the claims of its owner on single members stay.
+/// Every guard of it is notified, and the claims of its owner on single members stay.
 #[tokio::test]
 async fn a_loss_is_reported_to_all_guards_and_leaves_other_holds_alone() {
     let scene = Scene::start().await;
@@ -365,13 +365,13 @@ async fn nothing_is_renewed_before_all_members_are_held() {
         scene.test.is_free(0, "a").await
     })
     .await;
-    assert_eq!(scene.test.scripts(0).await, 0, "nobody renewed it");
+    assert_eq!(scene.test.scripts(0).await, 0, "no client renewed it");
     waiting.abort();
     scene.test.servers[1].resume();
     scene.test.assert_clean().await;
 }
 
-/// A forgotten hold goes on member by member.
+/// A forgotten hold continues member by member.
 #[tokio::test]
 async fn the_unlock_reports_a_loss_after_forgetting() {
     let scene = Scene::start().await;

@@ -1,8 +1,11 @@
 //! Permits on a cluster: each semaphore at its slot's master.
 
+use std::time::Instant;
+
 use lockdog::{Client, Error, PermitId};
 
 use super::{LEASE, LONG, SOON, ms};
+use crate::support::cluster::{names, slot};
 use crate::support::{Cluster, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -51,6 +54,85 @@ async fn the_master_of_its_slot_keeps_a_semaphore() {
     lock.unlock().await.unwrap();
 }
 
+/// The client checks every permit at once after the switch, and each is given back at the new master.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn permits_survive_a_failover_of_their_slots_master() {
+    let cluster = Cluster::start(3, 1).await;
+    // A third of it does not pass in this test.
+    let client = Client::builder()
+        .url(cluster.url())
+        .watchdog_lease(LONG * 2);
+    let client = client.build().await.unwrap();
+    let name = &cluster.names_at(&cluster.nodes[0], "seats", 1).await[0];
+    let seats = client.permit_semaphore(name);
+    seats.set_permits(4).await.unwrap();
+    let watched = seats.acquire_many(2).await.unwrap();
+    let leased = seats.acquire().lease(LONG).await.unwrap();
+    let deadline = || Instant::now() + watched.remaining();
+    let before = deadline();
+    tokio::time::sleep(ms(500)).await;
+    let redis = cluster.fail_over(slot(name)).await.redis().await;
+    eventually(SOON, "they are renewed because of the switch", async || {
+        deadline() > before + ms(300)
+    })
+    .await;
+    assert!(watched.is_valid() && leased.is_valid());
+    assert_eq!(seats.available().await.unwrap(), 1);
+    watched.release().await.unwrap();
+    leased.release().await.unwrap();
+    assert_eq!(redis.ask::<i64>(&["GET", name]).await, 4);
+    assert_eq!(redis.keys().await, std::slice::from_ref(name));
+    client.shutdown().await;
+}
+
+/// A semaphore has two keys, and a server answers TRYAGAIN while only one of them has moved: an acquire and
+/// a release of that time wait for the rest, and no permit is lost or made.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_semaphore_works_on_after_its_slot_moved_key_by_key() {
+    let cluster = Cluster::start(3, 0).await;
+    let client = Client::builder().url(cluster.url()).watchdog_lease(LONG);
+    let client = client.build().await.unwrap();
+    let name = &names("seats", 1, |it| it == SLOT)[0];
+    let in_use = format!("{{{name}}}:timeout");
+    let seats = client.permit_semaphore(name);
+    seats.set_permits(3).await.unwrap();
+    let held = seats.acquire().await.unwrap();
+    let given_back = seats.acquire().await.unwrap();
+
+    let to = &cluster.nodes[2];
+    let migration = cluster.migrate(SLOT, to).await;
+    assert!(migration.move_key(&in_use).await);
+    let waiting = tokio::spawn(seats.acquire().into_future());
+    let releasing = tokio::spawn(given_back.release());
+    let source = migration.from.redis().await;
+    eventually(SOON, "both were refused", async || {
+        let errors = source.errorstats().await;
+        errors.get("TRYAGAIN").is_some_and(|refused| *refused >= 2)
+    })
+    .await;
+    assert!(!waiting.is_finished());
+    migration.move_keys().await;
+    migration.finish().await;
+
+    let got = tokio::time::timeout(SOON, waiting).await;
+    let got = got.expect("the slot has moved").unwrap().unwrap();
+    // An unlock that was refused is an error, and the background repeats it.
+    drop(releasing.await.unwrap());
+    let redis = to.redis().await;
+    eventually(SOON, "one is given back", async || {
+        let free: i64 = redis.ask(&["GET", name]).await;
+        let used: i64 = redis.ask(&["ZCARD", &in_use]).await;
+        (free, used) == (1, 2)
+    })
+    .await;
+    assert!(held.is_valid() && got.is_valid());
+    for permit in [held, got] {
+        permit.release().await.unwrap();
+    }
+    assert_eq!(redis.ask::<i64>(&["GET", name]).await, 3);
+    assert_eq!(redis.keys().await, std::slice::from_ref(name));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_name_whose_keys_are_in_several_slots_is_refused() {
     let cluster = Cluster::start(3, 0).await;
@@ -74,3 +156,5 @@ async fn a_name_whose_keys_are_in_several_slots_is_refused() {
         assert!(node.redis().await.keys().await.is_empty());
     }
 }
+
+const SLOT: u16 = 42;

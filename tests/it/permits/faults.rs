@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, PermitSemaphore};
+use lockdog::{Client, Error, PermitId, PermitSemaphore};
 
 use super::{Fixture, LONG, NAME, SOON, ms};
 use crate::support::{Action, Gate, Proxy, eventually};
@@ -65,6 +65,25 @@ async fn a_repeated_command_counts_once() {
     assert_eq!(test.free().await, 5);
 }
 
+/// PE5: a repeated release by ids does not say that it gave back what is still in use.
+#[tokio::test]
+async fn a_repeated_release_of_ids_of_which_one_is_unknown_is_refused() {
+    let test = Fixture::of(3).await;
+    let (proxy, seats) = behind_a_proxy(&test).await;
+    let ours = seats.acquire().lease(LONG).await.unwrap().into_ids()[0];
+    let unknown = PermitId::from_bytes([1; 16]);
+    let rule = proxy.on(is(GIVE_BACK), Action::ExecuteThenCut);
+    assert!(!seats.try_release(&[ours, unknown]).await.unwrap());
+    rule.wait_hits(1).await;
+    assert_eq!((test.free().await, test.in_use().await.len()), (2, 1));
+    // Nothing tells an earlier sending that gave it back from one that found nothing.
+    let rule = proxy.on(is(GIVE_BACK), Action::ExecuteThenCut);
+    assert!(seats.try_release(&[ours]).await.unwrap());
+    rule.wait_hits(1).await;
+    assert_eq!((test.free().await, test.in_use().await.len()), (3, 0));
+    assert!(!seats.try_release(&[ours]).await.unwrap());
+}
+
 #[tokio::test]
 async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
     let test = Fixture::of(3).await;
@@ -97,7 +116,7 @@ async fn a_release_without_an_answer_is_unconfirmed_and_repeated() {
     assert_eq!((test.free().await, test.in_use().await.len()), (0, 2));
 }
 
-/// A second command that makes permits endless has no answer: they are released, not left for ever.
+/// A second command that makes permits endless has no answer: they are released, not left forever.
 #[tokio::test]
 async fn an_endless_permit_without_an_answer_is_given_back() {
     let test = Fixture::of(1).await;
@@ -141,7 +160,46 @@ async fn a_late_repetition_of_an_acquire_ends_with_its_lease() {
     assert!(all.is_some(), "the orphan ends with its lease");
 }
 
-/// A contender for several permits that nobody polls any more: all of them are undone at once.
+/// What holds permits keeps them, can give them back, and only an acquire needs memory.
+#[tokio::test]
+async fn without_memory_only_acquires_are_refused() {
+    let test = Fixture::with(5, |client| client.watchdog_lease(ms(3_000))).await;
+    let watched = test.seats.acquire().await.unwrap();
+    let leased = test.seats.acquire().lease(LONG).await.unwrap();
+    let handed = test.seats.acquire().lease(LONG).await.unwrap().into_ids();
+    let before = test.in_use().await;
+    test.redis.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let error = test.seats.acquire().await.unwrap_err();
+    assert!(
+        matches!(&error, Error::Refused { code, .. } if code == "OOM"),
+        "{error}"
+    );
+    assert!(test.seats.try_acquire_many(2).await.is_err());
+    assert_eq!(test.in_use().await, before);
+
+    eventually(SOON, "it was renewed twice", async || {
+        let ends = test.in_use().await;
+        let of = |ends: &[(PermitId, f64)]| {
+            ends.iter()
+                .find(|(id, _)| *id == watched.ids()[0])
+                .unwrap()
+                .1
+        };
+        of(&ends) > of(&before) + 1_500.0
+    })
+    .await;
+    assert!(watched.is_valid() && leased.is_valid());
+
+    watched.release().await.unwrap();
+    drop(leased);
+    test.seats.release(&handed).await.unwrap();
+    test.eventually_free().await;
+    test.redis.cmd(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    let all = test.seats.acquire_many(5).await.unwrap();
+    all.release().await.unwrap();
+}
+
+/// A contender for several permits that no task polls any more: all of them are undone at once.
 #[tokio::test]
 async fn an_abandoned_acquire_of_several_permits_is_undone() {
     let test = Fixture::of(3).await;

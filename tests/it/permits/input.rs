@@ -84,7 +84,7 @@ async fn a_name_that_is_in_use_for_something_else_is_refused() {
     }
 }
 
-/// Nobody's write loses a permit: a script that cannot finish does not begin.
+/// No script loses a permit: one that cannot finish does not begin.
 #[tokio::test]
 async fn a_number_that_is_none_changes_nothing() {
     let test = Fixture::of(3).await;

@@ -41,7 +41,7 @@ async fn no_permit_is_lost_or_made_under_a_nemesis() {
             2 => drop(proxy.on(named("evalsha"), Action::ExecuteThenCut).times(2)),
             3 => drop(proxy.on(named("evalsha"), Action::Twice).times(3)),
             4 => {
-                // It runs once more, or for the first time, when nobody expects it any more.
+                // It runs again, or for the first time, when no caller expects it any more.
                 let gate = Gate::new();
                 let action = match dice.roll(2) {
                     0 => Action::TwiceLate(gate.clone()),
@@ -70,7 +70,7 @@ async fn no_permit_is_lost_or_made_under_a_nemesis() {
     proxies.iter().for_each(Proxy::heal);
     run.is_over.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {
-        task.expect("nobody panics");
+        task.expect("no task panics");
     }
     let visits = run.visits.load(Ordering::Relaxed);
     assert!(visits >= 20, "{visits} acquires succeeded");
@@ -181,5 +181,5 @@ async fn visit(held: &LeasedPermit, run: &Run, stay: Duration) {
 
 const TOTAL: u32 = 5;
 const LASTS: Duration = Duration::from_secs(8);
-/// As in the nemesis of locks: whoever loses a permit is told.
+/// As in the nemesis of locks: an owner that loses a permit is notified.
 const LEASE: Duration = Duration::from_millis(1_500);

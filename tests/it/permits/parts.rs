@@ -92,7 +92,10 @@ async fn ids_that_were_taken_end_with_their_lease_or_by_hand() {
     let by_hand = test.seats.acquire_many(2).await.unwrap().into_ids();
     let lease = ms(1_500);
     let expiring = test.seats.acquire().lease(lease).await.unwrap().into_ids();
-    assert!(test.client.holds().is_empty(), "nobody holds them any more");
+    assert!(
+        test.client.holds().is_empty(),
+        "no owner holds them any more"
+    );
     assert_eq!(test.in_use().await.len(), 3);
     let report = test.client.shutdown().await;
     assert_eq!(report.released, 0);

@@ -25,7 +25,7 @@ async fn a_message_wakes_a_waiter_of_another_client() {
     for released in [true, false] {
         let held = test.seats.acquire().lease(LONG).await.unwrap();
         let waiting = waiter(&test.another().await, 1);
-        test.somebody_waits().await;
+        test.a_waiter_listens().await;
         match released {
             true => held.release().await.unwrap(),
             false => drop(held),
@@ -55,7 +55,7 @@ async fn more_permits_wake_a_waiter() {
     let another = test.another().await;
     for add in [true, false] {
         let waiting = waiter(&another, 2);
-        test.somebody_waits().await;
+        test.a_waiter_listens().await;
         match add {
             true => test.seats.add_permits(2).await.unwrap(),
             false => test.seats.set_permits(2).await.unwrap(),
@@ -73,7 +73,7 @@ async fn waiters_of_one_client_are_served_in_the_order_of_their_calls() {
     let another = test.another().await;
     let mut held = test.seats.acquire_many(2).lease(LONG).await.unwrap();
     let first = waiter(&another, 2);
-    test.somebody_waits().await;
+    test.a_waiter_listens().await;
     let second = waiter(&another, 1);
     tokio::time::sleep(ms(100)).await;
     held.split(1).unwrap().release().await.unwrap();
@@ -94,7 +94,7 @@ async fn several_free_permits_cost_a_client_one_command_each_and_one_more() {
     let five = test.seats.acquire_many(5).lease(LONG).await.unwrap();
     let ids = five.into_ids();
     let waiting: Vec<_> = (0..8).map(|_| waiter(&another, 1)).collect();
-    test.somebody_waits().await;
+    test.a_waiter_listens().await;
     // What a list release of Redisson is, too: one message.
     let looked = acquires(&test).await;
     test.client
@@ -136,7 +136,7 @@ async fn a_release_while_the_contender_reads_its_grant_wakes_the_next_waiter() {
     let mut both = both;
     let one = both.split(1).unwrap();
     let (first, second) = (waiter(&seats, 1), waiter(&seats, 1));
-    test.somebody_waits().await;
+    test.a_waiter_listens().await;
     let gate = Gate::new();
     let granted = acquire();
     proxy.on(granted, Action::HoldReply(gate.clone()));
@@ -177,9 +177,9 @@ async fn a_wait_ends_with_its_time() {
     let idle = test.redis.commandstats().await;
     assert!(
         !idle.contains_key("evalsha"),
-        "nobody waits any more: {idle:?}"
+        "no caller waits any more: {idle:?}"
     );
-    eventually(SOON, "nobody listens", async || {
+    eventually(SOON, "no waiter listens", async || {
         test.redis.channels().await.is_empty()
     })
     .await;

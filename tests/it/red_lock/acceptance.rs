@@ -34,11 +34,11 @@ async fn one_busy_instance_of_three_does_not_block_an_acquire() {
     servers.assert_clean().await;
 }
 
-/// The server is down before anybody asks.
+/// The server is down before any client asks.
 #[tokio::test]
 async fn two_owners_get_the_lock_in_turn_with_one_of_three_servers_down() {
     let servers = Servers::start(3).await;
-    // Nobody has ever talked to it.
+    // No client has ever connected to it.
     servers.all[1].kill();
     let lazy = || servers.clients_with(|builder| builder.lazy(true));
     let (first, second) = (lock_of(&lazy().await, "l"), lock_of(&lazy().await, "l"));

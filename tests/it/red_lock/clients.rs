@@ -1,4 +1,4 @@
-//! Clients that end while others of the same lock go on.
+//! Clients that end while others of the same lock continue.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ async fn a_shut_down_client_loses_only_its_instance() {
             servers.taken("l").await == 2
         })
         .await;
-        // Over several leases: another client's thread looks after it, whoever did before.
+        // Over several leases: another client's thread renews it, in place of the one before.
         tokio::time::sleep(ms(2_500)).await;
         assert!(guard.is_valid());
         assert_eq!(guard.margin(), 0);
@@ -53,7 +53,7 @@ async fn a_shut_down_client_loses_only_its_instance() {
     }
 }
 
-/// A client that ends releases what it holds: nobody may believe in a quorum then that is gone.
+/// A client that ends releases what it holds: no client may then count a quorum that does not exist any more.
 #[tokio::test]
 async fn shutting_down_a_majority_of_clients_ends_the_lock_before_another_holder_gets_it() {
     let servers = Servers::start(3).await;

@@ -1,4 +1,4 @@
-//! What is told of each instance when a lock ends otherwise than its owner wanted.
+//! What is reported of each instance when a lock ends otherwise than its owner wanted.
 
 use lockdog::Error;
 use lockdog::error::{Instance, InstanceState, LostReason};
@@ -32,7 +32,7 @@ async fn a_lost_lock_reports_which_servers_failed() {
             assert!(lost.to_string().contains(&address), "{lost}");
         }
     }
-    // Whoever unlocks or acquires is told the same.
+    // Unlock and acquire report the same.
     for error in [
         lock.lock().await.unwrap_err(),
         guard.unlock().await.unwrap_err(),
@@ -65,7 +65,7 @@ async fn a_deleted_lock_reports_the_instances() {
     assert_eq!(told, ["given back", "lost", "lost"]);
 }
 
-/// A fixed lease is not looked after, so it is the unlock that finds out.
+/// The client does not watch a fixed lease, so the unlock detects it.
 #[tokio::test]
 async fn an_unlock_of_a_deleted_lock_reports_the_instances() {
     let servers = Servers::start(3).await;
@@ -110,7 +110,7 @@ async fn an_unconfirmed_unlock_reports_the_instances() {
     for server in &servers.all {
         assert!(text.contains(&format!("127.0.0.1:{}: ", server.port())));
     }
-    // What kept the first answer away, and nothing of itself once more.
+    // The cause of the first missing answer, without its own text.
     let cause = unlock.cause().expect("there is one");
     assert!(
         matches!(cause, Error::Unavailable { .. } | Error::Timeout { .. }),
@@ -122,7 +122,7 @@ async fn an_unconfirmed_unlock_reports_the_instances() {
     servers.all[1].resume();
 }
 
-/// A view that outlived its guard is told that nothing was wrong.
+/// A view that outlived its guard reports that nothing was wrong.
 #[tokio::test]
 async fn an_unlocked_lock_reports_its_instances_as_given_back() {
     let servers = Servers::start(3).await;

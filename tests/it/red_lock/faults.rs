@@ -1,8 +1,8 @@
 //! Servers, networks, clocks and holders that fail while a lock on many servers is taken, held and
 //! given back.
 //!
-//! Each test proves that its fault took place, and then: nobody was inside beside a holder, a loser
-//! was told by its deadline, the lock can be had again, and nothing stays behind.
+//! Each test proves that its fault took place, and then: no owner was inside beside a holder, a loser
+//! was notified by its deadline, the lock can be acquired again, and no key is left.
 
 mod cancelled;
 mod clocks;

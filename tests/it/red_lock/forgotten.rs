@@ -81,14 +81,14 @@ async fn a_forgotten_try_lock_limits_the_rate() {
     // The window is long, so that a slow machine is inside it at the second try.
     let window = ms(1_500);
     let first = answered(|| lock.try_lock().lease(window)).await;
-    first.expect("nobody has run it yet").forget();
+    first.expect("it has not run yet").forget();
     let another = answered(|| lock.try_lock().lease(window).owner(&Owner::new())).await;
     assert!(another.is_none());
     eventually(SOON, "the window is over", async || {
         servers.taken("report").await == 0
     })
     .await;
-    // Nobody is left to be told, so the next call of the same owner is a first acquire.
+    // No guard is left to be notified, so the next call of the same owner is a first acquire.
     let late = lock.unlock().await.unwrap_err();
     assert!(matches!(late, Error::NotHeld(_)), "{late}");
     let again = answered(|| lock.try_lock().lease(window)).await;

@@ -110,7 +110,7 @@ async fn an_acquire_dropped_at_any_point_leaves_nothing() {
     assert!(polls > 1, "nothing was interrupted");
     // A guard that is there is not impressed by any of it.
     let guard = lock.try_lock().wait(SOON).await.unwrap();
-    has(&guard.expect("nobody has it"), 3).await;
+    has(&guard.expect("no owner has it"), 3).await;
 }
 
 #[tokio::test]
@@ -166,7 +166,7 @@ async fn work_is_cancelled_when_the_lock_is_lost() {
     .await;
 }
 
-/// Looks at the guard when it is told of its loss, in the middle of being told.
+/// Looks at the guard during the notification of its loss.
 #[derive(Default)]
 struct Curious {
     guard: OnceLock<Arc<Guard>>,
@@ -178,7 +178,7 @@ impl Wake for Curious {
         let guard = self
             .guard
             .get()
-            .expect("it is there before anybody is told");
+            .expect("it is there before the notification");
         let looked = !guard.is_valid() && guard.remaining().is_zero();
         self.has_looked.store(looked, Ordering::SeqCst);
     }

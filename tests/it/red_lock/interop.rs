@@ -99,7 +99,10 @@ async fn a_quorum_on_one_side_excludes_the_other_side() {
         .try_lock_for(&scene.theirs, second / 2, Some(second))
         .await;
     assert!(!wait);
-    assert!(t1.unlock(&scene.theirs).await.is_ok(), "Java tells nobody");
+    assert!(
+        t1.unlock(&scene.theirs).await.is_ok(),
+        "Java publishes no message"
+    );
     let nested = scene.ours.lock().await.unwrap();
     assert_eq!(nested.hold_count(), 2);
     nested.unlock().await.unwrap();
@@ -153,7 +156,7 @@ async fn a_java_unlock_wakes_a_lockdog_waiter() {
         let guard = request.await.unwrap();
         (guard, SystemTime::now())
     });
-    scene.somebody_waits([0, 1, 2]).await;
+    scene.a_waiter_listens([0, 1, 2]).await;
     assert!(!waiting.is_finished());
 
     let unlocked = t1.start_unlock(&scene.theirs).answer().await;
@@ -175,7 +178,7 @@ async fn a_lockdog_unlock_wakes_a_java_waiter() {
         has(&guard, 3).await;
         let wait = NEVER * 3 / 2;
         let waiting = t1.start_try_lock_for(&scene.theirs, wait, None);
-        scene.somebody_waits([0]).await;
+        scene.a_waiter_listens([0]).await;
         assert!(!waiting.is_finished());
 
         let released = SystemTime::now();
@@ -193,7 +196,7 @@ async fn a_lockdog_unlock_wakes_a_java_waiter() {
     scene.assert_free().await;
 }
 
-/// What Java leaves behind lasts for its lease, and then it is ours by the TTLs: nobody publishes.
+/// What Java leaves behind lasts for its lease, and then it is ours by the TTLs: no client publishes.
 #[tokio::test]
 async fn lockdog_gets_the_lock_of_a_killed_java_process_when_a_quorum_of_its_leases_ended() {
     let lease = Duration::from_millis(1_500);
@@ -205,7 +208,7 @@ async fn lockdog_gets_the_lock_of_a_killed_java_process_when_a_quorum_of_its_lea
     t1.lock(&scene.theirs).await;
     let request = scene.ours.lock().into_future();
     let waiting = tokio::spawn(request);
-    scene.somebody_waits([0, 1, 2]).await;
+    scene.a_waiter_listens([0, 1, 2]).await;
     // Longer than a lease: Java's watchdog holds us off.
     tokio::time::sleep(lease * 3 / 2).await;
     assert!(!waiting.is_finished());
@@ -245,7 +248,7 @@ async fn each_side_sees_the_instances_of_the_other_as_plain_locks() {
     scene.assert_free().await;
 }
 
-/// Redisson's round stops at the first failure after a quorum: what it did not ask is nobody's, and a
+/// Redisson's round stops at the first failure after a quorum: the instances that it did not ask stay free, and a
 /// round of ours that comes meanwhile gives it back again.
 #[tokio::test]
 async fn an_instance_that_java_skips_after_its_quorum_stays_free() {
@@ -287,14 +290,14 @@ async fn an_instance_that_java_skips_after_its_quorum_stays_free() {
 }
 
 /// The documented defect: Redisson acquires for twice the wait and then sets the lease that was asked
-/// for, whoever has the key by then. A neighbour's lease is cut, or prolonged; one that is renewed gets
+/// for, also if another owner has the key by then. A neighbour's lease is cut, or prolonged; one that is renewed gets
 /// its own back with the next renewal.
 #[tokio::test]
 async fn java_sets_the_lease_of_another_holders_key_after_its_round() {
     let scene = Scene::start().await;
     let t1 = scene.java.thread("t1");
     let (three, nine) = (Duration::from_secs(3), Duration::from_secs(9));
-    // At the third server Java waits a second in vain, with the first two in its hands.
+    // At the third server Java waits a second without success, and holds the first two meanwhile.
     let held = scene.ours_alone(2).lock().lease(NEVER).await.unwrap();
     let acquiring = t1.start_try_lock_for(&scene.theirs, three, Some(nine));
     eventually(SOON, "Java has the first two", async || {
@@ -344,15 +347,15 @@ impl Scene {
         }
     }
 
-    /// The member on this server as a plain lock, for somebody else of our clients.
+    /// The member on this server as a plain lock, for another owner of our client.
     fn ours_alone(&self, server: usize) -> PlainLock {
         PlainLock(self.mine[server].lock(NAME))
     }
 
-    /// Waits until somebody listens on these servers, and has had time for the look that follows.
-    async fn somebody_waits<const N: usize>(&self, servers: [usize; N]) {
+    /// Waits until a waiter listens on these servers, and has had time for the look that follows.
+    async fn a_waiter_listens<const N: usize>(&self, servers: [usize; N]) {
         for server in servers {
-            eventually(SOON, "somebody listens", async || {
+            eventually(SOON, "a waiter listens", async || {
                 self.servers.views[server]
                     .channels()
                     .await
@@ -363,11 +366,11 @@ impl Scene {
         tokio::time::sleep(Duration::from_millis(150)).await;
     }
 
-    /// Waits until this thread has so many counts on each server, and nobody else any.
+    /// Waits until this thread has so many counts on each server, and no other owner has any.
     async fn assert_held_by(&self, thread: &JavaThread, counts: [u32; 3]) {
         for (server, count) in counts.into_iter().enumerate() {
             let expected = [(thread.field_on(server).await, count.to_string())];
-            eventually(SOON, "Java has it and nobody else", async || {
+            eventually(SOON, "Java has it and no other owner", async || {
                 let hash = self.servers.views[server].hash(NAME).await;
                 hash == expected.clone().into()
             })
@@ -375,7 +378,7 @@ impl Scene {
         }
     }
 
-    /// Nobody has anything of it, and nothing stays behind.
+    /// No owner has a part of it, and no key is left.
     async fn assert_free(self) {
         self.servers.assert_counts(NAME, [0; 3]).await;
         drop(self.java);

@@ -161,7 +161,7 @@ fn a_quorum_in_jeopardy_and_a_lost_quorum_are_logged_with_each_instance() {
             for line in logs.at_least(Level::INFO) {
                 assert!(!line.text.contains(PERSONAL), "{}", line.text);
             }
-            // A busy machine may have been in danger once more, and then it was over again.
+            // A busy machine may have been in danger again, and then recovered again.
             let told = logs.at_least(Level::DEBUG);
             let told = |part: &str| told.iter().filter(|it| it.text.contains(part)).count();
             let (dangers, over) = (told("in jeopardy"), told("quorum extended again"));

@@ -1,5 +1,5 @@
 //! Members that are also locked by themselves, with the plain locks that they are: every server
-//! counts what is held of it, whoever asked for it, and in whatever order it ends.
+//! counts what is held of it, of every owner, in any order of its ends.
 
 use lockdog::{Owner, RedLock, Unlocked};
 
@@ -41,7 +41,7 @@ async fn a_member_locked_inside_the_red_lock_counts_until_it_is_unlocked_in_any_
     guard.unlock().await.unwrap();
     servers.assert_counts("l", [1, 0, 0]).await;
     assert!(plain.is_valid());
-    // And once more around what is still there.
+    // And a second time, around the remaining claims.
     let guard = lock.lock().await.unwrap();
     servers.assert_counts("l", [2, 1, 1]).await;
     assert_eq!(plain.unlock().await.unwrap(), left);
@@ -51,7 +51,7 @@ async fn a_member_locked_inside_the_red_lock_counts_until_it_is_unlocked_in_any_
     servers.assert_clean().await;
 }
 
-/// Whoever holds a quorum of members by themselves has the whole at hand, and waits for nobody.
+/// An owner that holds a quorum of the members by themselves gets the whole without a wait.
 #[tokio::test]
 async fn the_owner_of_a_quorum_of_members_acquires_the_red_lock() {
     let servers = Servers::start(3).await;
@@ -64,7 +64,7 @@ async fn the_owner_of_a_quorum_of_members_acquires_the_red_lock() {
     // The one that was free was given back by that other.
     servers.assert_counts("l", [1, 0, 1]).await;
     let guard = tokio::time::timeout(SOON, async { lock.lock().await });
-    let guard = guard.await.expect("it waits for nobody").unwrap();
+    let guard = guard.await.expect("it need not wait").unwrap();
     servers.assert_counts("l", [2, 1, 2]).await;
     drop((one, two));
     servers.assert_counts("l", [1, 1, 1]).await;
@@ -137,7 +137,7 @@ async fn a_member_held_by_another_owner_of_the_client_is_only_one_instance_less(
         let guard = guard.expect("two are enough");
         assert_eq!(guard.margin(), 0);
         guard.unlock().await.unwrap();
-        // Whoever would wait has no reason to.
+        // A wait would have no reason.
         let guard = tokio::time::timeout(SOON, async { lock.lock().await });
         drop(guard.await.expect("two are enough").unwrap());
         assert!(plain.is_valid());
@@ -255,7 +255,7 @@ async fn holders_of_a_quorum_of_members_and_of_the_red_lock_lose_no_update() {
         });
     }
     let all = tokio::time::timeout(ms(60_000), tasks.join_all());
-    all.await.expect("everybody gets it");
+    all.await.expect("every owner gets it");
     cell.assert_exclusive(60);
     servers.assert_clean().await;
 }

@@ -78,7 +78,7 @@ async fn a_nested_acquire_without_a_lease_renews_a_fixed_lease_until_it_ends() {
     servers.assert_counts("l", [1, 1, 1]).await;
     inner.unlock().await.unwrap();
     assert!(outer.is_valid());
-    // From here on nobody renews it.
+    // From here on no client renews it.
     let lost = tokio::time::timeout(SOON, outer.lost()).await.unwrap();
     assert_eq!(lost.reason(), LostReason::Deadline);
     servers.assert_counts("l", [0; 3]).await;
@@ -125,7 +125,7 @@ async fn a_nested_acquire_that_would_need_a_new_grant_reports_the_loss() {
     let lock = servers.lock("l").await;
     let outer = lock.lock().lease(ms(10_000)).await.unwrap();
     has(&outer, 3).await;
-    // Two of three have lost it, and nobody has noticed.
+    // Two of three have lost it, and no client has noticed.
     for view in &servers.views[..2] {
         view.cmd(&["DEL", "l"]).await;
     }
@@ -173,7 +173,7 @@ async fn a_nested_acquire_without_a_quorum_leaves_the_outer_hold_unchanged() {
         .await;
     let lock = lock_of(&clients, "l");
     let outer = lock.try_lock().wait(SOON).lease(ms(5_000)).await.unwrap();
-    let outer = outer.expect("nobody else wants it");
+    let outer = outer.expect("no other owner wants it");
     has(&outer, 3).await;
     for server in &servers.all[1..] {
         server.kill();
@@ -183,7 +183,7 @@ async fn a_nested_acquire_without_a_quorum_leaves_the_outer_hold_unchanged() {
     assert!(matches!(error, Error::NoQuorum(_)), "{error}");
     assert!(outer.is_valid() && outer.remaining() <= before);
     assert_eq!(outer.hold_count(), 1);
-    // Nobody renews what was taken for a fixed time, though somebody wanted it renewed.
+    // No client renews an acquire with a fixed lease, though another acquire asked for renewal.
     servers.all[1].restart(crate::support::Data::Lost).await;
     servers.all[2].restart(crate::support::Data::Lost).await;
     let lost = tokio::time::timeout(SOON, outer.lost()).await.unwrap();
@@ -241,7 +241,7 @@ async fn a_waiting_request_enters_when_another_request_of_its_owner_has_the_lock
     assert_eq!(first.owner(), owner);
 }
 
-/// Both ask while neither has it, and what is won first the other has once more.
+/// Both ask while neither has it. The one that is second re-enters.
 #[tokio::test]
 async fn two_concurrent_requests_of_one_owner_are_one_hold() {
     let servers = Servers::start(3).await;

@@ -1,4 +1,4 @@
-//! What is told of each instance: by a guard, by an error, and in what can be printed.
+//! What is reported of each instance: by a guard, by an error, and in what can be printed.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -131,7 +131,7 @@ async fn an_instance_that_does_not_answer_in_time_is_late() {
     servers.assert_counts("l", [0; 3]).await;
 }
 
-/// Whoever waits behind another is told as much as that one.
+/// A waiter behind another one gets the same report.
 #[tokio::test]
 async fn an_outage_is_reported_to_all_waiters_of_a_queue() {
     let servers = Servers::start(3).await;
@@ -194,7 +194,7 @@ async fn an_unbounded_wait_survives_a_short_outage() {
     servers.all[1].resume();
 }
 
-/// The one that met the outage has the lock now, and the other is told that somebody has.
+/// The waiter that saw the outage has the lock now, and the other one gets "busy".
 #[tokio::test]
 async fn a_past_outage_is_not_reported() {
     let servers = Servers::start(3).await;
@@ -248,7 +248,7 @@ async fn an_instance_that_returned_without_its_data_counts_after_its_quarantine(
     // Who waits is not kept waiting longer than that: there is no message to wake it.
     let request = lock.try_lock().wait(ms(8_000)).lease(lease);
     let guard = tokio::time::timeout(SOON, request).await.unwrap();
-    let guard = guard.unwrap().expect("nobody else has it");
+    let guard = guard.unwrap().expect("no other owner has it");
     assert!(guard.is_valid());
 }
 

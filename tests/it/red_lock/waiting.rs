@@ -1,4 +1,4 @@
-//! Who waits, what wakes it, and that everybody gets it.
+//! Who waits, what wakes it, and that every owner gets it.
 
 use std::future::IntoFuture;
 use std::time::Instant;
@@ -19,7 +19,7 @@ async fn messages_of_a_release_wake_a_waiter() {
         let guard = holder.lock().lease(NEVER).await.unwrap();
         has(&guard, 3).await;
         let waiting = waiter(&lock_of(&mine, "l"));
-        somebody_listens(&servers).await;
+        a_waiter_listens(&servers).await;
         assert!(!waiting.is_finished());
         if end == "unlock" {
             guard.unlock().await.unwrap();
@@ -48,7 +48,7 @@ async fn a_waiter_is_woken_when_a_quorum_is_released_and_not_before() {
             held.push(Some(other.lock("l").lock().lease(NEVER).await.unwrap()));
         }
         let waiting = waiter(&lock_of(&mine, "l"));
-        somebody_listens(&servers).await;
+        a_waiter_listens(&servers).await;
         let mut free = (0..3).filter(|n| *n != stays);
         for (turn, n) in free.by_ref().enumerate() {
             assert!(!waiting.is_finished(), "one of three was enough");
@@ -78,7 +78,7 @@ async fn the_ttl_of_the_last_instance_needed_wakes_a_waiter() {
     let asked = Instant::now();
     for (other, lease) in others.iter().zip([1_000, 2_000, 60_000]) {
         let guard = other.lock("l").lock().lease(ms(lease)).await.unwrap();
-        // Nobody is left to settle it.
+        // No client is left to settle it.
         guard.forget();
         held.push(other.clone());
     }
@@ -271,7 +271,7 @@ async fn contend(servers: &Servers, locks: Vec<RedLock>, rounds: usize) {
         });
     }
     let all = tokio::time::timeout(NEVER, tasks.join_all());
-    all.await.expect("everybody gets it");
+    all.await.expect("every owner gets it");
     cell.assert_exclusive(expected);
     for _ in &servers.views {
         eventually(SOON, "it is nowhere", async || {
@@ -287,9 +287,9 @@ fn waiter(lock: &RedLock) -> JoinHandle<(Guard, std::time::Duration)> {
     tokio::spawn(timed(async move { request.await.unwrap() }))
 }
 
-/// Waits until somebody hears every server's messages, and has had time for the look that follows.
-async fn somebody_listens(servers: &Servers) {
-    eventually(SOON, "somebody listens everywhere", async || {
+/// Waits until a waiter listens at every server, and has had time for the look that follows.
+async fn a_waiter_listens(servers: &Servers) {
+    eventually(SOON, "a waiter listens everywhere", async || {
         for view in &servers.views {
             if view.channels().await.is_empty() {
                 return false;

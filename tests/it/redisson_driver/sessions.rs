@@ -213,7 +213,7 @@ async fn outcome(call: PendingCall<()>) -> Result<(), String> {
     Err(*panicked.downcast::<String>().expect("it says why"))
 }
 
-/// A zombie without a living thread, because it is our child and nobody has waited for it, or gone.
+/// A zombie without a living thread, because it is our child and not waited for yet, or gone.
 fn is_dead(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status"));
     status.map_or(true, |status| {

@@ -1,4 +1,4 @@
-//! Nothing is left behind, and nobody holds what nobody watches.
+//! No key is left behind, and no owner holds a lock that no client watches.
 
 use std::future::{Future, IntoFuture};
 use std::pin::pin;

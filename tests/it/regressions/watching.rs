@@ -1,4 +1,4 @@
-//! A lost lock is told in time, and why.
+//! A lost lock is reported in time, with its reason.
 
 use std::time::Instant;
 

@@ -43,7 +43,7 @@ fn a_frozen_replica_delays_few_acquires_and_is_logged_once() {
                 rounds += 1;
                 guard.unwrap().unlock().await.unwrap();
             }
-            // At once, perhaps once more before it counts as silent, and after pauses that grow.
+            // At once, perhaps again before it counts as silent, and after pauses that grow.
             let [waits] = all.calls(["wait"]).await;
             println!("{waits} waits in {rounds} rounds");
             assert!((1..=5).contains(&waits), "{waits} acquires waited");
@@ -92,7 +92,7 @@ async fn the_client_does_not_wait_for_replicas_until_there_are_some() {
     .await;
 }
 
-/// With two replicas, one that stands still does not keep the other from being waited for.
+/// With two replicas, one that is frozen does not keep the other from being waited for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_replica_does_not_end_the_wait_for_the_other() {
     let all = Replicated::start(2).await;

@@ -7,7 +7,7 @@ use super::{SOON, build, ms};
 use crate::support::{Replicated, eventually};
 use crate::turn::turn;
 
-/// Invariant 6: what nobody waits for is undone, whenever its future is dropped.
+/// Invariant 6: what no caller waits for is undone, whenever its future is dropped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_dropped_while_it_waits_for_replicas_leaves_nothing() {
     let all = Replicated::start(1).await;

@@ -32,7 +32,7 @@ async fn a_lock_is_on_the_replica_of_its_own_master() {
             }
         }
     }
-    // One master without its replica keeps nobody from the locks of the others.
+    // One master without its replica keeps no client from the locks of the others.
     let ack = ReplicaAck::require(Replicas::Count(1)).timeout(TIMEOUT);
     let client = build(Client::builder().url(cluster.url()).replica_ack(ack)).await;
     let replica = cluster.replica_of(&cluster.nodes[0]).await;
@@ -77,7 +77,7 @@ async fn a_lock_without_acknowledgement_counts_after_another_node_confirms_the_m
         let hold = Action::HoldRequest(gate.clone());
         node.proxy().on(named("cluster"), hold).always();
     }
-    // Nobody says anything, and best effort is no more than that.
+    // No replica acknowledges, and best effort continues without.
     let (_, took) = timed(turn(&lock)).await;
     assert!(took >= ms(3000), "{took:?}");
     gate.open();

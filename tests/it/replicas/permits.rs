@@ -1,4 +1,4 @@
-//! Permits that replicas have, or nobody.
+//! A permit counts only if the replicas have it.
 
 use lockdog::config::Replicas;
 
@@ -24,6 +24,27 @@ async fn granted_permits_are_already_on_the_replica_or_given_back() {
     eventually(SOON, "they are given back", async || {
         let free: i64 = all.redis.ask(&["GET", "seats"]).await;
         free == 3 && !all.redis.exists("{seats}:timeout").await
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn granted_permits_without_leases_are_on_the_replica_or_given_back() {
+    let all = Replicated::start(1).await;
+    let client = requiring(&all, Replicas::Count(1)).await;
+    let seats = client.semaphore("seats");
+    assert!(seats.try_set_permits(3).await.unwrap());
+    let replica = all.replicas[0].redis().await;
+    for _ in 0..5 {
+        let three = seats.acquire_many(3).await.unwrap();
+        assert_eq!(replica.ask::<i64>(&["GET", "seats"]).await, 0);
+        three.release().await.unwrap();
+    }
+    all.replicas[0].pause();
+    let failed = not_replicated(seats.try_acquire_many(2).await);
+    assert_eq!((failed.acknowledged(), failed.required()), (0, 1));
+    eventually(SOON, "they are given back", async || {
+        all.redis.ask::<i64>(&["GET", "seats"]).await == 3
     })
     .await;
 }

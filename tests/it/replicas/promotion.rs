@@ -70,7 +70,7 @@ async fn with_a_required_acknowledgement_no_granted_lock_is_lost_by_an_unsynced_
     assert!(failed.is_undone() && !stage.all.redis.exists("l").await);
     stage.promote().await;
     let second = other.lock("l").try_lock().wait(ms(5000)).await.unwrap();
-    let second = second.expect("nobody holds it");
+    let second = second.expect("no owner holds it");
     assert!(!lock.is_held().await.unwrap());
     second.unlock().await.unwrap();
     // What was acknowledged before a promotion is there after it.
@@ -108,7 +108,7 @@ async fn a_red_lock_keeps_exclusion_after_an_unsynced_promotion_of_one_instance(
     let busy = others.try_lock().wait(ms(1500)).await.unwrap();
     assert!(busy.is_none() && guard.is_valid());
     guard.unlock().await.unwrap();
-    // And the tokens of later holders are larger, whoever forgot.
+    // And the tokens of later holders are larger, whichever server lost its data.
     let next = others.lock().await.unwrap();
     assert!(next.token().expect("it is fenced") > token);
     next.unlock().await.unwrap();

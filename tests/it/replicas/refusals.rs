@@ -1,4 +1,4 @@
-//! Servers, proxies and users that do not do what is asked, and settings that nobody could meet.
+//! Servers, proxies and users that refuse commands, and settings that no deployment can meet.
 
 use std::time::Duration;
 
@@ -122,7 +122,7 @@ async fn a_silent_connection_is_abandoned() {
     .await;
 }
 
-/// A master that stands still answers nobody; the acquire ends in time all the same.
+/// A frozen master answers no client; the acquire ends in time nevertheless.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_falls_silent_during_a_wait_is_reported_and_settled_later() {
     let all = Replicated::start(1).await;

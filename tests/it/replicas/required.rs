@@ -58,7 +58,7 @@ async fn with_a_frozen_replica_the_acquire_fails_in_time_and_leaves_nothing() {
         let (outcome, took) = timed(async { lock.lock().await }).await;
         not_replicated(outcome);
         assert!(took < TIMEOUT + SLACK, "{took:?}");
-        // What was undone is anybody's at once.
+        // A lock whose acquire was undone is free at once.
         let guard = other.lock("l").try_lock().await.unwrap();
         guard.expect("it is free").unlock().await.unwrap();
         client.shutdown().await;
@@ -95,7 +95,7 @@ async fn a_master_without_replicas_meets_no_requirement() {
         }
         client.shutdown().await;
     }
-    // Nobody who is gone is waited for where all are asked for that are there.
+    // With `All`, the client does not wait for a replica that is gone.
     all.follow(0).await;
     let client = requiring(&all, Replicas::All).await;
     turn(&client.lock("l")).await;
@@ -142,7 +142,7 @@ async fn the_callers_deadline_bounds_the_wait_for_replicas() {
     assert!(!all.redis.exists("l").await);
 }
 
-/// A caller with time left tries until a replica is back; nobody holds the lock meanwhile.
+/// A caller with time left tries until a replica is back; no owner holds the lock meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_gets_the_lock_when_the_replica_is_back() {
     let all = Replicated::start(1).await;

@@ -111,7 +111,7 @@ async fn a_proxy_that_half_closes_every_connection_gets_few_reconnects() {
 async fn a_lazy_client_starts_while_the_sentinels_master_is_dead() {
     let all = Sentinels::start().await;
     for replica in &all.servers[1..] {
-        // Nobody takes over.
+        // No server takes over.
         let redis = replica.redis().await;
         redis.cmd(&["CONFIG", "SET", "replica-priority", "0"]).await;
     }

@@ -24,7 +24,7 @@ async fn an_unpolled_branch_that_connects_does_not_delay_other_calls() {
     poll_until(stands_still.as_mut(), || proxy.connections() > 0).await;
     let guard = other.lock().await.expect("the other call connects");
     guard.unlock().await.unwrap();
-    // And it goes on when it is polled again.
+    // And it continues when it is polled again.
     stands_still.await.unwrap().unlock().await.unwrap();
     client.shutdown().await;
 }

@@ -45,7 +45,7 @@ async fn periodic_locks_recover_from_a_killed_master_and_a_new_replica() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn periodic_subscriptions_recover_from_a_killed_master() {
     let all = Sentinels::start().await;
-    // Whoever waits is woken by a message, or not at all while the test lasts.
+    // A waiter is woken by a message, or not at all while the test lasts.
     let client = Client::builder().url(all.url()).poll_cap(SOON * 10);
     let client = client.build().await.unwrap();
     let holder = Client::connect(all.url()).await.unwrap();
@@ -91,7 +91,7 @@ struct Timers {
 }
 
 impl Timers {
-    /// Between a lock and the next they wait for `busy` in vain, if that is given.
+    /// Between a lock and the next they wait for `busy` without success, if it is given.
     fn start(client: &Client, busy: Option<&Lock>) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let turns: Arc<[AtomicU64; TIMERS]> = Arc::default();

@@ -87,8 +87,8 @@ async fn invalid_sentinel_settings_are_refused() {
         error.contains("sentinel 127.0.0.1") && error.contains("SENTINEL"),
         "{error}"
     );
-    let nobody = format!("redis://127.0.0.1:{}", free_port());
-    let error = Client::builder().sentinel(MASTER, [nobody]).build().await;
+    let unused = format!("redis://127.0.0.1:{}", free_port());
+    let error = Client::builder().sentinel(MASTER, [unused]).build().await;
     assert!(matches!(error, Err(Error::Unavailable { .. })), "{error:?}");
 }
 

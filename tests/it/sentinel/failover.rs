@@ -79,7 +79,7 @@ async fn locks_missing_on_the_new_master_are_reported_lost() {
     let told = tokio::time::timeout(SOON, told).await;
     told.expect("they are told long before a third of their lease");
     drop(guards);
-    // And somebody else may have it.
+    // And another owner may have it.
     turn(&client.lock("leased")).await;
     client.shutdown().await;
 }

@@ -18,7 +18,7 @@ async fn an_error_names_the_master_that_was_asked_before_and_after_a_switch() {
     assert!(names(&told, old), "{told}");
     let new = all.failover().await;
     eventually(SOON, "the new master is asked", async || {
-        // An attempt that is still under way has nobody to name.
+        // An attempt that is still under way has no server to name.
         let told = failure(&client, "wrong").await;
         assert!(!names(&told, old) || !names(&told, new), "{told}");
         matches!(told, Error::Refused { .. }) && names(&told, new)
@@ -45,7 +45,7 @@ async fn an_error_names_the_master_that_was_asked_before_and_after_a_switch() {
 
 async fn failure(client: &Client, name: &str) -> Error {
     let tried = client.lock(name).try_lock().owner(&Owner::new()).await;
-    tried.expect_err("nobody grants it")
+    tried.expect_err("no server grants it")
 }
 
 fn names(told: &Error, server: &RedisServer) -> bool {

@@ -10,7 +10,7 @@ use super::{SOON, ms};
 use crate::support::sentinels::{MASTER, is_master};
 use crate::support::{RedisServer, Sentinels, eventually};
 
-/// The sentinels' master is killed, and nobody else acquires the lock meanwhile. The new master has
+/// The sentinels' master is killed, and no other owner acquires the lock meanwhile. The new master has
 /// the lock, but may have forgotten others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_red_lock_is_held_during_a_sentinel_failover() {
@@ -29,7 +29,7 @@ async fn a_red_lock_is_held_during_a_sentinel_failover() {
     old.kill();
     let new = stand.all.await_switch_from(old.port()).await;
     let switched = Instant::now();
-    // The two others are a quorum for whoever asks now.
+    // The two others are a quorum for each new caller.
     for clients in [&mine, &yours] {
         let lock = lock(clients, "another");
         eventually(SOON, "the new master is known not to count", async || {
@@ -82,7 +82,7 @@ async fn a_master_that_lost_a_lock_allows_no_second_quorum() {
         .ask(&["CLIENT", "KILL", "TYPE", "replica"])
         .await;
     assert_eq!(cut, 2);
-    // Somebody who has two of three, or might have had them.
+    // An owner that has two of three, or may have had them.
     let others = stand.clients().await;
     let long = LEASE * 10;
     let forgotten = others[0].lock(NAME).lock().lease(long).await.unwrap();
@@ -129,7 +129,7 @@ async fn a_switch_and_a_switch_back_allow_no_second_quorum() {
         redis.cmd(&keep).await;
         let cut: u32 = redis.ask(&["CLIENT", "KILL", "TYPE", "replica"]).await;
         assert_eq!(cut, 2);
-        // Somebody who has two of three, or might have had them.
+        // An owner that has two of three, or may have had them.
         let [first, second] = [0, 1].map(|at| others[at].lock(NAME).lock().lease(LEASE * 10));
         let (forgotten, kept) = (first.await.unwrap(), second.await.unwrap());
         assert!(lock.try_lock().await.unwrap().is_none());
@@ -191,7 +191,7 @@ fn lock(clients: &[Client], name: &str) -> RedLock {
     RedLock::new(clients.iter().map(|client| client.lock(name))).max_lease(LEASE)
 }
 
-/// Tries until it is had; there is nothing else to be told than what a caller may try again after.
+/// Tries until the lock is acquired; each error on the way is retriable.
 async fn first_had(lock: &RedLock) -> Guard {
     loop {
         match lock.try_lock().owner(&Owner::new()).await {

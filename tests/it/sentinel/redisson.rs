@@ -55,7 +55,7 @@ async fn locks_pass_between_redisson_and_lockdog_before_and_after_a_failover() {
     java.shutdown().await;
 }
 
-/// Somebody hears of the lock at the master.
+/// A waiter hears of the lock at the master.
 async fn listens(all: &Sentinels) {
     let redis = all.master().await.redis().await;
     eventually(SOON, "the waiter listens", async || {

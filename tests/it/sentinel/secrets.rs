@@ -96,7 +96,9 @@ async fn of_sentinels(all: &Sentinels, missing: &str) -> Vec<String> {
         told.extend(all_told(builder.clone()).await);
         let by_setting = builder.sentinel_password(SECRET).password(SECRET);
         let refused = by_setting.build().await;
-        told.push(shown(&refused.expect_err("the sentinels let nobody in")));
+        told.push(shown(
+            &refused.expect_err("the sentinels refuse every user"),
+        ));
     }
     told
 }

@@ -27,7 +27,7 @@ async fn locks_renewals_and_messages_work_with_either_protocol() {
     }
 }
 
-/// Whatever a caller can be told is the same by both: counts, TTLs, fields, nothing, errors.
+/// The answers to a caller are the same by both: counts, TTLs, fields, nothing, errors.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_are_the_same_with_either_protocol() {
     let server = RedisServer::start().await;

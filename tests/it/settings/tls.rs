@@ -40,8 +40,8 @@ async fn a_connection_without_the_right_certificates_fails() {
     let unknown = stranger.certify(&["orders"]);
     for (what, settings) in [
         ("none to show", trusting()),
-        ("one that nobody vouches for", both(&authority, &unknown)),
-        ("a server that nobody vouches for", both(&stranger, &own)),
+        ("one that no authority signed", both(&authority, &unknown)),
+        ("a server that no authority signed", both(&stranger, &own)),
         (
             "the system's roots",
             TlsSettings::new().client_certificate(own.certificate.clone(), own.key.clone()),
@@ -195,7 +195,7 @@ async fn every_node_of_a_cluster_uses_tls() {
         }
     }
     client.shutdown().await;
-    // Nobody has the lock who shows no certificate.
+    // No client without a certificate gets the lock.
     let trusting = TlsSettings::new().root_certificates(authority.pem());
     let error = refused(Client::builder().url(cluster.url()).tls(trusting)).await;
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");

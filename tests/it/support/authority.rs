@@ -1,4 +1,4 @@
-//! An authority of one test, and what it vouches for.
+//! An authority of one test, and what it signs.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use rcgen::{
 };
 use tempfile::TempDir;
 
-/// Vouches for servers and clients.
+/// Signs servers and clients.
 pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: TempDir,
@@ -28,7 +28,7 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key can be made");
         let authority = Self {
-            issuer: CertifiedIssuer::self_signed(params, key).expect("it vouches for itself"),
+            issuer: CertifiedIssuer::self_signed(params, key).expect("it signs itself"),
             folder: TempDir::new().expect("a temporary folder can be made"),
         };
         let local = authority.certify(&["localhost", "127.0.0.1"]);
@@ -47,7 +47,7 @@ impl Authority {
         let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
         let key = KeyPair::generate().expect("a key can be made");
         let mut params = CertificateParams::new(names).expect("the names are good");
-        // Of the same name as its issuer it would look as if it vouched for itself.
+        // Of the same name as its issuer it would look as if it signed itself.
         params
             .distinguished_name
             .push(DnType::CommonName, "a test's own");

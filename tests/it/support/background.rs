@@ -1,4 +1,4 @@
-//! A runtime on a thread of its own, so that what the harness does goes on while a test starves its
+//! A runtime on a thread of its own, so that what the harness does continues while a test starves its
 //! workers.
 
 use tokio::runtime::{Builder, Runtime};

@@ -77,7 +77,7 @@ fn embedded() -> PathBuf {
             .arg("--target-dir")
             .arg(target);
         // What cargo and `tests/run` set for a test: build scripts look at some of it, so that with it
-        // dependencies would be built anew, and again by the next cargo that runs outside a test.
+        // dependencies would be built twice: now, and by the next cargo that runs outside a test.
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
             let set = ["CARGO_PKG_", "CARGO_MANIFEST_", "RUSTC_BOOTSTRAP"];

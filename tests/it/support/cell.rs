@@ -38,7 +38,7 @@ impl Cell {
     }
 
     /// Reads, sleeps and writes one more if the holder may still act then; false if not. For leases
-    /// that a busy machine may outlast: who is told so writes nothing, and whoever came after loses
+    /// that a busy machine may outlast: a holder that is notified writes nothing, and the next one loses
     /// no update.
     pub(crate) async fn bump_while(&self, pause: Duration, is_valid: impl Fn() -> bool) -> bool {
         let read = self.value();
@@ -67,7 +67,7 @@ impl Cell {
         self.state.lock().unwrap().most_inside
     }
 
-    /// Checks that nobody overlapped and no update was lost.
+    /// Checks that no two holders overlapped and no update was lost.
     pub(crate) fn assert_exclusive(&self, expected: i64) {
         let state = self.state.lock().unwrap();
         let overlaps = &state.overlaps;

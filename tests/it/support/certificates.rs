@@ -1,4 +1,4 @@
-//! A certificate for this machine, and the authority that vouches for it.
+//! A certificate for this machine, and the authority that signs it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ impl Certificates {
                 .expect("set SSL_CERT_FILE to a file named `issuer` in a folder that may be made");
             let above = folder.parent().expect("it is no root");
             fs::create_dir_all(above).expect("the folder can be made");
-            // Whoever starts the tests leaves an empty file there: cargo takes the variable away where it
+            // The program that starts the tests leaves an empty file there: cargo takes the variable away where it
             // names none.
             if fs::metadata(folder.join(ISSUER)).is_ok_and(|file| file.len() == 0) {
                 fs::remove_dir_all(folder).expect("the folder can be removed");
@@ -103,7 +103,7 @@ fn authority() -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::new([]).expect("no name is no bad name");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate().expect("a key can be made");
-    CertifiedIssuer::self_signed(params, key).expect("it vouches for itself")
+    CertifiedIssuer::self_signed(params, key).expect("it signs itself")
 }
 
 const ISSUER: &str = "issuer";

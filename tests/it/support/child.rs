@@ -15,7 +15,7 @@ pub(crate) fn tell(word: &str) {
     println!("\n{MARK}{word}");
 }
 
-/// Waits for the parent's go-ahead, with the whole runtime standing still.
+/// Waits for the parent's go-ahead, with the whole runtime frozen.
 pub(crate) fn await_go_ahead() {
     let mut line = String::new();
     std::io::stdin()

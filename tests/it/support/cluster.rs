@@ -132,7 +132,7 @@ impl Cluster {
     pub(crate) async fn fail_over(&self, slot: u16) -> Arc<Node> {
         let old = self.owner(slot).await;
         let replica = self.replica_of(&old).await;
-        // Asked for while the replica has just attached, it is refused or fails: then once more.
+        // Asked for while the replica has just attached, it is refused or fails: then again.
         eventually(SWITCHED_WITHIN, "the failover took place", async || {
             let _begun: Option<String> = replica.try_ask("CLUSTER FAILOVER").await;
             for _ in 0..100 {
@@ -162,7 +162,7 @@ impl Cluster {
     /// Tells all masters that a slot is another's now.
     async fn give(&self, slot: u16, from: &Node, to: &Node) {
         let assign = format!("CLUSTER SETSLOT {slot} NODE {}", to.id);
-        // The new owner first: were it to fail, nobody would have the slot otherwise.
+        // The new owner first: otherwise no server has the slot if it fails.
         to.cmd(&assign).await;
         let others = self.nodes.iter().filter(|it| it.id != to.id);
         for other in std::iter::once(from).chain(others.map(Arc::as_ref)) {

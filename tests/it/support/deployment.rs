@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     Cluster,
     Sentinel,
     Standalone,
-    /// One server, over a connection that nobody can read.
+    /// One server, over an encrypted connection.
     Tls,
 }
 
@@ -131,7 +131,7 @@ impl Deployment {
         }
     }
 
-    /// How a lock's waiters are told.
+    /// How a lock's waiters are notified.
     pub(crate) fn publishes(&self) -> &'static str {
         match &self.place {
             Place::Cluster(_) => "SPUBLISH",
@@ -157,7 +157,7 @@ impl Deployment {
                 Redis::of_cluster(masters)
             }
             Place::Own(server) => server.redis().await,
-            // Nobody switches it.
+            // It has no failover.
             Place::Sentinels(sentinels) => sentinels.servers[0].redis().await,
         }
     }
@@ -171,7 +171,7 @@ impl Deployment {
     }
 }
 
-/// Nobody switches them, nor moves their slots.
+/// They have no failover, and their slots do not move.
 fn masters(cluster: &Cluster) -> impl Iterator<Item = &RedisServer> {
     cluster.nodes[..MASTERS].iter().map(|node| &node.server)
 }

@@ -1,4 +1,4 @@
-//! Random choices that can be made once more: they follow from a seed.
+//! Random choices that can be made again: they follow from a seed.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;

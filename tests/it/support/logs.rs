@@ -36,22 +36,22 @@ impl Logs {
         (logs, guard)
     }
 
-    /// Records every thread for ever, so only a test that is `alone` may ask for it.
+    /// Records every thread forever, so only a test that is `alone` may ask for it.
     pub(crate) fn of_this_process() -> Self {
         let logs = Self::default();
         tracing::subscriber::set_global_default(Recorder::new(logs.clone()))
-            .expect("nobody else records this process");
+            .expect("no other test records this process");
         logs
     }
 
-    /// As `of_this_process`, warnings and errors only. The client takes other paths where somebody
+    /// As `of_this_process`, warnings and errors only. The client takes other paths where a subscriber
     /// records its spans.
     pub(crate) fn warnings_of_this_process() -> Self {
         let logs = Self::default();
         let mut recorder = Recorder::new(logs.clone());
         recorder.most = Level::WARN;
         tracing::subscriber::set_global_default(recorder)
-            .expect("nobody else records this process");
+            .expect("no other test records this process");
         logs
     }
 
@@ -80,7 +80,7 @@ impl Logs {
 ///
 /// `tracing` decides once for each event whether a subscriber wants it. As long as only one subscriber
 /// exists, the first thread that reaches the event decides for all threads, and a thread without a
-/// subscriber decides that nobody wants it. So a second subscriber exists from the first call on.
+/// subscriber decides that no subscriber wants it. So a second subscriber exists from the first call on.
 pub(crate) fn subscribe_thread(
     subscriber: impl Subscriber + Send + Sync + 'static,
 ) -> DefaultGuard {
@@ -90,7 +90,7 @@ pub(crate) fn subscribe_thread(
 }
 
 /// The last events of our own code down to DEBUG, for a test that failed to show. Spans are left out,
-/// because a lock takes another path while somebody records them.
+/// because a lock takes another path while a subscriber records them.
 #[derive(Clone, Debug)]
 pub(crate) struct Recent {
     began: Instant,
@@ -98,14 +98,14 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// Records every thread for ever, so only a test that is `alone` may ask for it.
+    /// Records every thread forever, so only a test that is `alone` may ask for it.
     pub(crate) fn of_this_process() -> Self {
         let recent = Self {
             began: Instant::now(),
             lines: Arc::default(),
         };
         tracing::subscriber::set_global_default(recent.clone())
-            .expect("nobody else records this process");
+            .expect("no other test records this process");
         recent
     }
 
@@ -285,7 +285,7 @@ impl Subscriber for Panicking {
     fn exit(&self, _: &Id) {}
 }
 
-/// A user's subscriber that stands still at each `lock lost`, until the test lets it go on.
+/// A user's subscriber that blocks at each `lock lost`, until the test lets it continue.
 #[derive(Debug)]
 pub(crate) struct Slow {
     reached: std::sync::mpsc::Sender<()>,
@@ -295,12 +295,12 @@ pub(crate) struct Slow {
 /// The test's side of a [`Slow`] subscriber.
 pub(crate) struct Pace {
     reached: std::sync::mpsc::Receiver<()>,
-    /// Dropped, the subscriber stands still no more.
+    /// Its drop unblocks the subscriber.
     go_on: std::sync::mpsc::Sender<()>,
 }
 
 impl Slow {
-    /// Hears every thread for ever, so only a test that is `alone` may ask for it.
+    /// Hears every thread forever, so only a test that is `alone` may ask for it.
     pub(crate) fn of_this_process() -> Pace {
         let (reaches, reached) = std::sync::mpsc::channel();
         let (go_on, goes_on) = std::sync::mpsc::channel();
@@ -308,13 +308,13 @@ impl Slow {
             reached: reaches,
             go_on: Mutex::new(goes_on),
         };
-        tracing::subscriber::set_global_default(slow).expect("nobody else hears this process");
+        tracing::subscriber::set_global_default(slow).expect("no other test records this process");
         Pace { reached, go_on }
     }
 }
 
 impl Pace {
-    /// Waits until the subscriber stands still.
+    /// Waits until the subscriber is blocked.
     pub(crate) fn wait_reached(&self) {
         let limit = Duration::from_secs(30);
         self.reached
@@ -322,7 +322,7 @@ impl Pace {
             .expect("the event is written");
     }
 
-    /// Lets it go on, up to the next such event.
+    /// Lets it continue, up to the next such event.
     pub(crate) fn go_on(&self) {
         self.go_on.send(()).expect("the subscriber is there");
     }

@@ -66,7 +66,7 @@ impl<T> Deref for Lent<T> {
 
 impl<T> Drop for Lent<T> {
     fn drop(&mut self) {
-        // Taken out of a poisoned list, too: a test that failed shall not fail others.
+        // Taken out of a poisoned list, too: a test that failed must not fail others.
         let mut idle = self
             .pool
             .idle
@@ -88,7 +88,7 @@ fn end_with_this_process(processes: &[(u32, PathBuf)]) {
     }
 }
 
-/// The pipe to it is open for as long as this process lives, and nobody else has it.
+/// The pipe to it is open for as long as this process lives, and no other process has it.
 fn start_last() -> Child {
     let text = "trap '' HUP INT TERM
         pids= folders=

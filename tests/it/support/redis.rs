@@ -14,7 +14,7 @@ use crate::support::wait::eventually;
 /// for a new one.
 ///
 /// Of a cluster, one to each master: a command goes where its key is, or to the first, and what is
-/// told of the server is told of all.
+/// told about the server is told about all.
 #[derive(Clone, Debug)]
 pub(crate) struct Redis {
     connection: MultiplexedConnection,
@@ -116,7 +116,7 @@ impl Redis {
         }
     }
 
-    /// The channels somebody is subscribed to, sorted; patterns do not count, nor what sentinels tell
+    /// The channels with a subscriber, sorted; without patterns, and without what sentinels tell
     /// each other.
     pub(crate) async fn channels(&self) -> Vec<String> {
         let mut channels = BTreeSet::new();

@@ -41,6 +41,7 @@ impl Redisson {
         Builder {
             settings: json!({ "urls": [url] }),
             own_jvm: false,
+            clock: 0,
         }
     }
 
@@ -102,7 +103,7 @@ impl Drop for Redisson {
             self.jvm.kill();
         } else {
             self.jvm.driver.forget(self.session);
-            // Nobody waits for the answer, which is an error if the session is closed already.
+            // No caller waits for the answer, which is an error if the session is closed already.
             let call = json!({ "call": "close" });
             drop(self.jvm.driver.send(self.session, call));
         }
@@ -114,6 +115,8 @@ impl Drop for Redisson {
 pub(crate) struct Builder {
     settings: Value,
     own_jvm: bool,
+    /// Of the JVM: ahead by so many seconds.
+    clock: i64,
 }
 
 impl Builder {
@@ -155,14 +158,21 @@ impl Builder {
         self
     }
 
+    /// A JVM of its own whose wall clock is ahead by so many seconds, or behind.
+    pub(crate) fn clock(mut self, seconds: i64) -> Self {
+        self.clock = seconds;
+        self.own_jvm()
+    }
+
     /// Builds the driver if need be, starts a JVM if need be, and waits until the clients are connected.
     ///
     /// # Panics
     /// With Java's error, or with what the JVM wrote if the clients are not connected within 60 s.
     pub(crate) async fn start(self) -> Redisson {
-        let start = move || match self.own_jvm {
-            true => Arc::new(Jvm::start()),
-            false => Jvm::shared(),
+        let start = move || match (self.own_jvm, self.clock) {
+            (true, 0) => Arc::new(Jvm::start()),
+            (true, seconds) => Arc::new(Jvm::start_with_clock(seconds)),
+            (false, _) => Jvm::shared(),
         };
         let jvm = tokio::task::spawn_blocking(start).await;
         let jvm = jvm.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()));
@@ -216,7 +226,7 @@ impl JavaThread {
         format!("{}:{id}", self.uuids[server])
     }
 
-    /// `lock()`: waits for ever, kept alive by the watchdog.
+    /// `lock()`: waits forever, kept alive by the watchdog.
     pub(crate) async fn lock(&self, lock: impl Into<JavaLock>) {
         self.start_lock(lock).value().await;
     }
@@ -225,7 +235,7 @@ impl JavaThread {
         self.call("lock", lock.into().with(json!({})))
     }
 
-    /// `lock(lease, unit)`: waits for ever, ends with the lease.
+    /// `lock(lease, unit)`: waits forever, ends with the lease.
     pub(crate) async fn lock_for(&self, lock: impl Into<JavaLock>, lease: Duration) {
         self.start_lock_for(lock, lease).value().await;
     }
@@ -323,16 +333,26 @@ impl JavaThread {
             .await
     }
 
-    /// This method of the permit-expirable semaphore. Each argument is an object with one key: `int`,
-    /// `ms`, `id` or `ids`.
+    /// This method of an object that is no lock: of the one of this name that the client's method
+    /// `getter` gives. Each argument is an object with one key: `int`, `long`, `ms`, `id` or `ids`.
+    pub(crate) fn start_object<T: FromAnswer>(
+        &self,
+        (getter, name): (&str, &str),
+        method: &str,
+        args: Value,
+    ) -> PendingCall<T> {
+        let call = json!({ "getter": getter, "name": name, "method": method, "args": args });
+        self.call("object", call)
+    }
+
+    /// This method of the permit-expirable semaphore.
     pub(crate) fn start_permits<T: FromAnswer>(
         &self,
         semaphore: &str,
         method: &str,
         args: Value,
     ) -> PendingCall<T> {
-        let call = json!({ "name": semaphore, "method": method, "args": args });
-        self.call("permits", call)
+        self.start_object(("getPermitExpirableSemaphore", semaphore), method, args)
     }
 
     /// Counts the string `key` of the first server up by one in each of `rounds` rounds, under the
@@ -361,6 +381,22 @@ impl JavaThread {
         )
     }
 
+    /// As [`JavaThread::start_cell`], but reads the string twice in each round, with `pause` between: how often
+    /// the two reads differed.
+    pub(crate) fn start_read_cell(
+        &self,
+        lock: impl Into<JavaLock>,
+        key: &str,
+        rounds: u32,
+        pause: Duration,
+    ) -> PendingCall<u64> {
+        self.call(
+            "readCell",
+            lock.into()
+                .with(json!({ "key": key, "rounds": rounds, "pauseMs": millis(pause) })),
+        )
+    }
+
     /// Interrupts the call that runs; false if none does, and then the next one is not hit either.
     ///
     /// It ends the wait of a `tryLock` and the pause of a cell; a waiting `lock()` waits on. Where it
@@ -376,7 +412,7 @@ impl JavaThread {
     }
 }
 
-/// A call that Java makes whether or not anybody waits for it.
+/// A call that Java makes whether or not a caller waits for it.
 #[must_use = "the call runs all the same, but its error would go unseen"]
 pub(crate) struct PendingCall<T> {
     driver: Arc<Driver>,
@@ -451,7 +487,7 @@ pub(crate) struct JavaError {
 }
 
 impl JavaError {
-    /// The answer to an unlock by somebody who does not hold the lock.
+    /// The answer to an unlock by an owner that does not hold the lock.
     pub(crate) fn is_not_owner(&self) -> bool {
         self.class == "java.lang.IllegalMonitorStateException"
     }

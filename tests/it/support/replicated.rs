@@ -99,12 +99,12 @@ impl Replicated {
         self.redis.cmd(&["DEL", "followed"]).await;
     }
 
-    /// Lets a replica follow nobody who is there; the master knows at once.
+    /// The replica follows an address without a server; the master knows at once.
     pub(crate) async fn cut_off(&self, replica: usize) {
-        let nobody = free_port().to_string();
+        let unused = free_port().to_string();
         let replica = &self.replicas[replica];
         let redis = replica.redis().await;
-        redis.cmd(&["REPLICAOF", "127.0.0.1", &nobody]).await;
+        redis.cmd(&["REPLICAOF", "127.0.0.1", &unused]).await;
         let line = format!("port={},", replica.port());
         eventually(SOON, "the master has lost its replica", async || {
             let info: String = self.redis.ask(&["INFO", "replication"]).await;

@@ -16,6 +16,11 @@ pub(crate) fn of_a_fair_lock() -> Vec<String> {
     further(&["- A fair lock also needs "])
 }
 
+/// What a user of read/write locks needs beside it.
+pub(crate) fn of_a_read_write_lock() -> Vec<String> {
+    further(&["- A read/write lock also needs "])
+}
+
 /// What a user of fenced locks needs beside it.
 pub(crate) fn of_a_fenced_lock() -> Vec<String> {
     further(&["- A fenced lock also needs "])
@@ -24,6 +29,16 @@ pub(crate) fn of_a_fenced_lock() -> Vec<String> {
 /// What a user of semaphores with leases needs beside it.
 pub(crate) fn of_a_semaphore() -> Vec<String> {
     further(&["- A semaphore with leases also needs "])
+}
+
+/// What a user of latches needs beside it.
+pub(crate) fn of_a_latch() -> Vec<String> {
+    further(&["- A count-down latch also needs "])
+}
+
+/// What a user of semaphores without leases needs beside it.
+pub(crate) fn of_a_counted_semaphore() -> Vec<String> {
+    further(&["- A semaphore without leases also needs "])
 }
 
 /// What a user of a cluster with replicas needs beside it, on servers since 7.0.

@@ -37,7 +37,7 @@ impl Sentinels {
         Self::of_servers(RedisServer::builder).await
     }
 
-    /// As [`Sentinels::start`], with servers of this kind, which let everybody in.
+    /// As [`Sentinels::start`], with servers of this kind, which need no password.
     pub(crate) async fn of_servers(server: impl Fn() -> ServerBuilder) -> Self {
         let (first, second, third) =
             tokio::join!(server().start(), server().start(), server().start());

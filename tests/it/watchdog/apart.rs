@@ -31,7 +31,7 @@ async fn a_batch_refused_for_its_keys_is_split_and_stays_split() {
     println!("{refused} refused, then {each} renewals for each lock in six periods");
     assert!(each >= 3.0, "{each} renewals for each lock in six periods");
 
-    // Each for itself: one that is gone is told, and harms no other.
+    // Each by itself: the loss of one is reported, and no other is affected.
     redis.cmd(&["DEL", "b:7"]).await;
     redis.cmd(&["SET", "b:3", "no hash", "PX", "60000"]).await;
     let wrong_type = guards.remove(3);

@@ -1,4 +1,4 @@
-//! `shutdown()`: everything is released, everybody is told, nothing stays.
+//! `shutdown()`: everything is released, every owner is notified, no key is left.
 
 use std::pin::pin;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
 //! Holders that freeze past their leases and look at their guards before they write exclude each
-//! other all the same.
+//! other nevertheless.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -52,7 +52,7 @@ async fn frozen_holders_that_check_before_they_write_never_overlap() {
     }
     assert_eq!(overslept.load(Ordering::Relaxed), 6);
     let written = written.load(Ordering::Relaxed);
-    assert!(written >= 4, "hardly anybody wrote: {written}");
+    assert!(written >= 4, "too few owners wrote: {written}");
     assert_eq!(cell.value(), i64::from(written), "an update was lost");
     server.redis().await.assert_clean().await;
 }

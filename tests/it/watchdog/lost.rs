@@ -1,4 +1,4 @@
-//! Every way to lose a lock, told to everybody concerned: nested guards, a guard with a lease of
+//! Every way to lose a lock, reported to every guard concerned: nested guards, a guard with a lease of
 //! its own, views, tokens and work in progress.
 
 use std::sync::Arc;
@@ -155,7 +155,7 @@ async fn a_nested_call_after_the_loss_gets_lost_and_a_new_call_after_the_drop_do
     redis.assert_clean().await;
 }
 
-/// Everybody who has to be told when one hold is lost.
+/// Every party that has to be notified when one hold is lost.
 struct Concerned {
     outer: Guard,
     nested: Guard,
@@ -208,7 +208,7 @@ impl Concerned {
         }
     }
 
-    /// Waits until all are told, and checks what they are told and when.
+    /// Waits until all are notified, and checks what they report and when.
     async fn are_told(self, reason: LostReason) {
         // A renewal that was under way when the test struck may have moved it once.
         let deadline = Instant::now() + self.outer.remaining();
@@ -269,5 +269,5 @@ async fn start() -> (RedisServer, Redis, Client) {
 }
 
 /// What a test with a busy machine around it may take from being woken to looking at the clock. That
-/// nobody is told late is shown by the test kit's clock (`losses` in `crates/lockdog-test`).
+/// no holder is notified late is shown by the test kit's clock (`losses` in `crates/lockdog-test`).
 const SCHEDULING_NOISE: Duration = Duration::from_secs(5);

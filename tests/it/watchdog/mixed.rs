@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use super::{LEASE, SAFETY, connect, is_renewal, renewals, ttl};
 use crate::support::{Proxy, RedisServer};
 
-/// Longer than the watchdog's, so that it is the smaller one that has to go on.
+/// Longer than the watchdog's, so that the smaller one has to continue.
 const TWO_LEASES: Duration = Duration::from_millis(2 * 1200);
 
 #[tokio::test]

@@ -50,7 +50,10 @@ async fn a_runtime_starved_for_two_leases_loses_no_lock() {
     for blocked in blocking {
         blocked.await.unwrap();
     }
-    assert!(beats.largest_gap() >= LEASE * 2, "nobody was starved");
+    assert!(
+        beats.largest_gap() >= LEASE * 2,
+        "the thread was not starved"
+    );
     assert!(guard.is_valid());
     starved
         .spawn(async move { guard.unlock().await.unwrap() })

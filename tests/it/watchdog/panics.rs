@@ -1,4 +1,4 @@
-//! A watchdog that fails from within keeps nobody in the dark.
+//! Every guard is notified when the watchdog panics.
 
 use lockdog::error::LostReason;
 
@@ -26,7 +26,7 @@ fn a_panic_of_the_watchdog_is_reported_to_every_guard() {
             assert!(!kept.is_valid());
             assert_eq!(kept.lost().await.reason(), LostReason::Watchdog);
             assert_eq!(deleted.lost().await.reason(), LostReason::NotOurs);
-            // The loop goes on: what the guards leave is released, and locks are kept again.
+            // The loop continues: what the guards leave is released, and locks are kept again.
             drop((kept, deleted));
             let again = tokio::time::timeout(SAFETY, client.lock("kept").lock().into_future())
                 .await

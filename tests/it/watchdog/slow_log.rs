@@ -9,7 +9,7 @@ use lockdog::{Client, Owner};
 use crate::support::RedisServer;
 use crate::support::logs::{self, Slow};
 
-/// Design: invariant 9. The watchdog finds a hand-over that nobody takes in and, at the same look, a
+/// Design: invariant 9. The watchdog finds a hand-over that no caller takes in and, at the same look, a
 /// lost lock. While it writes of that one, the receiver takes its grant in.
 #[test]
 fn a_grant_taken_while_the_watchdog_revokes_it_stays_with_its_receiver() {
@@ -23,7 +23,7 @@ fn a_grant_taken_while_the_watchdog_revokes_it_stays_with_its_receiver() {
             let (short, long) = (Duration::from_secs(2), Duration::from_secs(60));
             let _first = client.lock("first").lock().lease(short).await.unwrap();
             let _second = client.lock("second").lock().lease(short * 3).await.unwrap();
-            // The watchdog stands still, with its list of what is due behind it.
+            // The watchdog is blocked, with its list of what is due behind it.
             pace.wait_reached();
 
             let lock = client.lock("l");
@@ -40,7 +40,7 @@ fn a_grant_taken_while_the_watchdog_revokes_it_stays_with_its_receiver() {
             pace.wait_reached();
             let guard = waiting.await.unwrap();
             assert!(guard.is_valid());
-            // Nothing stands still any more.
+            // Nothing is blocked any more.
             drop(pace);
 
             // Whatever the watchdog does to it, it does within a moment.

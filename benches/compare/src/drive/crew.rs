@@ -70,7 +70,7 @@ enum Work {
     Shared,
     /// As `Own`; an acquire may fail.
     Quorum,
-    /// Each holds its lock all the time and takes it once more.
+    /// Each holds its lock all the time and takes it again.
     Again,
 }
 

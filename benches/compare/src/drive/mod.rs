@@ -58,7 +58,8 @@ async fn measure<L: Library>(request: &Request, stage: &mut Stage) -> Result<Map
             crew::measure::<L>(request, stage).await
         }
         "W4" => wake::measure::<L>(request, stage).await,
-        "W5" => hold::measure(request, stage).await,
+        "W5" => hold::locks(request, stage).await,
+        "W12" => hold::permits(request, stage).await,
         "rtt" | "idle" | "serial" => bare::measure(request, stage).await,
         other => Ok(object(
             json!({ "unsupported": format!("{other} is not known here") }),

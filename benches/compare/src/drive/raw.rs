@@ -43,7 +43,7 @@ impl Library for Raw {
         match workload {
             "W2" | "W3" | "W4" => Some("it cannot wait"),
             "W7-local" => Some("it counts in Redis"),
-            "W5" => Some("it has no watchdog"),
+            "W5" | "W12" => Some("it has no watchdog"),
             _ => None,
         }
     }

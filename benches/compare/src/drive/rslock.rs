@@ -21,7 +21,7 @@ impl Library for Rslock {
 
     fn refuses(workload: &str) -> Option<&'static str> {
         match workload {
-            "W5" => Some("it has no watchdog"),
+            "W5" | "W12" => Some("it has no watchdog"),
             "W7" | "W7-local" => Some("it is not re-entrant"),
             "rtt" | "idle" | "serial" => Some("the bare protocol's"),
             _ => None,

@@ -4,13 +4,13 @@ use std::fmt;
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Cell {
-    /// W1 to W7, W7-local, W14, or rtt; under a delay they are parts of W10.
+    /// W1 to W7, W7-local, W12, W14, or rtt; under a delay they are parts of W10.
     pub(crate) workload: &'static str,
     pub(crate) condition: Condition,
     pub(crate) clients: usize,
     /// Of each client.
     pub(crate) owners: usize,
-    /// W5: how many are held.
+    /// W5: how many are held; W12: how many permits.
     pub(crate) locks: usize,
 }
 
@@ -60,6 +60,11 @@ impl Cell {
         }
     }
 
+    /// Whether its locks or permits are held under the watchdog for its whole length.
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self.workload, "W5" | "W12")
+    }
+
     /// How many owners want the same lock.
     pub(crate) const fn contenders(&self) -> usize {
         self.clients * self.owners
@@ -73,6 +78,7 @@ impl Cell {
             ("W7", "W7-local") => "counted locally".to_owned(),
             ("W4" | "W7", _) => "-".to_owned(),
             ("W5", _) => format!("{} locks", self.locks),
+            ("W12", _) => format!("{} permits", self.locks),
             ("W6", _) => match self.condition {
                 Condition::Killed => format!("{}, one killed", owners(self.owners)),
                 Condition::Frozen => format!("{}, one frozen", owners(self.owners)),

@@ -48,7 +48,7 @@ impl Measurer {
         round: usize,
     ) -> Line {
         // Memory is measured in a process that has done nothing before.
-        if planned.cell.workload == "W5" {
+        if planned.cell.is_held() {
             libraries.end(part.driver().0);
         }
         let outcome = match self.figures(libraries, planned, *part) {
@@ -154,7 +154,7 @@ impl Measurer {
     /// Once for each library and cell, in the middle of the warm-up.
     fn look_at_origins(&mut self, planned: &Planned, part: Part) -> Result<()> {
         let key = (planned.cell, part.library);
-        if planned.cell.workload == "W5" || self.origins.contains_key(&key) {
+        if planned.cell.is_held() || self.origins.contains_key(&key) {
             return Ok(());
         }
         sleep(seconds(planned.warmup_s / 2.0));
@@ -187,8 +187,11 @@ impl Measurer {
         self.five.get_mut(VICTIM).map_or(Ok(()), Server::heal)
     }
 
-    /// W5: whether each lock is still there, and the smallest TTL among them.
+    /// Whether each lock or permit is still there, and the smallest of their leases.
     fn look_at_leases(&mut self, request: &Request, figures: &mut Figures) -> Result<()> {
+        if request.workload == "W12" {
+            return self.look_at_permits(request, figures);
+        }
         let names: Vec<String> = (0..request.locks)
             .map(|i| format!("{}:{i}", request.name))
             .collect();
@@ -204,6 +207,24 @@ impl Measurer {
         figures.set("missing_locks", missing as f64);
         if let Some(least) = ttls.iter().filter(|ttl| **ttl >= 0).min() {
             figures.set("smallest_ttl_s", *least as f64 / 1e3);
+        }
+        Ok(())
+    }
+
+    /// The expiry of each permit is a score, in ms of the server's clock.
+    fn look_at_permits(&mut self, request: &Request, figures: &mut Figures) -> Result<()> {
+        let connection = self.alone.connection();
+        let in_use = format!("{{{}}}:timeout", request.name);
+        let (s, us): (f64, f64) = redis::cmd("TIME").query(connection)?;
+        let now = s * 1e3 + us / 1e3;
+        let mut valid = redis::cmd("ZCOUNT");
+        let valid: usize = valid.arg(&in_use).arg(now).arg("+inf").query(connection)?;
+        figures.set("missing_locks", request.locks.saturating_sub(valid) as f64);
+        let mut first = redis::cmd("ZRANGEBYSCORE");
+        first.arg(&in_use).arg(now).arg("+inf").arg("WITHSCORES");
+        let first: Vec<(Vec<u8>, f64)> = first.arg("LIMIT").arg(0).arg(1).query(connection)?;
+        if let Some((_, ends)) = first.first() {
+            figures.set("smallest_ttl_s", (ends - now) / 1e3);
         }
         Ok(())
     }
@@ -225,7 +246,7 @@ fn derive(figures: &mut Figures, planned: &Planned, spent: &Counters, origins: &
     let cell = planned.cell;
     let get = |name: &str| figures.get(name).unwrap_or(0.0);
     let (window, cpu) = (get("seconds"), get("cpu_s"));
-    if cell.workload == "W5" {
+    if cell.is_held() {
         let lost = get("lost_guards").max(get("missing_locks"));
         figures.set("locks_lost", lost);
         let periods = window / (planned.lease_s / 3.0);

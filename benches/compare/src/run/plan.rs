@@ -9,7 +9,7 @@ pub(crate) struct Planned {
     pub(crate) rounds: usize,
     pub(crate) warmup_s: f64,
     pub(crate) seconds: f64,
-    /// W5 only.
+    /// W5 and W12 only.
     pub(crate) lease_s: f64,
 }
 
@@ -91,7 +91,7 @@ fn planned(cell: Cell, options: &Options, present: &[&'static str]) -> Planned {
     };
     match (cell.title(), cell.condition) {
         // The figures are counts, which do not vary.
-        ("W5", _) => {
+        ("W5" | "W12", _) => {
             planned.rounds = 1;
             (planned.lease_s, planned.seconds) = if options.quick {
                 (3.0, 9.0)
@@ -129,16 +129,18 @@ fn parts(cell: Cell, present: &[&'static str]) -> Vec<Part> {
     parts
 }
 
-/// None if the library has no such thing, so that nobody waits for it to say so.
+/// None if the library has no such thing, so that no caller waits for it to say so.
 fn part(cell: Cell, library: &'static str) -> Option<Part> {
     let workload = match (library, cell.workload) {
         ("raw", "W2") => "serial",
         ("raw", "W4") if cell.condition == Condition::Plain => "idle",
         ("raw", "rtt") => "rtt",
-        (_, "rtt") | ("raw", "W3" | "W4" | "W5") => return None,
+        (_, "rtt") | ("raw", "W3" | "W4" | "W5" | "W12") => return None,
         // It awaits all five, so a fault ends it.
         ("raw", "W6") if cell.condition != Condition::Plain => return None,
-        ("redisson" | "redsync" | "rslock", "W5") | ("redsync" | "rslock", "W7") => return None,
+        ("redisson" | "redsync" | "rslock", "W5" | "W12") | ("redsync" | "rslock", "W7") => {
+            return None;
+        }
         ("raw" | "redisson" | "redsync" | "rslock", "W14") => return None,
         ("lockdog", "W7-local") => "W7-local",
         (_, "W7-local") => return None,
@@ -163,6 +165,7 @@ fn full() -> Vec<Cell> {
     // Last, as clients that have met a fault may be busy with it for long.
     cells.extend(faults());
     cells.extend([1_000, 10_000, 100_000].map(|locks| Cell::new("W5", 1).holding(locks)));
+    cells.push(Cell::new("W12", 1).holding(100_000));
     cells
 }
 
@@ -177,7 +180,7 @@ fn quick() -> Vec<Cell> {
     cells.push(Cell::new("W6", 1));
     cells.extend(delayed());
     cells.extend(faults());
-    cells.push(Cell::new("W5", 1).holding(10_000));
+    cells.extend(["W5", "W12"].map(|workload| Cell::new(workload, 1).holding(10_000)));
     cells
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn start(core: Option<usize>) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        // Free now, and nobody else on this machine is in a hurry to take it.
+        // Free now, and another program is unlikely to take it.
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let (process, connection) = launch(port, core, &folder)?;
         Ok(Self {
@@ -68,7 +68,7 @@ impl Server {
         self.signal(Signal::STOP)
     }
 
-    /// Undoes a fault: a frozen one goes on, a killed one starts again, empty, on the same port.
+    /// Undoes a fault: a frozen one continues, a killed one starts again, empty, on the same port.
     pub(crate) fn heal(&mut self) -> Result<()> {
         if self.process.try_wait()?.is_none() {
             return self.signal(Signal::CONT);
@@ -115,7 +115,7 @@ fn launch(port: u16, core: Option<usize>, folder: &TempDir) -> Result<(Child, Co
         match client.get_connection() {
             Ok(connection) => return Ok((process, connection)),
             Err(failure) if Instant::now() > patience => {
-                // A server that nobody reaches must not stay behind.
+                // A server that the client cannot reach must not keep running.
                 let _ = process.kill();
                 let _ = process.wait();
                 return Err(failure.into());

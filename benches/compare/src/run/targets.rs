@@ -103,6 +103,11 @@ pub(crate) fn all() -> Vec<Target> {
         One,
     );
 
+    let permits = Cell::new("W12", 1).holding(100_000);
+    add(permits, "locks_lost", AtMost(0.0), One);
+    add(permits, "commands_per_100_and_period", AtMost(1.1), One);
+    add(permits, "client_cpu_percent", AtMost(3.0), One);
+
     let quorum = Cell::new("W6", 1);
     add(quorum, "p50_us", AtMost(1.5), Library("raw"));
     for fault in [Condition::Killed, Condition::Frozen] {

@@ -222,7 +222,7 @@ impl Instance {
                 self.messages.remove(message);
             }
         }
-        // Only if it may still write its token once more.
+        // Only if it may still write its token again.
         let writer = self.register.writer;
         self.register.writer = writer.filter(|id| self.may_be_held_by(*id));
     }

@@ -20,17 +20,17 @@ impl World {
         } else if !self.keeps_its_word(setting) {
             Some("too few instances keep it")
         } else if !self.tells_what_is_lost(setting) {
-            Some("nobody is told that it is lost")
+            Some("no holder is notified that it is lost")
         } else if self.asks_for_too_long(setting) {
             Some("an instance is asked for longer than its time")
         } else if self.hides_what_it_knows() {
-            Some("too few instances have it, and nobody is told")
+            Some("too few instances have it, and no holder is notified")
         } else if self.revived {
             Some("what was over is not")
         } else if self.out_of_order {
             Some("a token is not larger than one before")
         } else if self.left_behind() > self.spent.failed + self.spent.doubled {
-            Some("nobody gives back what is over")
+            Some("no client releases what is over")
         } else {
             None
         }

@@ -28,7 +28,7 @@ pub(super) enum Sight {
     LateAnswer,
     DoubledRequest,
     DoubledAnswer,
-    /// A client was told that no answer comes.
+    /// A client was notified that no answer comes.
     Failure,
     /// A grant for an acquisition that was over.
     LateGrant,

@@ -38,7 +38,7 @@ pub(super) struct Spent {
     pub(super) renewed: u8,
     /// Further claims with a longer lease.
     pub(super) lengthened: u8,
-    /// Requests for which a client was told that no answer comes.
+    /// Requests for which a client was notified that no answer comes.
     pub(super) failed: u8,
     /// Messages that were delivered twice.
     pub(super) doubled: u8,

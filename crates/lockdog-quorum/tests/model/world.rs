@@ -57,9 +57,9 @@ pub(super) enum Move {
     Lengthen(usize),
     /// A message to or from an instance arrives.
     Deliver(usize, Message),
-    /// A message arrives, and will arrive once more.
+    /// A message arrives, and will arrive again.
     Double(usize, Message),
-    /// A client is told that no answer to this request comes.
+    /// A client is notified that no answer to this request comes.
     Fail(usize, Message),
     /// An instance restarts without its data.
     Restart(usize),

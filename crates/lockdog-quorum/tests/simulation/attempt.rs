@@ -152,7 +152,7 @@ impl Attempt {
         let is_quiet = self.quorum.wake_at() > now;
         means
             .world
-            .claim(is_quiet, || format!("it wakes itself for ever: {self:?}"));
+            .claim(is_quiet, || format!("it wakes itself forever: {self:?}"));
     }
 
     /// The time of a requested tick has come.

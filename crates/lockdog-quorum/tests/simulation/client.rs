@@ -33,7 +33,7 @@ pub(super) struct Client<'a> {
     pub(super) generation: u32,
     /// When its script continues, by its own clock.
     pub(super) due: Option<Moment>,
-    /// It has left its script, and wants the lock once more.
+    /// It has left its script, and wants the lock again.
     pub(super) finishing: bool,
     pub(super) has_had_it: bool,
     pub(super) frozen_until: u64,

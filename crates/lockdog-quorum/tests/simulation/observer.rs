@@ -207,7 +207,7 @@ impl Sweeper {
             };
             let (id, looks) = *unwanted;
             world.claim(looks < PATIENCE, || {
-                format!("nobody wants acquisition {id}, and nobody gives it back")
+                format!("no owner wants acquisition {id}, and no client gives it back")
             });
         }
     }

@@ -19,7 +19,7 @@ pub(super) struct Plan {
     pub(super) poll_cap_ms: u64,
     /// When the faults end.
     pub(super) calm_ms: u64,
-    /// When clients leave their scripts, and each wants the lock once more.
+    /// When clients leave their scripts, and each wants the lock again.
     pub(super) finish_ms: u64,
     pub(super) network: Faults,
     pub(super) walls: Vec<Wall>,

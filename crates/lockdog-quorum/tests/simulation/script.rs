@@ -197,7 +197,7 @@ impl Client<'_> {
         self.begin(rules, world);
     }
 
-    /// Leaves the script: from now on it wants the lock once more, without a time limit.
+    /// Leaves the script: from now on it wants the lock again, without a time limit.
     pub(super) fn finish(&mut self, world: &mut World<'_>) {
         self.finishing = true;
         self.wait_ends = Moment::NEVER;

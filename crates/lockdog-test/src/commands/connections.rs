@@ -128,7 +128,7 @@ fn hello(database: &mut Database, client: Option<u64>, args: &[Vec<u8>]) -> Answ
     }
     let pairs = [
         ("server", Reply::bulk("redis")),
-        ("version", Reply::bulk(super::server::VERSION)),
+        ("version", Reply::bulk(VERSION)),
         ("proto", Reply::Int(if is_resp3 { 3 } else { 2 })),
         ("id", Reply::Int(id as i64)),
         ("mode", Reply::bulk("standalone")),
@@ -269,3 +269,6 @@ fn kill(database: &mut Database, own: u64, filters: &[Vec<u8>]) -> Answer {
         (false, count) => Ok(Reply::Int(count as i64)),
     }
 }
+
+/// The server version that is imitated.
+pub(super) const VERSION: &str = "7.0.15";

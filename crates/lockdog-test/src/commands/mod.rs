@@ -1,5 +1,6 @@
 //! The server's commands, sent by a client or called by a script.
 
+mod command;
 mod connections;
 mod hashes;
 mod keys;
@@ -11,50 +12,18 @@ mod sets;
 mod sorted;
 mod strings;
 
+pub(crate) use command::{Command, anywhere, client_only, evaluating, is};
 pub(crate) use messages::{channels, listeners, publish};
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use command::{Place, Run};
+
 use crate::database::{Database, text};
 use crate::reply::{Answer, Refusal, Reply};
-
-/// One command that the server knows.
-#[derive(Clone, Copy)]
-pub(crate) struct Command {
-    name: &'static str,
-    /// The number of words including the name; if negative, the minimum.
-    arity: i32,
-    place: Place,
-    run: Run,
-}
-
-/// Where a command may come from.
-#[derive(Clone, Copy, Eq, PartialEq)]
-enum Place {
-    Anywhere,
-    ClientOnly,
-}
-
-/// The caller is `None` in tests, and for a script whose caller has disconnected.
-type Run = fn(&mut Database, Option<u64>, &[Vec<u8>]) -> Answer;
-
-const fn anywhere(name: &'static str, arity: i32, run: Run) -> Command {
-    Command {
-        name,
-        arity,
-        place: Place::Anywhere,
-        run,
-    }
-}
-
-const fn client_only(name: &'static str, arity: i32, run: Run) -> Command {
-    Command {
-        place: Place::ClientOnly,
-        ..anywhere(name, arity, run)
-    }
-}
+use crate::script::Commands;
 
 /// The result of a client's command.
 pub(crate) enum Outcome {
@@ -110,7 +79,7 @@ pub(crate) fn execute(database: &mut Database, client: u64, args: &[Vec<u8>]) ->
 }
 
 /// Runs a command that a script calls.
-pub(crate) fn call(database: &mut Database, client: Option<u64>, args: &[Vec<u8>]) -> Answer {
+fn call(database: &mut Database, client: Option<u64>, args: &[Vec<u8>]) -> Answer {
     let Some(name) = args.first() else {
         let line = "ERR Please specify at least one argument for this redis.call call";
         return Err(Refusal::new(line));
@@ -157,7 +126,10 @@ fn run(
     if let Some(refusal) = database.faults.refusal(name) {
         return Err(refusal);
     }
-    (command.run)(database, client, args)
+    match command.run {
+        Run::Plain(run) => run(database, client, args),
+        Run::Evaluating(run) => run(database, client, args, FOR_SCRIPTS),
+    }
 }
 
 /// Whether the server has such a command.
@@ -179,10 +151,7 @@ fn is_missing_script(answer: &Answer) -> bool {
     matches!(answer, Err(refusal) if refusal.0.starts_with("NOSCRIPT"))
 }
 
-/// A word of a command, compared as Redis compares them.
-fn is(arg: &[u8], word: &str) -> bool {
-    arg.eq_ignore_ascii_case(word.as_bytes())
-}
+pub(crate) const FOR_SCRIPTS: Commands = Commands { call, knows };
 
 static COMMANDS: LazyLock<HashMap<&'static str, Command>> = LazyLock::new(|| {
     let all = [

@@ -1,20 +1,20 @@
 //! Scripts, by text and by digest.
 
-use super::{Command, client_only, is};
+use super::{Command, client_only, evaluating, is};
 use crate::database::{Database, text};
 use crate::number::int_arg;
 use crate::reply::{Answer, Refusal, Reply};
 use crate::script;
 
 pub(super) const COMMANDS: &[Command] = &[
-    client_only("eval", -3, |database, client, args| {
+    evaluating("eval", -3, |database, client, args, commands| {
         let digest = script::digest(&args[1]);
         let (keys, rest) = parts(args)?;
         script::check(&args[1])?;
         database.scripts.insert(digest.clone(), args[1].clone());
-        script::run(database, client, &digest, keys, rest)
+        script::run(database, client, commands, &digest, (keys, rest))
     }),
-    client_only("evalsha", -3, |database, client, args| {
+    evaluating("evalsha", -3, |database, client, args, commands| {
         let digest = text(&args[1]).to_lowercase();
         let (keys, rest) = parts(args)?;
         if !database.scripts.contains_key(&digest) {
@@ -22,15 +22,12 @@ pub(super) const COMMANDS: &[Command] = &[
                 "NOSCRIPT No matching script. Please use EVAL.",
             ));
         }
-        script::run(database, client, &digest, keys, rest)
+        script::run(database, client, commands, &digest, (keys, rest))
     }),
     client_only("script", -2, scripts),
 ];
 
-/// The keys of a script, and its other arguments.
-type Parts<'a> = (&'a [Vec<u8>], &'a [Vec<u8>]);
-
-fn parts(args: &[Vec<u8>]) -> Result<Parts<'_>, Refusal> {
+fn parts(args: &[Vec<u8>]) -> Result<script::Arguments<'_>, Refusal> {
     let count = int_arg(&args[2])?;
     let rest = &args[3..];
     let count =

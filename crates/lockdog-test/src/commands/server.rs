@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::connections::no_cluster;
+use super::connections::{VERSION, no_cluster};
 use super::{Command, anywhere, client_only};
 use crate::database::{Database, text};
 use crate::glob;
@@ -212,6 +212,3 @@ const SECTIONS: &[&str] = &[
     "cluster",
     "keyspace",
 ];
-
-/// The server version that is imitated.
-pub(super) const VERSION: &str = "7.0.15";

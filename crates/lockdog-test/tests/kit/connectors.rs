@@ -342,7 +342,7 @@ async fn a_connector_that_panics_for_a_while_loses_no_lock() {
     }
 }
 
-/// It panics in a task whose result nobody reads: whoever drops that must get over it.
+/// It panics in a task whose result no task reads: the drop of that result must not panic.
 #[tokio::test(start_paused = true)]
 async fn a_connector_whose_panics_cause_more_panics_loses_no_lock() {
     for fault in [

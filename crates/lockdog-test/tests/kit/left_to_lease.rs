@@ -1,4 +1,4 @@
-//! Locks that nobody holds any more, and that stay taken until their leases are over.
+//! Locks that no owner holds any more, and that stay taken until their leases are over.
 
 use std::future::poll_fn;
 use std::task::Poll;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// How much longer than its wait a call took whose servers do not answer.
 async fn overrun(request: TryLockRequest, wait: Duration) -> Duration {
     let began = Instant::now();
-    let error = request.wait(wait).await.expect_err("nobody answers");
+    let error = request.wait(wait).await.expect_err("no server answers");
     assert!(error.is_retriable(), "{error}");
     let took = began.elapsed();
     assert!(took >= wait, "{took:?} of {wait:?}");

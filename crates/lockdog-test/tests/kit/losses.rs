@@ -1,4 +1,4 @@
-//! Who loses a lock is told by the deadline, to the millisecond.
+//! The guard of a lost lock reports the loss by its deadline, to the millisecond.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 const LEASE: Duration = Duration::from_millis(1_200);
 const PERIOD: Duration = Duration::from_millis(400);
 
-/// Waits until the guard is told, and checks that it is told by then.
+/// Waits until the guard reports its loss, and checks that this is in time.
 async fn told_by(guard: &Guard, deadline: Instant) -> LostReason {
     let lost = guard.lost().await;
     let now = Instant::now();

@@ -20,7 +20,7 @@ async fn a_permit_is_kept_for_as_long_as_its_client_renews_it() {
     sleep(LONG).await;
     assert!(all.is_valid());
     assert!(others.try_acquire().await.unwrap().is_none());
-    // Nobody renews these any more.
+    // No client renews these any more.
     let ids = all.into_ids();
     let began = Instant::now();
     let some = timeout(LONG, others.acquire_many(100).into_future()).await;

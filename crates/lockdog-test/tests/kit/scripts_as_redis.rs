@@ -30,7 +30,7 @@ struct Before {
 fn every_script_behaves_as_on_redis() {
     let mut pair = RefCell::new(Pair::start());
     let files = scripts(&root().join("lua"));
-    assert!(files.len() >= 27, "{files:?}");
+    assert!(files.len() >= 38, "{files:?}");
     for file in files {
         let text = fs::read_to_string(&file).expect("a script is text");
         let name = file
@@ -104,6 +104,26 @@ fn states() -> impl Strategy<Value = Before> {
                 command.chain(pairs).collect::<Vec<_>>()
             }
         ),
+        2 => (vec((select(FIELDS), select(SHARES)), 1..4), select(&["", "1700000000000000"][..]))
+            .prop_map(|(pairs, era)| {
+                let era = (!era.is_empty()).then_some([era, ""]);
+                let pairs = pairs.into_iter().map(|(request, has)| [has, request]);
+                let pairs = pairs.chain(era).flatten();
+                ["ZADD", LEDGER].into_iter().chain(pairs).map(str::to_owned).collect::<Vec<_>>()
+            }),
+        3 => (select(&["read", "write"][..]), vec((select(FIELDS), select(COUNTS)), 0..3))
+            .prop_map(|(mode, holds)| {
+                let holds = holds.into_iter().flat_map(|(field, count)| [field, count]);
+                let mode = ["HSET", "a", "mode", mode].into_iter();
+                mode.chain(holds).map(str::to_owned).collect::<Vec<_>>()
+            }),
+        2 => (select(FIELDS), select(&["1", "2"][..])).prop_map(|(field, n)| {
+            let key = format!("{{a}}:{field}:rwlock_timeout:{n}");
+            vec!["SET".to_owned(), key, "1".to_owned()]
+        }),
+        1 => (select(FIELDS), select(&["", "up:"][..])).prop_map(|(field, mark)| {
+            ["SET", "lockdog_writer:{a}", &format!("{mark}{field}")].map(str::to_owned).to_vec()
+        }),
         1 => Just(["RPUSH", "?", "a", "b"].map(str::to_owned).to_vec()),
         1 => select(&["0", "1699999999999", "4000000000000", "x"][..]).prop_map(|since| {
             ["HSET", "?", "id", "<identity>", "since", since].map(str::to_owned).to_vec()
@@ -213,6 +233,7 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
                 mostly(&["12000", "60000"]),
                 channel(),
                 publish(),
+                flag(),
             ],
         ),
         "fair/acquire.lua" => {
@@ -251,6 +272,78 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
             worth(),
         ]),
         "fair/force_unlock.lua" => in_line(vec![field(), channel(), publish()]),
+        "latch/count_down.lua" => of(2, vec![mostly(&["12000", "3600000"]), channel(), publish()]),
+        "latch/try_set.lua" => of(
+            2,
+            vec![
+                mostly(&["0", "1", "3", "-2"]),
+                mostly(&["12000", "60000"]),
+                channel(),
+                publish(),
+            ],
+        ),
+        "latch/delete.lua" => of(1, vec![channel(), publish()]),
+        "semaphore/acquire.lua" => counted(vec![field(), target()]),
+        "semaphore/release.lua" => counted(vec![
+            field(),
+            target(),
+            channel(),
+            publish(),
+            flag(),
+            target(),
+            mostly(&["1700000000000000", "0"]),
+        ]),
+        "semaphore/state.lua" => counted(vec![mostly(&["0", "1", "10000"])]),
+        "semaphore/reclaim.lua" => counted(vec![mostly(&["u:", "v:"]), channel(), publish()]),
+        "semaphore/try_set.lua" => of(
+            2,
+            vec![
+                target(),
+                mostly(&["0", "60000"]),
+                mostly(&["12000", "60000"]),
+                channel(),
+                publish(),
+            ],
+        ),
+        "read_write/acquire.lua" => (
+            mode(),
+            vec![field(), target(), lease()],
+            field(),
+            flag(),
+            mostly(&["0", "1500"]),
+        )
+            .prop_map(|(mode, args, partner, flag, announced)| {
+                let keys = read_write_keys(&mode, &args[0]);
+                let more = [mode, partner, flag, announced, "{a}:".to_owned()];
+                let args = args.into_iter().chain(more).collect();
+                Call { keys, args }
+            })
+            .boxed(),
+        "read_write/unlock.lua" => (
+            mode(),
+            vec![field(), target(), channel(), publish()],
+            lease(),
+        )
+            .prop_map(|(mode, args, lease)| {
+                let keys = read_write_keys(&mode, &args[0]);
+                let more = [mode, "{a}:".to_owned(), lease];
+                let args = args.into_iter().chain(more).collect();
+                Call { keys, args }
+            })
+            .boxed(),
+        "read_write/renew.lua" => vec((mostly(&["a"]), field(), lease()), many)
+            .prop_map(|holds| {
+                let mut call = Call {
+                    keys: Vec::new(),
+                    args: Vec::new(),
+                };
+                for (key, field, lease) in holds {
+                    call.keys.extend([key, timeout_of(&field)]);
+                    call.args.extend([field, lease]);
+                }
+                call
+            })
+            .boxed(),
         "lock/acquire.lua" => of(1, vec![field(), target(), lease()]),
         "lock/force_unlock.lua" => of(1, vec![field(), channel(), publish()]),
         "lock/settle.lua" | "lock/unlock.lua" => {
@@ -297,11 +390,38 @@ fn permits(args: Vec<BoxedStrategy<String>>) -> BoxedStrategy<Call> {
         .boxed()
 }
 
+/// A call with both keys of a semaphore that has a ledger.
+fn counted(args: Vec<BoxedStrategy<String>>) -> BoxedStrategy<Call> {
+    (mostly(&["a"]), mostly(&[LEDGER]), args)
+        .prop_map(|(number, ledger, args)| Call {
+            keys: vec![number, ledger],
+            args,
+        })
+        .boxed()
+}
+
 /// The number and the set of a semaphore, and sometimes others.
 fn permits_keys() -> BoxedStrategy<Vec<String>> {
     (mostly(&["a"]), mostly(&[IN_USE]))
         .prop_map(|(number, in_use)| vec![number, in_use])
         .boxed()
+}
+
+fn mode() -> BoxedStrategy<String> {
+    mostly(&["read", "write"])
+}
+
+/// The keys of a hold of the read/write lock `a`.
+fn read_write_keys(mode: &str, field: &str) -> Vec<String> {
+    let mut keys = vec!["a".to_owned(), "lockdog_writer:{a}".to_owned()];
+    if mode == "read" {
+        keys.push(timeout_of(field));
+    }
+    keys
+}
+
+fn timeout_of(field: &str) -> String {
+    format!("{{a}}:{field}:rwlock_timeout:1")
 }
 
 /// Ids, each once.
@@ -399,6 +519,17 @@ const IN_USE: &str = "{a}:timeout";
 const QUEUE: &str = "redisson_lock_queue:{a}";
 const PLACES: &str = "redisson_lock_timeout:{a}";
 const PRESENCE: &str = "lockdog_fair:{a}";
+/// The ledger of the semaphore `a`.
+const LEDGER: &str = "lockdog_ledger:{a}";
+/// What requests have, and when they ended.
+const SHARES: &[&str] = &[
+    "1",
+    "2",
+    "5",
+    "2147483647",
+    "1600000000000",
+    "4000000000000",
+];
 const NUMBERS: &[&str] = &["0", "1", "2", "5", "-1", "1.5", ""];
 /// Expired, living and endless permits.
 const ENDS: &[&str] = &[

@@ -9,7 +9,7 @@ use lockdog_test::Server;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-/// What an attempt took in vain is in others' way for as long as an answer takes. Without pauses by chance
+/// What a failed attempt took blocks others for as long as an answer takes. Without pauses by chance
 /// they meet again and again, and this has no end.
 #[tokio::test(start_paused = true)]
 async fn contenders_on_a_slow_network_stop_colliding() {

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use lockdog::Error;
 use lockdog_test::Server;
 use tokio::time::sleep;
 
+use crate::support::locks::Stand;
 use crate::support::logs::Warnings;
 
 const TEXT: &str = "a lock could not be released yet";
@@ -33,14 +35,30 @@ async fn a_release_of_a_dropped_guard_that_takes_over_a_second_logs_one_warning(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unconfirmed_unlock_reports_the_cause_and_the_duration() {
-    let server = Server::new();
-    let lock = server.client().await.lock("orders");
-    let guard = lock.lock().await.unwrap();
-    server.freeze();
-    let error = guard.unlock().await.unwrap_err().to_string();
-    let wanted = "the unlock could not be confirmed: lock=\"orders\" waited=3000ms; no answer";
-    assert!(error.starts_with(wanted), "{error}");
-    server.thaw();
-    server.assert_clean().await;
+async fn an_unconfirmed_unlock_of_any_shape_reports_the_cause_and_the_duration() {
+    for stand in Stand::each().await {
+        let guard = stand.lock().await.unwrap();
+        // A background acquire of the third server of a quorum ends.
+        sleep(Duration::from_secs(1)).await;
+        stand.servers.iter().for_each(Server::freeze);
+        let error = guard.unlock().await.unwrap_err();
+        let Error::UnlockUnconfirmed(unlock) = &error else {
+            panic!("{error}")
+        };
+        assert_eq!(unlock.waited(), Duration::from_secs(3));
+        let text = error.to_string();
+        let wanted = "the unlock could not be confirmed: lock=\"orders\" waited=3000ms; ";
+        let is_whole = unlock.lock() != "orders";
+        assert!(text.starts_with(wanted) || is_whole, "{text}");
+        assert!(text.contains(" waited=3000ms; "), "{text}");
+        // Of several, each server with what it did not answer.
+        assert!(
+            text.matches("no answer").count() == stand.servers.len(),
+            "{text}"
+        );
+        stand.servers.iter().for_each(Server::thaw);
+        for server in &stand.servers {
+            server.assert_clean().await;
+        }
+    }
 }

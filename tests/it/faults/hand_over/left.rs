@@ -143,7 +143,7 @@ async fn a_shutdown_during_a_hand_over_leaves_nothing() {
     }
 }
 
-/// Receivers and unlocks are cancelled at random moments, on two threads. A grant that nobody takes
+/// Receivers and unlocks are cancelled at random moments, on two threads. A grant that no caller takes
 /// in would keep the lock for a lease, which outlives the test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hand_overs_continue_when_random_receivers_and_unlocks_are_cancelled() {

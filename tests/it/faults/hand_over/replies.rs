@@ -131,7 +131,7 @@ async fn the_hand_over_script_is_idempotent() {
     let holders = async || stand.redis.hash("h").await;
     let messages = stand.redis.messages("*").await;
     let hash = |field: &str, count: &str| [(field.to_owned(), count.to_owned())].into();
-    // Nobody's.
+    // It is free.
     assert_eq!(hand_over("a", "5000").await, None);
     assert!(holders().await.is_empty());
     stand.redis.cmd(&["HSET", "h", "a", "2"]).await;
@@ -145,7 +145,7 @@ async fn the_hand_over_script_is_idempotent() {
     assert_eq!(hand_over("a", "5000").await, Some(0));
     assert_eq!(holders().await, hash("b", "3"));
     assert!(stand.redis.pttl("h").await > 5000);
-    // Somebody else's.
+    // Another owner has it.
     stand.redis.cmd(&["DEL", "h"]).await;
     stand.redis.cmd(&["HSET", "h", "c", "1"]).await;
     assert_eq!(hand_over("a", "5000").await, None);

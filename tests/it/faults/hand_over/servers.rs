@@ -131,7 +131,7 @@ async fn a_server_out_of_memory_allows_hand_overs() {
     finish(&stand, next).await;
 }
 
-/// Invariant 12: a PEXPIRE that fails undoes the transfer; the lock is free and waiters are told.
+/// Invariant 12: a PEXPIRE that fails undoes the transfer; the lock is free and waiters are notified.
 #[tokio::test]
 async fn a_hand_over_whose_lease_is_refused_frees_the_lock_and_publishes() {
     let server = RedisServer::start().await;
@@ -148,7 +148,7 @@ async fn a_hand_over_whose_lease_is_refused_frees_the_lock_and_publishes() {
     assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
     eventually(SOON, "it is told", async || !messages.seen().is_empty()).await;
     assert!(!redis.exists(NAME).await);
-    // It contends, and is refused as everybody is.
+    // It contends, and is refused as every owner is.
     let refused = tokio::time::timeout(SOON, next).await.unwrap().unwrap();
     let refused = refused.unwrap_err();
     assert!(matches!(refused, Error::Refused { .. }), "{refused}");

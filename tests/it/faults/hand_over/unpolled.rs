@@ -1,4 +1,4 @@
-//! Futures that nobody polls any more, though they are there, while a lock is handed on.
+//! Futures that no task polls any more, though they are there, while a lock is handed on.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn a_grant_that_is_not_taken_passes_on_after_the_poll_cap() {
     finish(&stand, got(third).await).await;
 }
 
-/// Design: invariant 9. A grant that nobody takes in is given back after the poll cap, though nobody
+/// Design: invariant 9. A grant that no caller takes in is released after the poll cap, though no client
 /// else of its client waits; and at once where its future is dropped.
 #[tokio::test]
 async fn a_grant_that_no_waiter_takes_is_released() {

@@ -31,7 +31,7 @@ impl Cast {
     /// `B <t2>` is our client B and its owner number 2, unless waiters changed places. A client's
     /// own step has no thread.
     pub(super) fn actor(&mut self, who: &str) -> (char, u64) {
-        let client = who.chars().next().expect("somebody calls");
+        let client = who.chars().next().expect("a client calls");
         let thread = who.split(' ').nth(1).map_or(0, thread_number);
         *self
             .actors

@@ -177,7 +177,7 @@ impl<'a> Ours<'a> {
             tokio::time::sleep(PLACE_IS_OVER * self.scenario.slower()).await;
         } else if step.call.contains("interrupted") {
             // Our cancellation: the future is dropped.
-            let (waiter, task) = self.waiting.pop_first().expect("somebody waits");
+            let (waiter, task) = self.waiting.pop_first().expect("an owner waits");
             task.abort();
             let ended = task.await.expect_err("it still waited");
             assert!(ended.is_cancelled());
@@ -323,7 +323,7 @@ impl<'a> Ours<'a> {
         }
     }
 
-    /// Which of several waiters wins a wake-up is nobody's promise: ours then plays the other's part.
+    /// Which of several waiters wins a wake-up is not promised: ours then plays the other's part.
     fn change_places(&mut self, step: &Step) {
         let ([(theirs, _)], [(ours, _)]) = (&step.came_back[..], &mut self.came_back[..]) else {
             return;
@@ -372,7 +372,7 @@ fn text(value: &Value) -> String {
 /// The answer to a call that has none yet.
 const WAITS: &str = "waits";
 
-/// A call that waits has made its first attempts by then; one that is slower waits all the same.
+/// A call that waits has made its first attempts by then; one that is slower waits nevertheless.
 const LOOKS_LIKE_WAITING: Duration = Duration::from_millis(250);
 const NEVER_WAITS: Duration = Duration::from_secs(20);
 /// Longer than the place of a dead waiter in a recording.

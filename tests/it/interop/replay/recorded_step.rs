@@ -40,7 +40,7 @@ impl Step {
         self.facts.clone()
     }
 
-    /// How long nobody did anything.
+    /// How long no client did anything.
     pub(super) fn pause(&self) -> Option<Duration> {
         let seconds = self.call.strip_prefix('(')?.split(" s pass").next()?;
         Some(Duration::from_secs_f64(seconds.parse().ok()?))

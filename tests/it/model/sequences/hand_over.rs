@@ -4,8 +4,8 @@ use super::{Case, Fate, SOON, check_ended, poll_once};
 use crate::model::state::Acquired;
 
 impl Case<'_> {
-    /// Of two owners of one client that is a hand-over, of two clients a release. Where nobody holds
-    /// the lock, somebody takes it first; and the inner guards are unlocked before.
+    /// Of two owners of one client that is a hand-over, of two clients a release. Where no owner holds
+    /// the lock, an owner takes it first; and the inner guards are unlocked before.
     pub(super) async fn hand_over(&mut self, to: usize, unlock: Fate, wait: Fate) {
         if self.model.holder().is_none() {
             self.acquire(usize::from(to == 0), false).await;
@@ -16,7 +16,7 @@ impl Case<'_> {
         if from == to || self.guards[from].len() as u32 != count {
             return;
         }
-        // Whoever still has a guard of a lost hold gets nothing, and as long as a client believes in
+        // An owner that still has a guard of a lost hold gets nothing, and as long as a client believes in
         // one, its others do not ask.
         for owner in (0..3).filter(|owner| owner / 2 == to / 2 && *owner != from) {
             while let Some(lost) = self.guards[owner].pop() {

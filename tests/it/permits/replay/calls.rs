@@ -211,7 +211,7 @@ impl Call {
     }
 }
 
-/// As ported code does it: without a lease for ever, and with ids instead of a value.
+/// As ported code does it: without a lease forever, and with ids instead of a value.
 async fn acquire_now(
     seats: &PermitSemaphore,
     permits: u32,

@@ -33,8 +33,8 @@ async fn a_clock_set_ahead_by_a_minute_loses_a_holder_one_instance_for_a_moment(
     })
     .await;
     assert_busy(&yours).await;
-    assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
-    // Back where it was, what stands there lives a minute longer, and is given back all the same.
+    assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
+    // With the clock set back, the key lives a minute longer, and is released nevertheless.
     set_clock(&stand, 0).await;
     assert!(redis.pttl(NAME).await > 50_000);
     watched.stays_valid(LEASE).await;

@@ -27,7 +27,7 @@ struct Run {
     written_beside: AtomicU64,
     /// When one of them first got the lock.
     first_granted: OnceLock<Instant>,
-    /// The largest token that anybody got.
+    /// The largest token that any client got.
     largest_token: AtomicU64,
     tokens: Mutex<BTreeSet<u64>>,
 }
@@ -67,7 +67,7 @@ impl Crowd {
         eventually(SOON * 2, &what, async || self.visits() >= enough).await;
     }
 
-    /// Ends it: nobody hung, nobody panicked, and no two were inside together.
+    /// Ends it: no client hung, no client panicked, and no two were inside together.
     pub(super) async fn end(mut self) {
         self.stop().await;
         let visits = self.run.visits.load(Ordering::Relaxed);
@@ -75,8 +75,8 @@ impl Crowd {
         self.run.cell.assert_exclusive((visits + beside) as i64);
     }
 
-    /// Ends it where two may have been inside: nobody hung or panicked, and each token was larger than
-    /// all that anybody had when it was asked for.
+    /// Ends it where two may have been inside: no client hung or panicked, and each token was larger than
+    /// all tokens that any client had when it asked.
     pub(super) async fn end_of_tokens(mut self) {
         self.stop().await;
         let tokens = self.run.tokens.lock().unwrap().len();
@@ -87,11 +87,11 @@ impl Crowd {
         self.run.over.store(true, Ordering::Relaxed);
         let ended = async {
             while let Some(task) = self.tasks.join_next().await {
-                task.expect("nobody panics");
+                task.expect("no task panics");
             }
         };
         let ended = tokio::time::timeout(SOON * 2, ended).await;
-        ended.expect("nobody hangs");
+        ended.expect("no task hangs");
     }
 }
 
@@ -143,7 +143,7 @@ async fn contend(lock: RedLock, run: Arc<Run>) {
     }
 }
 
-/// Goes in with time enough to come out again, so that whoever overlaps has no excuse.
+/// Enters only with enough time to leave again, so that each overlap is a defect.
 async fn visit(guard: &Guard, run: &Run) {
     if guard.remaining() < ENOUGH {
         return;

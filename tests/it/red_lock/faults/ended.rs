@@ -1,4 +1,4 @@
-//! A caller whose runtime ends or stands still while a round is under way. No other lock of these
+//! A caller whose runtime ends or is frozen while a round is under way. No other lock of these
 //! clients ends, and no server stays locked.
 
 use std::pin::Pin;
@@ -160,7 +160,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// A user's subscriber that stands still at the first repetition of a command.
+/// A user's subscriber that blocks at the first repetition of a command.
 struct StandsStill {
     reached: Sender<()>,
     stood: Arc<AtomicBool>,

@@ -102,7 +102,7 @@ async fn tokens_grow_while_instances_return_empty() {
 }
 
 /// Two of five may have forgotten the latest token, one that is away may be the only other that has
-/// it: nobody can know a larger one, and that is an error and no "busy".
+/// it: no client can know a larger one, and that is an error and no "busy".
 #[tokio::test]
 async fn an_acquire_fails_if_only_an_unreachable_instance_may_have_the_latest_token() {
     let stand = Stand::start(5).await;

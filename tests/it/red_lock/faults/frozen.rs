@@ -1,4 +1,4 @@
-//! Servers that stand still (SIGSTOP) for less and for more than the lease.
+//! Servers that are frozen (SIGSTOP) for less and for more than the lease.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ async fn two_of_five_frozen_beyond_the_lease_and_three_for_less_lose_nothing() {
         frozen.resume();
     }
     watched.stays_valid(LEASE).await;
-    assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
+    assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
     give_back(watched.into_guard()).await;
     crowd.await_visits(5).await;
     crowd.end().await;
@@ -75,7 +75,7 @@ async fn a_holder_is_notified_when_three_of_five_are_frozen_beyond_the_lease() {
     stand.assert_nothing_stays().await;
 }
 
-/// An unlock that a majority does not confirm ends all the same, says so, and is made good.
+/// An unlock that a majority does not confirm ends nevertheless, returns `UnlockUnconfirmed`, and is completed later.
 #[tokio::test]
 async fn an_unlock_with_three_of_five_frozen_is_unconfirmed_and_settled_later() {
     let stand = Stand::start(5).await;
@@ -128,9 +128,9 @@ async fn a_frozen_instance_gets_few_commands_while_the_others_work() {
         sent[1].len(),
         acquires[1]
     );
-    // Those that were under way before anybody could know.
+    // Those that were under way before any client could know.
     assert!(acquires[0] * 4 < acquires[1], "{acquires:?}");
-    // An attempt to connect takes a sixth of a lease; whoever owes something shares it.
+    // An attempt to connect takes a sixth of a lease; all jobs of a client share it.
     let attempts = paused.elapsed().as_millis() / (LEASE / 6).as_millis();
     let most = (attempts as usize + 2) * locks.len() * 3 / 2;
     assert!(opened <= most, "{opened} connections, {most} are enough");

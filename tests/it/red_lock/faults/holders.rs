@@ -66,7 +66,7 @@ async fn frozen_with_the_lock() {
 }
 
 /// Design: invariant 11. The watchdog of each client in turn fails from within: what is held there is
-/// nobody's any more, and the lock of all goes on with the others.
+/// free, and the lock of all continues with the others.
 #[test]
 fn a_watchdog_panic_loses_one_instance_for_a_moment() {
     logs::alone(
@@ -150,7 +150,7 @@ async fn a_client_that_is_shut_down_leaves_the_lock_to_the_others() {
         let mut watched = Watched::new(guard);
         watched.stays_valid(LEASE * 5 / 4).await;
         assert_eq!(watched.guard().margin(), 0);
-        assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
+        assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
         assert!(!waiter.is_finished(), "it waits for the others");
         give_back(watched.into_guard()).await;
         waiter
@@ -189,10 +189,7 @@ async fn shutting_down_all_clients_notifies_the_holder_and_frees_the_lock() {
     assert!(loss.last_valid < ended);
     assert_eq!(stand.taken().await, 0);
     let refused = tokio::time::timeout(SOON, waiter).await;
-    let refused = refused
-        .expect("nobody waits for ever")
-        .unwrap()
-        .unwrap_err();
+    let refused = refused.expect("each wait ends").unwrap().unwrap_err();
     assert!(matches!(refused, Error::Closed), "{refused}");
     for refused in [
         lock.lock().await.unwrap_err(),

@@ -45,7 +45,7 @@ async fn minority_then_majority(lost: &[Direction]) {
         watched.look() && watched.guard().margin() == 2
     })
     .await;
-    assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
+    assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
     crowd.end().await;
 
     let crowd = Crowd::start(std::slice::from_ref(&yours));
@@ -55,7 +55,7 @@ async fn minority_then_majority(lost: &[Direction]) {
     assert_eq!(loss.reason, LostReason::Deadline);
     assert_lost(&stand, 3);
     crowd.await_visits(5).await;
-    let granted = crowd.first_granted().expect("somebody got it");
+    let granted = crowd.first_granted().expect("an owner got it");
     assert!(
         loss.last_valid < granted,
         "two have it: {loss:?}, {granted:?}"
@@ -65,7 +65,7 @@ async fn minority_then_majority(lost: &[Direction]) {
     let error = mine.try_lock().await.expect_err("two of five answer");
     assert!(matches!(error, Error::NoQuorum(_)), "{error}");
     heal(&stand);
-    // What was held back arrives now, and harms nobody.
+    // What was held back arrives now, and harms no owner.
     let mut next = Watched::new(next);
     next.stays_valid(LEASE).await;
     assert_busy(&mine).await;

@@ -71,7 +71,7 @@ async fn an_instance_out_of_memory_keeps_its_hold_and_grants_nothing_new() {
     let mut watched = Watched::new(guard);
     watched.stays_valid(LEASE * 3 / 2).await;
     await_letters(watched.guard(), &stand, "AAAAA").await;
-    assert_eq!(redis.hash(NAME).await, field, "it was not taken anew");
+    assert_eq!(redis.hash(NAME).await, field, "it was not taken again");
     give_back(watched.into_guard()).await;
     let crowd = Crowd::start(&[yours]);
     crowd.await_visits(10).await;
@@ -120,7 +120,7 @@ async fn an_instance_that_revokes_its_permission_is_lost_and_reacquired() {
     await_letters(watched.guard(), &stand, "UAAAA").await;
     assert_refused(&watched.guard().instances(), &stand, "NOPERM");
     assert!(!stand.is_taken(0).await, "it ended there");
-    assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
+    assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
     assert!(redis.errorstats().await["NOPERM"] > 0);
     acl(&["+@all"]).await;
     crowd.end().await;

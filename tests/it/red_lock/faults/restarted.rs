@@ -1,4 +1,4 @@
-//! Servers that come back empty, or with their data, while somebody has the lock.
+//! Servers that come back empty, or with their data, while an owner has the lock.
 
 use std::time::Instant;
 
@@ -48,7 +48,7 @@ async fn an_instance_that_returned_empty_is_not_reacquired_before_the_end_of_its
         watched.guard().margin() == 1
     })
     .await;
-    assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
+    assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
     give_back(watched.into_guard()).await;
     crowd.await_visits(5).await;
     crowd.end().await;
@@ -133,12 +133,12 @@ async fn an_instance_that_returned_with_its_data_keeps_its_hold() {
         watched.stays_valid(LEASE / 2).await;
         await_letters(watched.guard(), &stand, "AAA").await;
         let redis = server.redis().await;
-        assert_eq!(redis.hash(NAME).await, field, "{member} was taken anew");
+        assert_eq!(redis.hash(NAME).await, field, "{member} was taken again");
         assert!(watched.look());
     }
-    assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
+    assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
     give_back(watched.into_guard()).await;
-    // For a new acquire they do not count yet: nobody knows that they lost nothing.
+    // For a new acquire they do not count yet: no client knows that they lost nothing.
     crowd.await_visits(5).await;
     crowd.end().await;
     stand.assert_nothing_stays().await;

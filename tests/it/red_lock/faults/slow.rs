@@ -51,7 +51,7 @@ async fn an_instance_that_takes_five_seconds_slows_no_call() {
     let mut watched = Watched::new(guard);
     watched.stays_valid(LEASE * 3 / 2).await;
     await_letters(watched.guard(), &stand, "UAAAA").await;
-    assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
+    assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
     give_back(watched.into_guard()).await;
     crowd.await_visits(5).await;
     crowd.end().await;
@@ -73,7 +73,7 @@ async fn an_acquire_on_five_takes_the_round_trip_of_the_third_fastest() {
         for (proxy, delay) in stand.proxies.iter().zip(delays) {
             proxy.delay(Direction::ToClient, delay);
         }
-        // Whoever waited for these would do so until their time is over, and then call them late.
+        // A call that waited for these would wait until their time is over, and then count them as late.
         let gates = [Gate::new(), Gate::new()];
         for (proxy, gate) in stand.proxies[3..].iter().zip(&gates) {
             proxy.on(is_acquire, Action::HoldReply(gate.clone()));
@@ -175,7 +175,7 @@ async fn an_acquire_that_arrives_after_the_unlock_is_an_orphan_for_one_lease() {
     gate.open();
     gate.wait_passed().await;
     assert!(stand.is_taken(0).await, "it arrived");
-    // Nobody takes it for a hold, and nobody is kept from the lock.
+    // No client counts it as a hold, and no client is kept from the lock.
     let next = take(&yours).await;
     eventually(SOON, "two of three are enough", async || {
         // On a busy machine the orphan may be gone by then.
@@ -236,7 +236,7 @@ async fn delays_near_the_instance_timeout_and_broken_answers_keep_exclusion() {
     let cut: u64 = cut.sum();
     assert!(cut > 5, "{cut} answers were cut");
     println!("{during} visits with {cut} answers cut");
-    assert!(during > 0, "nobody got in");
+    assert!(during > 0, "no owner got in");
     crowd.await_visits(20).await;
     crowd.end().await;
     stand.assert_nothing_stays().await;
@@ -267,7 +267,7 @@ async fn connections_that_fall_silent_on_a_working_network_lose_no_lock() {
     stand.assert_nothing_stays_of(lease).await;
 }
 
-/// Those beside it lose patience with every server, again and again, and nobody asks one meanwhile
+/// The callers beside it run into timeouts at every server, again and again, and no client asks one meanwhile
 /// that has not answered its probe yet. An extension waits for that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn short_leases_do_not_disturb_a_long_lease() {

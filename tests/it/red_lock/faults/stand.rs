@@ -68,7 +68,7 @@ impl Stand {
         clients
     }
 
-    /// A lock on all servers, of clients that nobody else uses.
+    /// A lock on all servers, of clients that no other lock uses.
     pub(super) async fn lock(&self) -> RedLock {
         red_lock(&self.clients().await)
     }
@@ -109,7 +109,7 @@ impl Stand {
         eventually(SOON, &what, async || self.taken().await == n).await;
     }
 
-    /// Whatever is left on the servers that run is given back, or ends with its one lease: nobody
+    /// Whatever is left on the servers that run is given back, or ends with its one lease: no client
     /// keeps it alive.
     pub(super) async fn assert_nothing_stays(&self) {
         self.assert_nothing_stays_of(LEASE).await;
@@ -174,7 +174,7 @@ pub(super) async fn give_back(guard: Guard) {
     }
 }
 
-/// Somebody has the lock on a quorum, and whoever asks is told so.
+/// An owner has the lock on a quorum, and each caller gets this answer.
 pub(super) async fn assert_busy(lock: &RedLock) {
     let taken = lock.try_lock().owner(&lockdog::Owner::new()).await;
     match taken {

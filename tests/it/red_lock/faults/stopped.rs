@@ -1,5 +1,5 @@
-//! A caller that stops: its runtime stands still, or nobody polls its future any more. That costs
-//! neither the lock nor anybody else.
+//! A caller that stops: its runtime is blocked, or no task polls its future any more. The lock is
+//! not lost, and no other client is delayed.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -202,7 +202,7 @@ fn assert_healthy(guard: &Guard) {
     }
 }
 
-/// Does work on a runtime of one thread, which stands still from then on.
+/// Does work on a runtime of one thread, which is frozen from then on.
 async fn stopped<T: Send + 'static>(
     work: impl FnOnce(&Runtime) -> (Vec<Client>, T) + Send + 'static,
 ) -> (Runtime, Vec<Client>, T) {
@@ -214,7 +214,7 @@ async fn stopped<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.unwrap()
 }
 
-/// The reply that is held back shall be that of an acquire that was executed.
+/// The held back reply is that of an executed acquire.
 async fn know_the_script(stand: &Stand) {
     let lock = stand.direct_lock().await;
     give_back(take(&lock).await).await;

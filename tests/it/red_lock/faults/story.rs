@@ -1,4 +1,4 @@
-//! What a guard says of itself, moment by moment, until it is told that it is lost.
+//! The state that a guard reports, moment by moment, until it reports its loss.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use lockdog::error::LostReason;
 use super::crowd::Beside;
 use crate::red_lock::{SOON, ms};
 
-/// A guard that somebody watches.
+/// A guard whose loss is watched.
 pub(super) struct Watched {
     guard: Guard,
     last_valid: Instant,
@@ -37,7 +37,7 @@ impl Watched {
         }
     }
 
-    /// From now on something is done under it that shows whether anybody else does it, too.
+    /// From now on the holder does work under it that shows whether another client does it, too.
     pub(super) fn working(self, work: Beside) -> Self {
         let work = Some(work);
         Self { work, ..self }
@@ -105,6 +105,6 @@ impl Watched {
     }
 }
 
-/// What a busy machine may take to run a task. That nobody is told late is shown by the test kit's clock
+/// What a busy machine may take to run a task. A test on the kit's clock shows that no holder is notified late
 /// (`losses` in `crates/lockdog-test`).
 const A_MOMENT: Duration = Duration::from_secs(5);

@@ -62,7 +62,7 @@ impl Node {
             .0
     }
 
-    /// `None` where it does not run, stands still or refuses.
+    /// `None` where it does not run, is frozen or refuses.
     pub(crate) async fn try_ask<T: FromRedisValue>(&self, line: &str) -> Option<T> {
         let ask = async {
             let client = redis::Client::open(self.server.url()).ok()?;

@@ -226,7 +226,7 @@ impl Link {
             let due = self.answers.lock().unwrap().expect(args, fate);
             self.settle(due, to_client);
             if executed {
-                // The queue ends only with this connection, and then nobody misses the piece.
+                // The queue ends only with this connection, and then no party needs the piece.
                 let _ = to_server.send(self.piece(Direction::ToServer, request.clone()));
             }
         }

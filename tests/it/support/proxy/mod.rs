@@ -116,18 +116,18 @@ impl Proxy {
         self.shared.faults.delay(direction, by);
     }
 
-    /// Stops reading and forwarding in this direction. Nobody is told: connections stay open, new
+    /// Stops reading and forwarding in this direction. Neither side is notified: connections stay open, new
     /// ones too.
     pub(crate) fn blackhole(&self, direction: Direction) {
         self.shared.faults.blackhole(direction);
     }
 
-    /// Accepts new connections only to reset them at once; those that are open go on.
+    /// Accepts new connections only to reset them at once; those that are open continue.
     pub(crate) fn refuse(&self) {
         self.shared.faults.refuse();
     }
 
-    /// Ends every delay, blackhole and refusal; what a blackhole held back goes on its way.
+    /// Ends every delay, blackhole and refusal; what a blackhole held back is forwarded.
     pub(crate) fn heal(&self) {
         self.shared.faults.heal();
     }

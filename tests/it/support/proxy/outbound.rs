@@ -81,7 +81,7 @@ impl Link {
         }
     }
 
-    /// Delivers a request once more, without this connection, when the gate opens.
+    /// Delivers a request again, without this connection, when the gate opens.
     pub(super) fn replay(
         &self,
         rule: Rule,

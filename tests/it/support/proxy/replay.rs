@@ -16,7 +16,7 @@ pub(super) async fn replay(port: u16, login: Vec<Vec<u8>>, request: Vec<u8>) -> 
     wire.write(&request).await?;
     let mut missing = login.len() + 1;
     while missing > 0 {
-        // A push answers nobody.
+        // A push is no answer to a command.
         if wire.next().await?.kind != b'>' {
             missing -= 1;
         }

@@ -70,7 +70,7 @@ impl Driver {
                     Ok(answer) => driver.receive(answer),
                     Err(_) => driver.note(line),
                 });
-                // The whole log first, so that whoever finds the driver gone can read why.
+                // The whole log first, so that a caller that finds the driver gone can read why.
                 let _ = logging.join();
                 let mut calls = locked(&driver.calls);
                 calls.open = false;
@@ -114,7 +114,7 @@ impl Driver {
         answer
     }
 
-    /// Ends the waits for all answers of this session: nobody is to wait for clients that are shut down.
+    /// Ends the waits for all answers of this session: no caller must wait for a client that is shut down.
     pub(super) fn forget(&self, session: u64) {
         let waiting = &mut locked(&self.calls).waiting;
         waiting.retain(|_, waiting| waiting.session != session);

@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use tempfile::TempDir;
+
 use super::driver::{Driver, locked};
+use crate::support::clock;
 
 /// A JVM that runs the driver; killed and reaped when dropped, it and no other.
 ///
@@ -14,12 +17,27 @@ pub(super) struct Jvm {
     process: Mutex<Child>,
     pid: u32,
     pub(super) driver: Arc<Driver>,
+    /// Of a clock of its own.
+    _folder: Option<TempDir>,
 }
 
 impl Jvm {
     /// Builds the driver if need be. The JVM may still be on its way when this returns.
     pub(super) fn start() -> Self {
-        let mut process = Command::new(java())
+        Self::of(Command::new(java()), None)
+    }
+
+    /// One with a wall clock that is ahead of this machine's by so many seconds, or behind it.
+    pub(super) fn start_with_clock(seconds: i64) -> Self {
+        let folder = TempDir::new().expect("a folder can be made");
+        let mut java = Command::new(java());
+        java.envs(clock::install(folder.path()));
+        clock::set(folder.path(), seconds);
+        Self::of(java, Some(folder))
+    }
+
+    fn of(mut java: Command, folder: Option<TempDir>) -> Self {
+        let mut process = java
             .current_dir(built())
             .arg("@java.args")
             .stdin(Stdio::piped())
@@ -31,6 +49,7 @@ impl Jvm {
             driver: Driver::of(&mut process),
             pid: process.id(),
             process: Mutex::new(process),
+            _folder: folder,
         }
     }
 

@@ -15,7 +15,7 @@ use crate::run::measure::Measurer;
 use crate::run::plan::Planned;
 use crate::run::report::words::show;
 
-/// One line a cell while the run goes on: the last round.
+/// One line a cell while the run continues: the last round.
 pub(crate) fn progress(planned: &Planned, lines: &[Line], elapsed: Duration) {
     let mut text = format!("{:5} s  {:24}", elapsed.as_secs(), planned.cell.to_string());
     for part in &planned.libraries {
@@ -127,7 +127,7 @@ const PAIRS: [&str; 8] = [
     "server_cpu_us_per_pair",
 ];
 
-const WORKLOADS: [(&str, &str, &[&str]); 9] = [
+const WORKLOADS: [(&str, &str, &[&str]); 10] = [
     ("W1", "each owner has its own lock", &PAIRS),
     (
         "W2",
@@ -209,6 +209,20 @@ const WORKLOADS: [(&str, &str, &[&str]); 9] = [
             "p50_in_round_trips",
             "us_per_pair_in_round_trips",
             "commands_per_pair",
+        ],
+    ),
+    (
+        "W12",
+        "permits of one semaphore held under the watchdog, after 1,000 pairs of a lock; lost ones count as locks",
+        &[
+            "locks_lost",
+            "smallest_ttl_s",
+            "commands_per_s",
+            "commands_per_100_and_period",
+            "client_cpu_percent",
+            "server_cpu_percent",
+            "bytes_per_lock",
+            "shutdown_s",
         ],
     ),
     (

@@ -32,14 +32,14 @@ impl Pair {
         }
     }
 
-    /// Has both require a password from now on, and connects anew without it.
+    /// Has both require a password from now on, and connects again without it.
     pub(crate) fn require_password(&mut self, password: &str) {
         self.embedded.require_password(password);
         let [_, real] = &mut self.sides;
         let set = ["CONFIG", "SET", "requirepass", password];
         assert_eq!(real.commands.send(&set), Value::Status("OK".to_owned()));
-        let anew = [self.embedded.connect(), self.real.connect()];
-        for (side, connection) in self.sides.iter_mut().zip(anew) {
+        let fresh = [self.embedded.connect(), self.real.connect()];
+        for (side, connection) in self.sides.iter_mut().zip(fresh) {
             side.commands = connection;
         }
     }
@@ -121,9 +121,12 @@ impl Side {
                 "list" => self.commands.send(&["LRANGE", &name, "0", "-1"]),
                 "set" => sorted(self.commands.send(&["SMEMBERS", &name])),
                 "string" => self.commands.send(&["GET", &name]),
-                "zset" => self
-                    .commands
-                    .send(&["ZRANGE", &name, "0", "-1", "WITHSCORES"]),
+                // Two scores from the clock may be equal on one server and not on the other, which
+                // changes their order. `commands_as_redis` compares the order.
+                "zset" => by_field(
+                    self.commands
+                        .send(&["ZRANGE", &name, "0", "-1", "WITHSCORES"]),
+                ),
                 other => panic!("{name} is a {other}"),
             };
             let value = named(value, &self.identity);

@@ -63,7 +63,7 @@ impl Stand {
         self.lock().await.expect("the lock is free")
     }
 
-    /// On how many servers somebody has it.
+    /// On how many servers an owner has it.
     pub(crate) fn taken(&self) -> usize {
         let mut servers = self.servers.iter();
         servers

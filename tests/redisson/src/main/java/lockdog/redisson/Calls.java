@@ -9,6 +9,7 @@ import org.redisson.RedissonMultiLock;
 import org.redisson.RedissonRedLock;
 import org.redisson.api.RBucket;
 import org.redisson.api.RLock;
+import org.redisson.api.RReadWriteLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 
@@ -16,7 +17,7 @@ import org.redisson.client.codec.StringCodec;
  * The calls that a logical thread makes on a lock: {@code name} on the first server, as the method
  * {@code getter} of its client gives it, or all of
  * {@code locks}, each a {@code name} on a {@code server}, as one of the {@code kind} "multi" or "red".
- * A name is the lock's before any prefix. The call "permits" is of a semaphore: {@link PermitCalls}.
+ * A name is the lock's before any prefix. The call "object" is of an object that is no lock: {@link ObjectCalls}.
  */
 final class Calls {
     private final List<RedissonClient> clients;
@@ -27,8 +28,8 @@ final class Calls {
     }
 
     Object perform(JsonObject call) throws Throwable {
-        if (call.get("call").getAsString().equals("permits")) {
-            return PermitCalls.perform(clients.get(0), call);
+        if (call.get("call").getAsString().equals("object")) {
+            return ObjectCalls.perform(clients.get(0), call);
         }
         // A new lock object each time: Redisson keeps an explicit lease in the object, from where
         // it would leak into the next lock().
@@ -48,6 +49,7 @@ final class Calls {
             case "remainTimeToLive" -> lock.remainTimeToLive();
             case "lockAndGetToken", "getToken" -> token(lock, what);
             case "cell" -> cell(lock, call);
+            case "readCell" -> readCell(lock, call);
             default -> throw new IllegalArgumentException("unknown call " + what);
         };
     }
@@ -74,13 +76,21 @@ final class Calls {
         };
     }
 
-    /** By name, because older Redissons have not all of these methods. */
+    /**
+     * By name, because older Redissons have not all of these methods. A getter may have two parts:
+     * {@code getReadWriteLock.readLock}.
+     */
     private RLock lockFrom(String getter, String name) {
+        String[] parts = getter.split("\\.");
         try {
-            return (RLock)
+            Object found =
                     RedissonClient.class
-                            .getMethod(getter, String.class)
+                            .getMethod(parts[0], String.class)
                             .invoke(clients.get(0), name);
+            if (parts.length == 1) {
+                return (RLock) found;
+            }
+            return (RLock) RReadWriteLock.class.getMethod(parts[1]).invoke(found);
         } catch (ReflectiveOperationException e) {
             throw new IllegalArgumentException("no method " + getter, e);
         }
@@ -136,5 +146,26 @@ final class Calls {
             }
         }
         return null;
+    }
+
+    /** As {@code cell}, but reads twice, with the pause between: how often the two reads differed. */
+    private Object readCell(RLock lock, JsonObject call) throws InterruptedException {
+        RBucket<String> cell =
+                clients.get(0).getBucket(call.get("key").getAsString(), StringCodec.INSTANCE);
+        long pause = call.get("pauseMs").getAsLong();
+        long torn = 0;
+        for (int round = call.get("rounds").getAsInt(); round > 0; round--) {
+            lock.lock();
+            try {
+                String before = cell.get();
+                Thread.sleep(pause);
+                if (!java.util.Objects.equals(before, cell.get())) {
+                    torn++;
+                }
+            } finally {
+                lock.unlock();
+            }
+        }
+        return torn;
     }
 }

@@ -70,7 +70,7 @@ final class LogicalThread {
                 thread.join(INTERRUPT_EVERY_MS);
             }
         } catch (InterruptedException e) {
-            // Nobody interrupts the session's thread.
+            // Nothing interrupts the session's thread.
             throw new IllegalStateException(e);
         }
     }

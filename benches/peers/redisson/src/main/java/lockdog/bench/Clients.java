@@ -38,13 +38,13 @@ final class Clients {
         return clients;
     }
 
-    /** Whoever is still in a call when a phase is given up must keep its client. */
+    /** A thread that is still in a call when a phase is given up must keep its client. */
     void closeAfter(Phase phase) {
         phases.add(phase);
     }
 
     /**
-     * At once if nobody is in a call any more. Otherwise when they have come back, which may be never:
+     * At once if no thread is in a call any more. Otherwise when they have come back, which may be never:
      * a RedLock on clients that are shut down would try again without a pause.
      */
     void close() {
@@ -72,7 +72,7 @@ final class Clients {
 
     /**
      * All at its default, except that no owner has to wait for a connection, or for one to be opened:
-     * that would measure a setting which everybody with so many threads changes.
+     * that would measure a setting which every user with that many threads changes.
      */
     private void add(String url, int owners) {
         Config config = new Config();

@@ -58,7 +58,7 @@ public final class Driver {
             e.printStackTrace();
             status = 1;
         }
-        // Not exit(): nobody is left to whom a calm end would matter.
+        // Not exit(): no thread is left that needs an orderly end.
         Runtime.getRuntime().halt(status);
     }
 

@@ -103,7 +103,7 @@ final class Phase {
         try {
             ended.await();
         } catch (InterruptedException e) {
-            // Nobody interrupts the threads of this program.
+            // Nothing interrupts the threads of this program.
             throw new IllegalStateException(e);
         }
     }
@@ -115,7 +115,7 @@ final class Phase {
         }
     }
 
-    /** Somebody who repeats work, on a thread of its own or none. */
+    /** A worker that repeats work, on a thread of its own or none. */
     interface Owner {
         /** Returns at once; makes {@code phase} hear when it is ready and when it has ended. */
         void start(Phase phase, Tally tally);

@@ -28,7 +28,7 @@ final class Workload {
 
     /**
      * Where owners contend, the window ends with the time: those who still wait would stretch it by
-     * pauses in which hardly anybody is served. Elsewhere a pair may take longer than the window, and
+     * pauses in which hardly any thread is served. Elsewhere a pair may take longer than the window, and
      * then it is the result.
      */
     Phase run(double seconds) throws InterruptedException {

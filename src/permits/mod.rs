@@ -1,72 +1,74 @@
-//! One call to acquire permits: a single attempt, or a wait.
+//! One call to acquire permits of a semaphore of either kind: a single attempt, or a wait.
+
+mod contender;
 
 use std::sync::Arc;
 
 use tracing::{Instrument, Span};
 
-use super::request::PermitOptions;
-use super::{Inner, LeasedPermit};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::hold::{Hold, Terms};
 use crate::key::LockKey;
+use crate::key::kind::PermitKind;
 use crate::lock::released;
+use crate::object::Object;
 use crate::owner::Owner;
 use crate::request::{FIRST_ATTEMPT, WaitLimit};
 use crate::session::{BatchAcquire, BatchAttempt, Claim, Core, PendingAcquire, Session};
 
-impl Inner {
-    /// Acquires permits, on the caller's runtime.
-    pub(super) async fn acquire(
-        &self,
-        options: &PermitOptions,
-        wait: WaitLimit,
-    ) -> Result<Option<LeasedPermit>> {
-        let core = self.core();
-        let terms = options.terms(&core.settings)?;
-        let key = self.key()?;
-        core.ensure_open()?;
-        let began = core.clock.now();
-        let deadline = match wait {
-            WaitLimit::ForEver => None,
-            WaitLimit::AtMost(wait) => Some(began + wait),
-            WaitLimit::Not => Some(began + core.server.command_timeout()),
-        };
-        let call = PermitCall {
-            session: &self.session,
-            key,
-            // Permits have no owner that could acquire once more.
-            owner: Owner::new(),
-            permits: options.permits,
-            is_endless: options.is_endless,
-            terms,
-            began,
-            deadline,
-        };
-        let span = call.span();
-        let outcome = Box::pin(call.call(wait));
-        let outcome = outcome.instrument(span.clone()).await;
-        call.record(&span, &outcome);
-        match outcome {
-            Ok(claims) => Ok(claims.map(|claims| LeasedPermit::new(key.clone(), claims))),
-            // The time in the last error covers only a part of the call.
-            Err(error) => Err(error.after(core.clock.now().since(began))),
-        }
-    }
+/// What a caller asks for, checked.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    /// 0: all that are free, of a semaphore without leases.
+    pub(crate) permits: u32,
+    /// The permits have leases, and shall never end by themselves.
+    pub(crate) is_endless: bool,
+    pub(crate) terms: Terms,
+}
+
+/// Acquires permits, on the caller's runtime. `None`: too few are free.
+pub(crate) async fn acquire(
+    object: &Object,
+    wanted: Wanted,
+    wait: WaitLimit,
+) -> Result<Option<Vec<Claim>>> {
+    let core = object.core();
+    let key = object.key()?;
+    core.ensure_open()?;
+    let began = core.clock.now();
+    let deadline = match wait {
+        WaitLimit::ForEver => None,
+        WaitLimit::AtMost(wait) => Some(began + wait),
+        WaitLimit::Not => Some(began + core.server.command_timeout()),
+    };
+    let call = PermitCall {
+        session: object.session(),
+        key,
+        // Permits have no owner that could acquire once more.
+        owner: Owner::new(),
+        wanted,
+        began,
+        deadline,
+    };
+    let span = call.span();
+    let outcome = Box::pin(call.call(wait));
+    let outcome = outcome.instrument(span.clone()).await;
+    call.record(&span, &outcome);
+    // The time in the last error covers only a part of the call.
+    outcome.map_err(|error| error.after(core.clock.now().since(began)))
 }
 
 /// One call to acquire permits.
-pub(super) struct PermitCall<'a> {
+struct PermitCall<'a> {
     session: &'a Arc<Session>,
-    pub(super) key: &'a Arc<LockKey>,
+    key: &'a Arc<LockKey>,
     /// New for each call: the permits of one call are its holds.
-    pub(super) owner: Owner,
-    permits: u32,
-    is_endless: bool,
-    terms: Terms,
-    pub(super) began: Moment,
+    owner: Owner,
+    wanted: Wanted,
+    began: Moment,
     /// When the call has to end.
-    pub(super) deadline: Option<Moment>,
+    deadline: Option<Moment>,
 }
 
 impl PermitCall<'_> {
@@ -83,7 +85,7 @@ impl PermitCall<'_> {
             "acquire",
             lock = self.key.name(),
             owner = %self.owner,
-            permits = self.permits,
+            permits = self.wanted.permits,
             outcome = tracing::field::Empty,
             waited_ms = tracing::field::Empty,
         )
@@ -132,11 +134,15 @@ impl PermitCall<'_> {
         }
     }
 
-    /// New holds, one for each permit. They are registered with the watchdog before anything is sent.
-    pub(super) fn acquires(&self) -> Vec<PendingAcquire> {
-        (0..self.permits)
-            .map(|_| PendingAcquire::first(self.session, self.key, self.owner))
-            .collect()
+    /// New holds: one for each permit that has a lease, and else one for all of them. They are registered
+    /// with the watchdog before anything is sent.
+    fn acquires(&self) -> Vec<PendingAcquire> {
+        let Wanted { permits, .. } = self.wanted;
+        let first = || PendingAcquire::first(self.session, self.key, self.owner);
+        match self.key.kind().permits {
+            Some(PermitKind::Counted) => vec![first().weighing(permits)],
+            Some(PermitKind::Leased) | None => (0..permits).map(|_| first()).collect(),
+        }
     }
 
     /// Sends the command for these permits, first at `now`, and for endless permits a second one.
@@ -144,29 +150,29 @@ impl PermitCall<'_> {
     /// # Cancel safety
     ///
     /// Its effect is undone in the background.
-    pub(super) async fn ask(
+    async fn ask(
         &self,
         acquires: Vec<PendingAcquire>,
         now: Moment,
         until: Moment,
     ) -> Result<BatchAttempt> {
-        let permits = BatchAcquire::new(self.session, acquires).endless(self.is_endless);
-        let attempt = permits.attempt(self.terms.lease, now, until).await;
+        let permits = BatchAcquire::new(self.session, acquires).endless(self.wanted.is_endless);
+        let attempt = permits.attempt(self.wanted.terms.lease, now, until).await;
         attempt.map_err(|(_, error)| error)
     }
 
     /// Gives the claims the watchdog and the bound that the call asks for.
-    pub(super) fn confirmed(&self, mut claims: Vec<Claim>) -> Vec<Claim> {
+    fn confirmed(&self, mut claims: Vec<Claim>) -> Vec<Claim> {
         for claim in &mut claims {
             let acquired = claim.hold().state().acquired;
-            let bound = self.terms.max_hold.map(|bound| acquired + bound);
-            claim.confirm(&self.terms, bound.unwrap_or(Moment::NEVER));
+            let bound = self.wanted.terms.max_hold.map(|bound| acquired + bound);
+            claim.confirm(&self.wanted.terms, bound.unwrap_or(Moment::NEVER));
         }
         claims
     }
 
     /// When an attempt that begins now has to end.
-    pub(super) fn until(&self, now: Moment) -> Moment {
+    fn until(&self, now: Moment) -> Moment {
         let latest = now + self.core().server.command_timeout();
         let ends = self
             .deadline
@@ -175,12 +181,12 @@ impl PermitCall<'_> {
     }
 
     /// The error when the server that was asked for this hold answered too late, or not at all.
-    pub(super) fn too_late(&self, asked_for: &Hold) -> Error {
+    fn too_late(&self, asked_for: &Hold) -> Error {
         let waited = self.core().clock.now().since(self.began);
         asked_for.unanswered(waited)
     }
 
-    pub(super) fn core(&self) -> &Arc<Core> {
+    fn core(&self) -> &Arc<Core> {
         self.session.core()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::acquire::PermitCall;
+use super::PermitCall;
 use crate::clock::Moment;
 use crate::contend::{
     Attempted, Contender, Failed, LocalState, OwnerHas, QueuePlace, TimedOut, contend,
@@ -10,7 +10,7 @@ use crate::contend::{
 use crate::error::{Error, Result};
 use crate::hold::Hold;
 use crate::session::{BatchAttempt, Claim, Core};
-use crate::wait::{Backoff, WaitRequest, WaiterGuard};
+use crate::wait::{Backoff, Line, WaitRequest, WaiterGuard};
 
 /// A caller that waits for permits.
 struct PermitContender<'a> {
@@ -67,6 +67,7 @@ impl Contender for PermitContender<'_> {
             // Permits are released, and not handed over.
             terms: None,
             deadline,
+            line: Line::Sole,
         };
         self.call.core().waiters.enter(key, options, now)
     }

@@ -4,21 +4,21 @@ import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
-import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RedissonClient;
 
 /**
- * A call of a permit-expirable semaphore: the {@code method} of the semaphore {@code name}, with
- * {@code args}, each an object with one key that names its type: {@code int}, {@code ms} (a time, two
- * parameters), {@code id} or {@code ids}.
+ * A call of an object that is no lock: the {@code method} of the object {@code name}, as the method
+ * {@code getter} of the client gives it, with {@code args}, each an object with one key that names its
+ * type: {@code int}, {@code long}, {@code ms} (a time, two parameters), {@code id} or {@code ids}.
  *
  * <p>Methods are found by name, because older Redissons have not all of them.
  */
-final class PermitCalls {
-    private PermitCalls() {}
+final class ObjectCalls {
+    private ObjectCalls() {}
 
     static Object perform(RedissonClient client, JsonObject call) throws Throwable {
         List<Class<?>> types = new ArrayList<>();
@@ -29,6 +29,9 @@ final class PermitCalls {
             if (arg.has("int")) {
                 types.add(int.class);
                 args.add(arg.get("int").getAsInt());
+            } else if (arg.has("long")) {
+                types.add(long.class);
+                args.add(arg.get("long").getAsLong());
             } else if (arg.has("ms")) {
                 types.add(long.class);
                 args.add(arg.get("ms").getAsLong());
@@ -47,12 +50,13 @@ final class PermitCalls {
             args.add(TimeUnit.MILLISECONDS);
         }
         String method = call.get("method").getAsString();
-        RPermitExpirableSemaphore semaphore =
-                client.getPermitExpirableSemaphore(call.get("name").getAsString());
         try {
-            return RPermitExpirableSemaphore.class
+            Method getter =
+                    RedissonClient.class.getMethod(call.get("getter").getAsString(), String.class);
+            Object object = getter.invoke(client, call.get("name").getAsString());
+            return getter.getReturnType()
                     .getMethod(method, types.toArray(Class<?>[]::new))
-                    .invoke(semaphore, args.toArray());
+                    .invoke(object, args.toArray());
         } catch (NoSuchMethodException e) {
             throw new IllegalArgumentException("no method " + method + types, e);
         } catch (InvocationTargetException e) {

@@ -1,0 +1,58 @@
+//! The state that the tasks of a server share.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::database::Database;
+
+/// The state that the tasks of a server share.
+pub(crate) struct Core {
+    pub(crate) database: Mutex<Database>,
+    pub(crate) ending: CancellationToken,
+    frozen: watch::Sender<bool>,
+    /// The runtime that the server was created on.
+    runtime: Handle,
+    pipes: AtomicU64,
+}
+
+impl Core {
+    pub(crate) fn new(runtime: Handle) -> Self {
+        Self {
+            database: Mutex::new(Database::new()),
+            ending: CancellationToken::new(),
+            frozen: watch::Sender::new(false),
+            runtime,
+            pipes: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    /// A number that no other pipe of this server has.
+    pub(crate) fn next_pipe(&self) -> u64 {
+        self.pipes.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Waits until the server is not frozen.
+    pub(crate) async fn until_thawed(&self) {
+        if *self.frozen.borrow() {
+            // `self` keeps the sender alive.
+            let _ = self.frozen.subscribe().wait_for(|frozen| !frozen).await;
+        }
+    }
+
+    pub(crate) fn set_frozen(&self, frozen: bool) {
+        self.frozen.send_replace(frozen);
+    }
+
+    /// The client disconnected, or receives nothing after what is already written.
+    pub(crate) fn forget(&self, id: u64) {
+        self.database.lock().clients.remove(&id);
+    }
+}

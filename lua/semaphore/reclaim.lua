@@ -1,0 +1,40 @@
+-- Purpose: gives back all permits of a semaphore that the requests of one client have.
+--
+-- KEYS[1]  the free permits, a number
+-- KEYS[2]  the ledger: request -> how many permits it has, or when it ended
+-- ARGV[1]  what the requests of the client begin with
+-- ARGV[2]  the channel of the semaphore's messages
+-- ARGV[3]  the command that publishes there: publish, or spublish on a cluster that knows it
+--
+-- Returns how many permits were given back
+--   error WRONGTYPE: the free permits are no number below 2^53; nothing was done
+--
+-- The ledger forgets the requests, so a later release by that client gives nothing back. ZREM comes
+-- first, because a server out of memory lets a script go on that has written.
+-- Example: 1 free, { u:1.1 = 2, v:1.1 = 1 }, client u: -> 3 free, { v:1.1 = 1 }, message "3", 2.
+
+local value = redis.call('get', KEYS[1])
+local free = string.match(value or '0', '^-?%d+$') and tonumber(value or '0')
+if not free or math.abs(free) >= 2 ^ 53 then
+    return redis.error_reply('WRONGTYPE the free permits are no number below 2^53')
+end
+local found = redis.call('zrangebyscore', KEYS[2], 1, 2 ^ 31 - 1, 'withscores')
+local given = 0
+for i = 1, #found, 2 do
+    if string.sub(found[i], 1, #ARGV[1]) == ARGV[1] then
+        redis.call('zrem', KEYS[2], found[i])
+        given = given + found[i + 1]
+    end
+end
+if given > 0 then
+    if redis.call('zcount', KEYS[2], 1, 2 ^ 31 - 1) == 0 then
+        redis.call('pexpire', KEYS[2], 3600000)
+    end
+    if value then
+        free = redis.call('incrby', KEYS[1], string.format('%.0f', given))
+        if free > 0 then
+            redis.pcall(ARGV[3], ARGV[2], string.format('%.0f', free))
+        end
+    end
+end
+return given

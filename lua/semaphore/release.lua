@@ -1,0 +1,68 @@
+-- Purpose: lowers what one request has of a semaphore: after a release, and after an outcome nobody saw.
+--
+-- KEYS[1]  the free permits, a number
+-- KEYS[2]  the ledger: request -> how many permits it has, or when it ended; '' -> the ledger's era
+-- ARGV[1]  the request
+-- ARGV[2]  how many permits it keeps; at 0 it ends
+-- ARGV[3]  the channel of the semaphore's messages
+-- ARGV[4]  the command that publishes there: publish, or spublish on a cluster that knows it
+-- ARGV[5]  1: a command of this request may arrive later; its end is remembered for an hour. Else 0
+-- ARGV[6]  how many permits the request has for certain, as its client knows; 0: it does not know
+-- ARGV[7]  the era of the ledger that granted it
+--
+-- Returns
+--   1     the request had more, and the rest is given back; or it has as many as it keeps, or fewer
+--   nil   the ledger does not know it: it has ended, or others gave its permits back
+--   error WRONGTYPE: the free permits are no number below 2^53; nothing was done
+--
+-- A ledger of another era was lost meanwhile (deleted, evicted): then the client's number counts, once.
+-- The semaphore is not made anew. ZREM comes first, because a server out of memory lets a script go on
+-- that has written. A ledger without permits in use ends after an hour.
+-- Example: 1 free, { u:1.1 = 2 }, keeps 0 -> 3 free, {}, message "3", 1; once more -> nil.
+
+local permits, ledger, request = KEYS[1], KEYS[2], ARGV[1]
+local keeps, doubt, known = tonumber(ARGV[2]), ARGV[5] == '1', tonumber(ARGV[6])
+
+local value = redis.call('get', permits)
+local free = string.match(value or '0', '^-?%d+$') and tonumber(value or '0')
+if not free or math.abs(free) >= 2 ^ 53 then
+    return redis.error_reply('WRONGTYPE the free permits are no number below 2^53')
+end
+local has = tonumber(redis.call('zscore', ledger, request) or nil)
+local era = redis.call('zscore', ledger, '')
+local was_lost = not has and value and known > keeps and era ~= ARGV[7]
+if was_lost then
+    has = known
+end
+local is_known = has and has < 2 ^ 31
+if is_known and has <= keeps then
+    return 1
+end
+
+local clock = redis.call('time')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local remembers = keeps == 0 and (doubt or was_lost)
+if is_known or remembers then
+    redis.call('zrem', ledger, request)
+end
+if is_known and keeps > 0 then
+    redis.call('zadd', ledger, string.format('%.0f', keeps), request)
+elseif remembers then
+    redis.call('zadd', ledger, string.format('%.0f', now), request)
+    redis.call('zremrangebyscore', ledger, 2 ^ 31, string.format('%.0f', now - 3600000))
+end
+if is_known or remembers then
+    if redis.call('zcount', ledger, 1, 2 ^ 31 - 1) == 0 then
+        redis.call('pexpire', ledger, 3600000)
+    end
+end
+if not is_known then
+    return nil
+end
+if value then
+    free = redis.call('incrby', permits, string.format('%.0f', has - keeps))
+    if free > 0 then
+        redis.pcall(ARGV[4], ARGV[3], string.format('%.0f', free))
+    end
+end
+return 1

@@ -1,0 +1,31 @@
+-- Purpose: makes a semaphore with this many permits, if there is none.
+--
+-- KEYS[1]  the free permits, a number
+-- KEYS[2]  the mark of the request, a string of lockdog's own
+-- ARGV[1]  how many permits it has
+-- ARGV[2]  after how many milliseconds it ends; 0: never
+-- ARGV[3]  how long the mark is kept, in milliseconds: longer than the request may be repeated
+-- ARGV[4]  the channel of the semaphore's messages
+-- ARGV[5]  the command that publishes there: publish, or spublish on a cluster that knows it
+--
+-- Returns
+--   1  it was made, now or by an earlier run of the same request
+--   0  it existed; nothing was done
+--
+-- Example: nothing, 3 -> 3 free, message "3", 1; once more -> 1; another request -> 0.
+
+if redis.call('exists', KEYS[2]) == 1 then
+    return 1
+end
+if redis.call('exists', KEYS[1]) == 1 then
+    return 0
+end
+redis.call('set', KEYS[2], '1', 'px', ARGV[3])
+redis.call('set', KEYS[1], ARGV[1])
+if ARGV[2] ~= '0' then
+    redis.call('pexpire', KEYS[1], ARGV[2])
+end
+if tonumber(ARGV[1]) > 0 then
+    redis.pcall(ARGV[5], ARGV[4], ARGV[1])
+end
+return 1

@@ -1,0 +1,63 @@
+//! Why locks cannot be made into one lock.
+
+use super::Error;
+
+impl Error {
+    /// A multi lock or quorum was built from no locks.
+    pub(crate) fn no_locks() -> Self {
+        Self::invalid("locks", "no locks were given".to_owned())
+    }
+
+    /// A multi lock or quorum was built from the same lock twice.
+    pub(crate) fn same_lock(name: &str) -> Self {
+        let why = format!("one lock of one client is given twice, lock={name:?}");
+        Self::invalid("locks", why)
+    }
+
+    /// A quorum was built from a lock that is not reentrant.
+    pub(crate) fn not_reentrant(name: &str) -> Self {
+        let why = format!(
+            "a RedLock needs reentrant locks, and this one is not reentrant, lock={name:?}"
+        );
+        Self::invalid("locks", why)
+    }
+
+    /// A quorum was to be made of a lock that issues fencing tokens by itself.
+    pub(crate) fn own_tokens(name: &str) -> Self {
+        let why = format!(
+            "a RedLock needs plain locks and issues tokens itself (RedLock::fenced): the tokens of one \
+             fenced lock do not order the holders of a quorum, lock={name:?}"
+        );
+        Self::invalid("locks", why)
+    }
+
+    /// A lock of several locks was to be made of a fair lock.
+    pub(crate) fn in_line(of: &str, name: &str) -> Self {
+        let why = match of {
+            "RedLock" => "each server has a queue of its own, so a quorum has no order of waiters",
+            _ => "it holds no lock while it waits, so it has no place in the lock's queue",
+        };
+        let why = format!("a {of} cannot have a fair lock: {why}, lock={name:?}");
+        Self::invalid("locks", why)
+    }
+
+    /// A quorum was to be made of a read or write lock.
+    pub(crate) fn has_mode(name: &str) -> Self {
+        let why = format!(
+            "a RedLock needs plain locks: its quarantine and its fencing tokens know only one holder, \
+             lock={name:?}"
+        );
+        Self::invalid("locks", why)
+    }
+
+    /// Adds which of the given locks is invalid. `place` counts from 0, the text from 1.
+    pub(crate) fn in_lock(self, place: usize) -> Self {
+        match self {
+            Self::Invalid { what, why } => Self::Invalid {
+                what,
+                why: format!("{why}, place={}", place + 1),
+            },
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! What a client knows about the permits that a semaphore's ledger has for one hold.
+
+use std::num::NonZeroU64;
+
+use super::{ClaimFlags, HoldState};
+
+/// What a release says about the ledger, beside the number of permits that are kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LedgerView {
+    /// How many permits the hold has for certain. 0: unknown.
+    pub(crate) known: u32,
+    /// A sending of the acquire may still run: the ledger has to remember the end of the hold.
+    pub(crate) in_doubt: bool,
+    /// The era of the ledger that granted the permits, if there was a grant.
+    pub(crate) era: Option<NonZeroU64>,
+}
+
+impl HoldState {
+    /// What the acquire that was just granted adds to the counts.
+    pub(crate) fn flags_of_acquire(&self, watched: bool) -> ClaimFlags {
+        ClaimFlags {
+            watched,
+            local: false,
+            part: false,
+            weight: self.weight,
+        }
+    }
+
+    /// What a release that is sent now says. From now on the number is unknown, until the answer comes.
+    pub(crate) fn ledger_view(&mut self) -> LedgerView {
+        let known = std::mem::take(&mut self.known);
+        LedgerView {
+            known: if self.certain { known } else { 0 },
+            in_doubt: !self.certain,
+            era: self.token,
+        }
+    }
+}

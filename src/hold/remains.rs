@@ -1,0 +1,29 @@
+//! What Redis may have of a hold.
+
+use std::time::Duration;
+
+use super::HoldState;
+use crate::clock::Moment;
+
+impl HoldState {
+    /// Notes that a command is sent now that may extend the field's lease in Redis.
+    pub(crate) fn sending(&mut self, now: Moment, lease: Duration) {
+        self.remains_until = self.remains_until.max(now + lease + SLOW_ARRIVAL);
+        let lease = u32::try_from(lease.as_millis()).unwrap_or(u32::MAX);
+        self.lease_ms = self.lease_ms.max(lease);
+    }
+
+    /// The longest lease that was sent for it.
+    pub(crate) fn longest_lease(&self) -> Duration {
+        Duration::from_millis(self.lease_ms.into())
+    }
+
+    /// The server keeps the hold, which was granted just now, until it is released.
+    pub(crate) fn outlast(&mut self) {
+        self.deadline = Moment::NEVER;
+        self.remains_until = Moment::NEVER;
+    }
+}
+
+/// How long a command may be in flight and still extend the lease in Redis.
+const SLOW_ARRIVAL: Duration = Duration::from_secs(1);

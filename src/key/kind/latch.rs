@@ -1,0 +1,13 @@
+//! The count-down latch, Redisson's `RCountDownLatch`.
+
+use super::{Kind, PLAIN};
+
+/// It has a number and a channel, and no holds.
+pub(crate) static LATCH: Kind = Kind {
+    name: "latch",
+    channel: Some("redisson_countdownlatch__channel__"),
+    is_latch: true,
+    reentrant: false,
+    // Nobody holds a latch, so these scripts are never sent.
+    ..PLAIN
+};

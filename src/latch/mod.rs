@@ -1,0 +1,193 @@
+//! The count-down latch.
+
+mod wait;
+
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+use crate::key::{LockKey, PermitId, kind};
+use crate::object::{AsyncCommand, Object};
+use crate::script::latch::{self, Remembered};
+use crate::server::{Failure, Sent, TimeBox};
+use crate::session::{Core, Session};
+
+/// A count-down latch on a server: callers wait until its count is zero. Corresponds to Redisson's
+/// `RCountDownLatch`: a latch of lockdog and one of Redisson with the same name are one latch.
+///
+/// A `CountDownLatch` is a handle. The client sends nothing when it creates or clones a handle. All handles
+/// with one name are the same latch. Each handle keeps its client alive.
+///
+/// A latch without a count is open. [`try_set_count`](Self::try_set_count) gives it one, also again after it
+/// was zero. A count that is set while others wait for the one before does not hold them if their client saw
+/// the zero, or its message.
+///
+/// # Panics
+///
+/// As [`Lock`](crate::Lock).
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn example(client: lockdog::Client) -> lockdog::Result<()> {
+/// let start = client.count_down_latch("start");
+/// start.try_set_count(3).await?;
+/// // in each of three services, when it is ready:
+/// start.count_down().await?;
+/// // in all of them:
+/// start.wait_zero().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct CountDownLatch {
+    inner: Arc<Object>,
+}
+
+impl CountDownLatch {
+    pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
+        Self {
+            inner: Arc::new(Object::new(session, &kind::LATCH, name)),
+        }
+    }
+
+    /// The name, as given by the caller. Corresponds to Redisson's `getName()`.
+    pub fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    /// The count; 0 if there is none. Corresponds to Redisson's `getCount()`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Timeout`] or [`Error::Unavailable`] if the server did not answer within the command
+    /// timeout, [`Error::Refused`] if it does not permit the command or if the name is in use for something
+    /// else (`WRONGTYPE`), [`Error::Invalid`] for an invalid name, on a cluster for a name with a brace, and
+    /// outside a tokio runtime, [`Error::Closed`] after a shutdown.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelling it changes nothing.
+    pub async fn count(&self) -> Result<i64> {
+        let call = self
+            .inner
+            .call(async |core, key, time, sent| latch::count(&core.server, key, time, sent).await);
+        Ok(call.await?.0)
+    }
+
+    /// Sets the count if there is none. Returns whether it was set. Corresponds to Redisson's
+    /// `trySetCount(count)`, which also accepts zero and less: such a latch is open.
+    ///
+    /// The server remembers the call for a while, so that a command that arrives twice returns what it
+    /// returned at first.
+    ///
+    /// # Errors
+    ///
+    /// As [`count`](Self::count). After a [`Error::Timeout`] or [`Error::Unavailable`] the count may be set.
+    /// [`Error::Invalid`] also for a count that is not below 2^53.
+    ///
+    /// # Cancel safety
+    ///
+    /// If it is cancelled, the count may or may not be set.
+    pub async fn try_set_count(&self, count: i64) -> Result<bool> {
+        if count.unsigned_abs() >= 1 << 53 {
+            let why = format!("it must be below 2^53, got={count}");
+            return Err(Error::invalid("count", why));
+        }
+        let call = self.inner.call(async |core, key, time, sent| {
+            let request = Remembered {
+                request: new_request(),
+                kept: core
+                    .server
+                    .command_timeout()
+                    .saturating_mul(4)
+                    .max(SHORTEST_MEMORY),
+            };
+            latch::try_set(&core.server, key, count, request, time, sent).await
+        });
+        Ok(call.await?.0)
+    }
+
+    /// Lowers the count by one. At zero the latch opens. Without a count it does nothing. Corresponds to
+    /// Redisson's `countDown()`.
+    ///
+    /// The server remembers the call for an hour, so that it counts once, however often its command arrives.
+    ///
+    /// # Errors
+    ///
+    /// As [`count`](Self::count). After a [`Error::Timeout`] or [`Error::Unavailable`] the client continues in
+    /// the background, for 50 minutes: the call counts later, or has counted.
+    ///
+    /// # Cancel safety
+    ///
+    /// From its first poll on, it counts, if it is cancelled too.
+    pub async fn count_down(&self) -> Result<()> {
+        let counting = CountDown(Remembered {
+            request: new_request(),
+            kept: REMEMBERED,
+        });
+        let counted = self.inner.complete("count_down", SENT_FOR, counting);
+        counted.await.map(|_| ())
+    }
+
+    /// Ends the latch, whatever its count is: its waiters are let go. Returns whether there was a count.
+    /// Corresponds to Redisson's `delete()`, which lets its waiters sleep on.
+    ///
+    /// # Errors
+    ///
+    /// As [`count`](Self::count). After a [`Error::Timeout`] or [`Error::Unavailable`] the latch may be ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// If it is cancelled, the latch may or may not be ended.
+    pub async fn delete(&self) -> Result<bool> {
+        let call = self
+            .inner
+            .call(async |core, key, time, sent| latch::delete(&core.server, key, time, sent).await);
+        let (deleted, sent) = call.await?;
+        // If an earlier sending was not answered, that one may have ended it.
+        Ok(deleted || sent.repeated)
+    }
+}
+
+struct CountDown(Remembered);
+
+impl AsyncCommand<bool> for CountDown {
+    async fn send(
+        &self,
+        core: &Core,
+        key: &LockKey,
+        time: TimeBox,
+        sent: &mut Sent,
+    ) -> Result<bool, Failure> {
+        latch::count_down(&core.server, key, self.0, time, sent).await
+    }
+}
+
+/// A name for a call, which is never used again.
+fn new_request() -> PermitId {
+    PermitId::from_bytes(*Uuid::new_v4().as_bytes())
+}
+
+/// How long the server remembers that a latch was counted down.
+const REMEMBERED: Duration = Duration::from_secs(3_600);
+/// How long the client sends it. A command that runs at the end of this time is still remembered when a
+/// repetition of it arrives.
+const SENT_FOR: Duration = Duration::from_secs(3_000);
+const SHORTEST_MEMORY: Duration = Duration::from_secs(10);
+
+/// See [`Client`](crate::Client).
+impl UnwindSafe for CountDownLatch {}
+impl RefUnwindSafe for CountDownLatch {}
+
+impl fmt::Debug for CountDownLatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CountDownLatch")
+            .field("name", &self.name())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,26 @@
+//! Who goes first in a read/write lock.
+
+/// Who goes first in a [`ReadWriteLock`](crate::ReadWriteLock) if readers hold it and a writer waits.
+///
+/// # Examples
+///
+/// ```no_run
+/// use lockdog::config::Preference;
+///
+/// # fn example(client: &lockdog::Client) {
+/// let rw = client.read_write_lock("prices").prefer(Preference::Readers);
+/// # let _ = rw;
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Preference {
+    /// A writer that waits announces itself, and new readers stay out until it had its turn, at most two seconds
+    /// each. Re-entries and reads of an owner that writes do not stay out. Readers of Redisson know no
+    /// announcement.
+    #[default]
+    Writers,
+    /// Readers get the lock while others read, as in Redisson. A writer waits until there is a moment without a
+    /// reader, which may never come.
+    Readers,
+}

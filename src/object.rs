@@ -1,0 +1,149 @@
+//! An object with a name on a server that is no lock: what its handles share, and the calls about it that
+//! are for no hold.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::background::ensure_runtime;
+use crate::error::{Error, Result};
+use crate::key::{Kind, LockKey};
+use crate::server::{Failure, Sent, TimeBox};
+use crate::session::{Core, Session};
+
+/// What the handles and requests of one object share.
+pub(crate) struct Object {
+    session: Arc<Session>,
+    name: Box<str>,
+    /// If the name is invalid, each request returns this error.
+    key: Result<Arc<LockKey>>,
+}
+
+impl Object {
+    pub(crate) fn new(session: Arc<Session>, kind: &'static Kind, name: &str) -> Self {
+        let mapper = session.core().settings.name_mapper.as_ref();
+        let is_cluster = session.core().server.is_cluster();
+        let key = LockKey::new(kind, name, mapper).and_then(|key| match is_cluster {
+            true => key.check_slot(),
+            false => Ok(key),
+        });
+        Self {
+            session,
+            name: name.into(),
+            key: key.map(Arc::new),
+        }
+    }
+
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// The user's name for it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn key(&self) -> Result<&Arc<LockKey>> {
+        self.key.as_ref().map_err(Error::clone)
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        self.session.core()
+    }
+
+    /// Runs a command that is not for a hold of this client. `call` gets what it has to know, and its
+    /// `Sent` says which of its sendings may have run.
+    pub(crate) async fn call<T>(
+        &self,
+        call: impl AsyncFnOnce(&Core, &LockKey, TimeBox, &mut Sent) -> Result<T, Failure>,
+    ) -> Result<(T, Sent)> {
+        let (core, key) = (self.core(), self.key()?);
+        ensure_runtime()?;
+        core.ensure_open()?;
+        let time = core.server.allot(core.clock.now());
+        let mut sent = Sent::default();
+        let answer = call(core, key, time, &mut sent).await;
+        core.server.abandon_silent(&answer, &sent);
+        Ok((answer?, sent))
+    }
+
+    /// Starts a command that has to run, whatever becomes of the caller: the client's thread sends it until
+    /// it is answered, at most for `limit`. Returns the first outcome. `what` names the command in logs.
+    ///
+    /// # Cancel safety
+    ///
+    /// From its first poll on, the command is sent all the same.
+    pub(crate) async fn complete<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        limit: Duration,
+        call: impl AsyncCommand<T>,
+    ) -> Result<T> {
+        let (core, key) = (self.core().clone(), self.key()?.clone());
+        ensure_runtime()?;
+        core.ensure_open()?;
+        let patience = core.server.command_timeout() * 2;
+        let (answer, answered) = oneshot::channel();
+        let sending = send_until_answered(core.clone(), key, what, limit, call, answer);
+        if core.upkeep.run(Box::pin(sending)).is_err() {
+            return Err(Error::Closed);
+        }
+        let began = core.clock.now();
+        match tokio::time::timeout(patience, answered).await {
+            Ok(Ok(answer)) => Ok(answer?),
+            Ok(Err(_)) => Err(Error::Closed),
+            Err(_) => Err(Failure::silent(core.clock.now().since(began)).into()),
+        }
+    }
+}
+
+/// A command that can be sent again and again. Running it twice has the effect of once.
+pub(crate) trait AsyncCommand<T>: Send + 'static {
+    fn send(
+        &self,
+        core: &Core,
+        key: &LockKey,
+        time: TimeBox,
+        sent: &mut Sent,
+    ) -> impl Future<Output = Result<T, Failure>> + Send;
+}
+
+async fn send_until_answered<T>(
+    core: Arc<Core>,
+    key: Arc<LockKey>,
+    what: &'static str,
+    limit: Duration,
+    call: impl AsyncCommand<T>,
+    answer: oneshot::Sender<Result<T, Failure>>,
+) {
+    let mut answer = Some(answer);
+    let until = core.clock.now() + limit;
+    loop {
+        let time = core.server.allot(core.clock.now());
+        let mut sent = Sent::default();
+        let outcome = call.send(&core, &key, time, &mut sent).await;
+        core.server.abandon_silent(&outcome, &sent);
+        // A refusal that will not pass is an answer.
+        let failure = match &outcome {
+            Err(failure) if failure.is_ambiguous() || failure.passes() => Some(failure.clone()),
+            _ => None,
+        };
+        if let Some(answer) = answer.take() {
+            // The receiver may be gone.
+            let _ = answer.send(outcome);
+        }
+        let Some(failure) = failure else { return };
+        if core.is_closed() || core.clock.now() + PAUSE >= until {
+            tracing::warn!(
+                target: "lockdog::lock",
+                { lock.hash = %key.fingerprint(), what, %failure },
+                "the client gave up a command without an answer"
+            );
+            return;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+const PAUSE: Duration = Duration::from_millis(200);

@@ -1,0 +1,65 @@
+//! Acquires the other mode of a lock that its owner holds.
+
+use std::sync::Arc;
+
+use crate::background::ensure_runtime;
+use crate::error::{Error, Lost, LostReason, Result};
+use crate::guard::Guard;
+use crate::hold::Terms;
+use crate::lease;
+use crate::lock::{self, Way};
+use crate::request::WaitLimit;
+use crate::session::Claim;
+
+/// Acquires the lock of `guard` in the other mode for the same owner. The new hold is watched if the guard's
+/// hold is; else its lease is what is left of that one. `None` if others prevented it until the limit.
+///
+/// # Cancel safety
+///
+/// What was acquired is released in the background.
+pub(super) async fn acquire(
+    guard: &Guard,
+    upgrades: bool,
+    wait: WaitLimit,
+) -> Result<Option<Guard>> {
+    ensure_runtime()?;
+    let claim = guard.claim().ok_or(Error::Closed)?;
+    let (session, hold) = (claim.session(), claim.hold());
+    let core = session.core();
+    if let Some(lost) = hold.loss(core.clock.now()) {
+        return Err(lost.into());
+    }
+    let watched = claim.is_watched();
+    let lease = match watched {
+        true => core.settings.watchdog_lease,
+        false => lease::whole(guard.remaining()).max(lease::SHORTEST),
+    };
+    let terms = Terms {
+        lease,
+        watched,
+        max_hold: None,
+        local: false,
+    };
+    let key = Arc::new(hold.key().partner().ok_or(Error::Closed)?);
+    let way = Way {
+        upgrades,
+        ..Way::default()
+    };
+    // Boxed because it is large, and a guard changes its mode rarely.
+    Box::pin(lock::acquire(
+        session,
+        &key,
+        way,
+        hold.owner(),
+        &terms,
+        wait,
+    ))
+    .await
+}
+
+/// Ends a hold that the server does not know any more, and says how it was lost.
+pub(super) fn lose(claim: &Claim) -> Option<Lost> {
+    let (core, hold) = (claim.session().core(), claim.hold());
+    core.lose(hold, LostReason::NotOurs);
+    hold.loss(core.clock.now())
+}

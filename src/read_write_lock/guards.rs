@@ -1,0 +1,187 @@
+//! The guards of the two modes.
+
+use std::fmt;
+use std::ops::Deref;
+
+use super::change;
+use crate::error::{Error, Result};
+use crate::guard::Guard;
+use crate::request::{FromGuard, Sealed, WaitLimit};
+use crate::session::Unlocked;
+
+/// A [`ReadWriteLock`](crate::ReadWriteLock) that is held for reading. It is a [`Guard`] that can be
+/// [upgraded](Self::upgrade).
+#[must_use = "a guard that is dropped at once unlocks at once"]
+pub struct ReadGuard(pub(super) Guard);
+
+/// A [`ReadWriteLock`](crate::ReadWriteLock) that is held for writing. It is a [`Guard`] that can be
+/// [downgraded](Self::downgrade).
+#[must_use = "a guard that is dropped at once unlocks at once"]
+pub struct WriteGuard {
+    // Dropped in this order: the write hold ends first.
+    pub(super) guard: Guard,
+    /// The read hold that the write hold was acquired above. It is given back with it.
+    pub(super) read: Option<ReadGuard>,
+}
+
+impl ReadGuard {
+    /// Releases the lock: see [`Guard::unlock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Guard::unlock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Guard::unlock`].
+    pub async fn unlock(self) -> Result<Unlocked> {
+        self.0.unlock().await
+    }
+
+    /// Leaves the hold for a later `lock.unlock()`: see [`Guard::forget`].
+    pub fn forget(self) {
+        self.0.forget();
+    }
+
+    /// Ends the guard and leaves the lock in Redis until its lease ends: see [`Guard::leave_to_lease`].
+    pub fn leave_to_lease(self) {
+        self.0.leave_to_lease();
+    }
+}
+
+impl WriteGuard {
+    /// Turns the write hold into a read hold: the owner reads before it stops writing, so no other writer gets
+    /// in between. Corresponds to `readLock().lock()` and then `writeLock().unlock()`.
+    ///
+    /// After an upgrade it gives the read hold of before back. Otherwise the read hold is watched if the write
+    /// hold is; if the write hold has a lease, the read hold has what is left of it. Each call takes at most two
+    /// command timeouts, and three more if an earlier command of the write hold has no answer yet.
+    ///
+    /// # Errors
+    ///
+    /// Then nothing is held, or what may be left is released in the background.
+    ///
+    /// - [`Error::Lost`] if the write hold was lost.
+    /// - [`Error::UnlockUnconfirmed`] if Redis did not confirm the end of the write hold.
+    /// - else as [`Lock::try_lock`](crate::Lock::try_lock).
+    ///
+    /// # Cancel safety
+    ///
+    /// If it is cancelled, everything is released in the background.
+    pub async fn downgrade(self) -> Result<ReadGuard> {
+        let Self { guard, read } = self;
+        let read = match read {
+            Some(read) => read,
+            None => match change::acquire(&guard, false, WaitLimit::Not).await? {
+                Some(read) => ReadGuard(read),
+                None => return Err(lost(&guard)),
+            },
+        };
+        guard.unlock().await?;
+        Ok(read)
+    }
+
+    /// Releases the lock: see [`Guard::unlock`]. After an upgrade, the read hold too.
+    ///
+    /// # Errors
+    ///
+    /// As [`Guard::unlock`], about the write hold.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Guard::unlock`].
+    pub async fn unlock(self) -> Result<Unlocked> {
+        let Self { guard, read } = self;
+        let unlocked = guard.unlock().await;
+        if let Some(read) = read {
+            read.unlock().await?;
+        }
+        unlocked
+    }
+
+    /// Leaves the hold for a later `lock.unlock()`: see [`Guard::forget`]. After an upgrade, the read hold too.
+    pub fn forget(self) {
+        let Self { guard, read } = self;
+        guard.forget();
+        if let Some(read) = read {
+            read.forget();
+        }
+    }
+
+    /// Ends the guard and leaves the lock in Redis until its lease ends: see [`Guard::leave_to_lease`]. After an
+    /// upgrade, the read hold too.
+    pub fn leave_to_lease(self) {
+        let Self { guard, read } = self;
+        guard.leave_to_lease();
+        if let Some(read) = read {
+            read.leave_to_lease();
+        }
+    }
+}
+
+/// The owner writes, so only the loss of its write hold keeps it from reading.
+fn lost(guard: &Guard) -> Error {
+    let loss = guard.claim().and_then(change::lose);
+    loss.map_or(Error::Closed, Error::Lost)
+}
+
+impl Deref for ReadGuard {
+    type Target = Guard;
+
+    fn deref(&self) -> &Guard {
+        &self.0
+    }
+}
+
+impl Deref for WriteGuard {
+    type Target = Guard;
+
+    fn deref(&self) -> &Guard {
+        &self.guard
+    }
+}
+
+impl From<Guard> for ReadGuard {
+    fn from(guard: Guard) -> Self {
+        Self(guard)
+    }
+}
+
+impl From<Guard> for WriteGuard {
+    fn from(guard: Guard) -> Self {
+        Self { guard, read: None }
+    }
+}
+
+impl From<ReadGuard> for Guard {
+    fn from(guard: ReadGuard) -> Self {
+        guard.0
+    }
+}
+
+/// The plain guard of the write hold. After an upgrade, the read hold ends.
+impl From<WriteGuard> for Guard {
+    fn from(guard: WriteGuard) -> Self {
+        guard.guard
+    }
+}
+
+impl Sealed for ReadGuard {}
+impl Sealed for WriteGuard {}
+impl FromGuard for ReadGuard {}
+impl FromGuard for WriteGuard {}
+
+impl fmt::Debug for ReadGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ReadGuard").field(&self.0).finish()
+    }
+}
+
+impl fmt::Debug for WriteGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteGuard")
+            .field("guard", &self.guard)
+            .field("read", &self.read)
+            .finish()
+    }
+}

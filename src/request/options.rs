@@ -1,0 +1,72 @@
+//! What a caller may say about an acquire.
+
+use std::time::Duration;
+
+use crate::background::ensure_runtime;
+use crate::error::Result;
+use crate::hold::Terms;
+use crate::lease;
+use crate::owner::Owner;
+use crate::session::{Reentry, Settings};
+
+/// The options that a caller set for an acquire. [`AcquireOptions::terms`] checks them and adds the
+/// client's settings for the rest.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AcquireOptions {
+    pub(crate) lease: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) owner: OwnerChoice,
+    pub(crate) reentry: Option<Reentry>,
+}
+
+/// The owner that acquires.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum OwnerChoice {
+    /// The current owner at the first poll.
+    #[default]
+    Current,
+    /// A new owner for each acquire, so that none re-enters.
+    New,
+    Given(Owner),
+}
+
+impl AcquireOptions {
+    pub(super) fn of(owner: OwnerChoice) -> Self {
+        Self {
+            owner,
+            ..Self::default()
+        }
+    }
+
+    /// The owner that acquires, the same at each call. Called at the first poll of an acquire. An error
+    /// outside a tokio runtime.
+    pub(crate) fn owner(&mut self) -> Result<Owner> {
+        ensure_runtime()?;
+        let owner = match self.owner {
+            OwnerChoice::Current => Owner::current(),
+            OwnerChoice::New => Owner::new(),
+            OwnerChoice::Given(owner) => owner,
+        };
+        self.owner = OwnerChoice::Given(owner);
+        Ok(owner)
+    }
+
+    /// The terms of the acquire for a client with these settings. Checks all options, because nothing may
+    /// be sent for an invalid request.
+    pub(crate) fn terms(&self, settings: &Settings) -> Result<Terms> {
+        if let Some(lease) = self.lease {
+            lease::check_lease("lease", lease, settings.max_lease)?;
+        }
+        if let Some(max_hold) = self.max_hold {
+            lease::check("max_hold", max_hold, Duration::MAX)?;
+        }
+        let lease = self.lease.unwrap_or(settings.watchdog_lease);
+        let reentry = self.reentry.unwrap_or(settings.reentry);
+        Ok(Terms {
+            lease: lease::whole(lease.min(self.max_hold.unwrap_or(lease))),
+            watched: self.lease.is_none(),
+            max_hold: self.max_hold,
+            local: reentry == Reentry::Local && self.max_hold.is_none(),
+        })
+    }
+}

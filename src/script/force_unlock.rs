@@ -1,0 +1,69 @@
+//! Frees a lock from its holder, whoever that is.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use super::lock::{more_keys, with_more};
+use super::{Arg, LoweredHold, ScriptCall, UnlockReply, unexpected, unlock};
+use crate::hold::LedgerView;
+use crate::key::{LineTimes, LockKey};
+use crate::server::{Failure, Sent, Server, TimeBox};
+
+/// Frees the lock from the holder with this field. See `lua/lock/force_unlock.lua`.
+pub(crate) async fn force_unlock(
+    server: &Server,
+    key: &LockKey,
+    field: &str,
+    time: TimeBox,
+) -> Result<bool, Failure> {
+    if key.mode().is_some() {
+        return force_unlock_in_mode(server, key, field, time).await;
+    }
+    let more = more_keys(key, field);
+    let call = ScriptCall {
+        script: key.kind().scripts.force_unlock,
+        keys: &with_more(key, &more),
+        args: &[
+            Arg::Text(field),
+            Arg::Text(&key.channel().unwrap_or_default()),
+            Arg::Text(server.publishes()),
+        ],
+    };
+    let mut sent = Sent::default();
+    let answer = call.through(server, time, &mut sent).await;
+    server.abandon_silent(&answer, &sent);
+    match answer? {
+        Value::Int(1) => Ok(true),
+        // If an earlier sending was not answered, that one may have freed the lock.
+        Value::Int(0) => Ok(sent.repeated),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// As [`force_unlock`], for a hold that has a mode. See `lua/read_write/unlock.lua`.
+async fn force_unlock_in_mode(
+    server: &Server,
+    key: &LockKey,
+    field: &str,
+    time: TimeBox,
+) -> Result<bool, Failure> {
+    let mut sent = Sent::default();
+    // Nothing is known of the holder's lease: the lock's TTL follows the holders that are left closely.
+    let lowered = LoweredHold {
+        key,
+        field,
+        target: 0,
+        view: LedgerView::default(),
+        lease: Duration::ZERO,
+        line: LineTimes::default(),
+    };
+    let freed = unlock(server, &lowered, time, &mut sent).await;
+    server.abandon_silent(&freed, &sent);
+    Ok(match freed? {
+        UnlockReply::Released => true,
+        UnlockReply::Kept => false,
+        // If an earlier sending was not answered, that one may have freed the lock.
+        UnlockReply::Missing => sent.repeated,
+    })
+}

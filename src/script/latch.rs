@@ -1,0 +1,111 @@
+//! The calls of a count-down latch.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use redis::Value;
+
+use super::permit::done;
+use super::{Arg, ScriptCall, unexpected};
+use crate::key::{LockKey, PermitId, Script};
+use crate::lease;
+use crate::server::{Failure, Sent, Server, TimeBox};
+
+/// Names a call, which the server remembers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Remembered {
+    pub(crate) request: PermitId,
+    /// For how long the server remembers it.
+    pub(crate) kept: Duration,
+}
+
+/// The count; 0 if there is none.
+pub(crate) async fn count(
+    server: &Server,
+    key: &LockKey,
+    time: TimeBox,
+    sent: &mut Sent,
+) -> Result<i64, Failure> {
+    let mut query = redis::cmd("GET");
+    query.arg(key.key());
+    let answer = server.call(key.key(), |_, _| query.clone(), time, sent);
+    match answer.await? {
+        Value::Nil => Ok(0),
+        Value::BulkString(digits) => {
+            let count = str::from_utf8(&digits).ok().and_then(|it| it.parse().ok());
+            count.ok_or_else(|| Failure::Refused {
+                code: "WRONGTYPE".to_owned(),
+                message: "the count is no number".to_owned(),
+            })
+        }
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Counts down by one, once for each request. Returns false if there was no count. See
+/// `lua/latch/count_down.lua`.
+pub(crate) async fn count_down(
+    server: &Server,
+    key: &LockKey,
+    call: Remembered,
+    time: TimeBox,
+    sent: &mut Sent,
+) -> Result<bool, Failure> {
+    static SCRIPT: LazyLock<Script> =
+        LazyLock::new(|| Script::new(include_str!("../../lua/latch/count_down.lua")));
+    let channel = key.channel().unwrap_or_default();
+    let call = ScriptCall {
+        script: &SCRIPT,
+        keys: &[key.key(), &key.mark(&call.request)],
+        args: &[
+            Arg::Number(lease::millis(call.kept)),
+            Arg::Text(&channel),
+            Arg::Text(server.publishes()),
+        ],
+    };
+    done(&call.through(server, time, sent).await?)
+}
+
+/// Sets the count if there is none, once for each request. Returns false if there was one. See
+/// `lua/latch/try_set.lua`.
+pub(crate) async fn try_set(
+    server: &Server,
+    key: &LockKey,
+    count: i64,
+    call: Remembered,
+    time: TimeBox,
+    sent: &mut Sent,
+) -> Result<bool, Failure> {
+    static SCRIPT: LazyLock<Script> =
+        LazyLock::new(|| Script::new(include_str!("../../lua/latch/try_set.lua")));
+    let channel = key.channel().unwrap_or_default();
+    let call = ScriptCall {
+        script: &SCRIPT,
+        keys: &[key.key(), &key.mark(&call.request)],
+        args: &[
+            Arg::Text(&count.to_string()),
+            Arg::Number(lease::millis(call.kept)),
+            Arg::Text(&channel),
+            Arg::Text(server.publishes()),
+        ],
+    };
+    done(&call.through(server, time, sent).await?)
+}
+
+/// Ends the latch. Returns false if there was none. See `lua/latch/delete.lua`.
+pub(crate) async fn delete(
+    server: &Server,
+    key: &LockKey,
+    time: TimeBox,
+    sent: &mut Sent,
+) -> Result<bool, Failure> {
+    static SCRIPT: LazyLock<Script> =
+        LazyLock::new(|| Script::new(include_str!("../../lua/latch/delete.lua")));
+    let channel = key.channel().unwrap_or_default();
+    let call = ScriptCall {
+        script: &SCRIPT,
+        keys: &[key.key()],
+        args: &[Arg::Text(&channel), Arg::Text(server.publishes())],
+    };
+    done(&call.through(server, time, sent).await?)
+}

@@ -1,0 +1,55 @@
+//! What the scripts of a read/write lock get in addition to those of other locks.
+
+use std::time::Duration;
+
+use super::Arg;
+use crate::key::{LockKey, Mode};
+
+/// What an acquire of a read or write hold says in addition.
+#[derive(Clone, Debug)]
+pub(crate) struct Sharing {
+    /// The field of the same owner's hold in the other mode; empty if it has none.
+    pub(crate) partner: String,
+    pub(crate) manner: Manner,
+    /// How long a writer that has to wait is announced.
+    pub(crate) announced: Duration,
+}
+
+/// How an acquire treats those in the other mode.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Manner {
+    /// A read stays out while a writer is announced.
+    pub(crate) gives_way: bool,
+    /// A write that has to wait is announced.
+    pub(crate) announces: bool,
+    /// A write takes over from its owner's read hold.
+    pub(crate) upgrades: bool,
+}
+
+impl Sharing {
+    /// The arguments behind those that each acquire has.
+    pub(super) fn args<'a>(&'a self, mode: Mode, before_fields: &'a str) -> [Arg<'a>; 5] {
+        let Manner {
+            gives_way,
+            announces,
+            upgrades,
+        } = self.manner;
+        let announced = match announces {
+            true => u64::try_from(self.announced.as_millis()).unwrap_or(u64::MAX),
+            false => 0,
+        };
+        [
+            Arg::Text(mode.name()),
+            Arg::Text(&self.partner),
+            Arg::Number(u64::from(gives_way || upgrades)),
+            Arg::Number(announced),
+            Arg::Text(before_fields),
+        ]
+    }
+}
+
+/// The keys behind the lock's own: the announcement, and for a read hold its timeout key.
+pub(super) fn more_keys(key: &LockKey, mode: Mode, field: &str) -> [Option<String>; 2] {
+    let timeout = (mode == Mode::Read).then(|| key.timeout_of(field));
+    [Some(key.announcement()), timeout]
+}

@@ -1,0 +1,285 @@
+//! The transitions of a semaphore whose permits have no leases.
+
+use std::num::NonZeroU64;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use redis::Value;
+
+use super::permit::done;
+use super::{Arg, ScriptCall, unexpected};
+use crate::hold::LedgerView;
+use crate::key::{LockKey, PermitId, Script};
+use crate::lease;
+use crate::server::{Connection, Failure, Sent, Server, TimeBox};
+
+/// The result of acquiring permits.
+#[derive(Debug)]
+pub(super) enum SemaphoreReply {
+    Granted {
+        /// How many permits are left.
+        free: u64,
+        /// How many the hold has.
+        permits: u32,
+        /// When the ledger was made.
+        era: NonZeroU64,
+    },
+    TooFew,
+    /// The hold ended before: this was a late sending.
+    Ended,
+}
+
+/// What a semaphore has.
+#[derive(Debug)]
+pub(crate) struct SemaphoreState {
+    /// Below zero if permits were taken away.
+    pub(crate) free: i64,
+    /// The fields of holds, and how many permits each has.
+    pub(crate) holders: Vec<(String, u32)>,
+}
+
+/// So many permits for the hold with this field, or none; 0: all that are free. See
+/// `lua/semaphore/acquire.lua`.
+pub(super) async fn acquire(
+    server: &Server,
+    script: &'static Script,
+    key: &LockKey,
+    field: &str,
+    permits: u32,
+    time: TimeBox,
+    sent: &mut Sent,
+) -> Result<SemaphoreReply, Failure> {
+    let args = [Arg::Text(field), Arg::Number(permits.into())];
+    let answer = ask(server, key, script, &args, time, sent).await?;
+    let Value::Array(parts) = &answer else {
+        return Err(unexpected(&answer));
+    };
+    match parts[..] {
+        [
+            Value::Int(1),
+            Value::Int(free),
+            Value::Int(has),
+            Value::Int(era),
+        ] => {
+            let era = u64::try_from(era).ok().and_then(NonZeroU64::new);
+            match (u32::try_from(has), era) {
+                (Ok(permits @ 1..), Some(era)) => Ok(SemaphoreReply::Granted {
+                    // Below zero if permits were taken away meanwhile.
+                    free: u64::try_from(free).unwrap_or(0),
+                    permits,
+                    era,
+                }),
+                _ => Err(unexpected(&answer)),
+            }
+        }
+        [Value::Int(0), ..] => Ok(SemaphoreReply::TooFew),
+        [Value::Int(-3), ..] => Ok(SemaphoreReply::Ended),
+        _ => Err(unexpected(&answer)),
+    }
+}
+
+/// Lowers what the hold with this field has to `target`. Returns false if the ledger does not know the hold.
+/// See `lua/semaphore/release.lua`.
+pub(super) async fn release(
+    server: &Server,
+    key: &LockKey,
+    field: &str,
+    target: u32,
+    view: LedgerView,
+    time: TimeBox,
+    sent: &mut Sent,
+) -> Result<bool, Failure> {
+    let (channel, ledger) = (key.channel().unwrap_or_default(), ledger(key));
+    let publish = server.publishes();
+    let script = key.kind().scripts.unlock;
+    // One of the sendings may say what the client knows: if that one runs and the ledger is lost
+    // afterwards, the others must not give the permits back once more. A server that does not know the
+    // script ran nothing.
+    let (was_sent, was_whole) = (AtomicBool::new(false), AtomicBool::new(false));
+    let command = |whole, _: &Connection| {
+        let is_first = match whole {
+            false => !was_sent.swap(true, Ordering::Relaxed),
+            true => !was_whole.swap(true, Ordering::Relaxed),
+        };
+        let known = if is_first { view.known } else { 0 };
+        let view = LedgerView { known, ..view };
+        let args = release_args(field, target, &channel, publish, view);
+        script.command(whole, &[key.key(), &ledger], &args)
+    };
+    match server.call(key.key(), command, time, sent).await? {
+        Value::Int(1) => Ok(true),
+        Value::Nil => Ok(false),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// As [`release`], once and on this connection.
+pub(super) async fn settle(
+    connection: &Connection,
+    publishes: &str,
+    key: &LockKey,
+    field: &str,
+    target: u32,
+    view: LedgerView,
+    limit: Duration,
+) -> Result<bool, Failure> {
+    let (channel, ledger) = (key.channel().unwrap_or_default(), ledger(key));
+    let args = release_args(field, target, &channel, publishes, view);
+    let call = ScriptCall {
+        script: key.kind().scripts.settle,
+        keys: &[key.key(), &ledger],
+        args: &args,
+    };
+    match call.on(connection, limit).await? {
+        Value::Int(1) => Ok(true),
+        Value::Nil => Ok(false),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// The number of free permits, and up to `most` holds that have others. See `lua/semaphore/state.lua`.
+pub(crate) async fn state(
+    server: &Server,
+    key: &LockKey,
+    most: u32,
+    time: TimeBox,
+    sent: &mut Sent,
+) -> Result<SemaphoreState, Failure> {
+    static SCRIPT: LazyLock<Script> =
+        LazyLock::new(|| Script::new(include_str!("../../lua/semaphore/state.lua")));
+    let answer = ask(
+        server,
+        key,
+        &SCRIPT,
+        &[Arg::Number(most.into())],
+        time,
+        sent,
+    )
+    .await?;
+    state_in(&answer).ok_or_else(|| unexpected(&answer))
+}
+
+fn state_in(answer: &Value) -> Option<SemaphoreState> {
+    let Value::Array(parts) = answer else {
+        return None;
+    };
+    let texts: Option<Vec<&str>> = parts.iter().map(text).collect();
+    let texts = texts?;
+    let (free, holders) = texts.split_first()?;
+    let holders = holders.chunks(2).map(|pair| match pair {
+        [field, has] => Some(((*field).to_owned(), has.parse().ok()?)),
+        _ => None,
+    });
+    Some(SemaphoreState {
+        free: free.parse().ok()?,
+        holders: holders.collect::<Option<_>>()?,
+    })
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => str::from_utf8(bytes).ok(),
+        _ => None,
+    }
+}
+
+/// What a new semaphore has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beginning {
+    pub(crate) permits: u32,
+    /// When the semaphore ends, if it does.
+    pub(crate) ttl: Option<Duration>,
+    /// Names the call. The server makes one semaphore for it.
+    pub(crate) request: PermitId,
+    /// For how long the server remembers the request.
+    pub(crate) kept: Duration,
+}
+
+/// Makes a semaphore if there is none, once for each request. Returns false if there is one. See
+/// `lua/semaphore/try_set.lua`.
+pub(crate) async fn try_set(
+    server: &Server,
+    key: &LockKey,
+    beginning: &Beginning,
+    time: TimeBox,
+    sent: &mut Sent,
+) -> Result<bool, Failure> {
+    static SCRIPT: LazyLock<Script> =
+        LazyLock::new(|| Script::new(include_str!("../../lua/semaphore/try_set.lua")));
+    let channel = key.channel().unwrap_or_default();
+    let call = ScriptCall {
+        script: &SCRIPT,
+        keys: &[key.key(), &key.mark(&beginning.request)],
+        args: &[
+            Arg::Number(beginning.permits.into()),
+            Arg::Number(beginning.ttl.map_or(0, lease::millis)),
+            Arg::Number(lease::millis(beginning.kept)),
+            Arg::Text(&channel),
+            Arg::Text(server.publishes()),
+        ],
+    };
+    done(&call.through(server, time, sent).await?)
+}
+
+/// Gives back what the fields with this beginning have. Returns how many permits that was. See
+/// `lua/semaphore/reclaim.lua`.
+pub(crate) async fn reclaim(
+    server: &Server,
+    key: &LockKey,
+    client: &str,
+    time: TimeBox,
+    sent: &mut Sent,
+) -> Result<u64, Failure> {
+    static SCRIPT: LazyLock<Script> =
+        LazyLock::new(|| Script::new(include_str!("../../lua/semaphore/reclaim.lua")));
+    let channel = key.channel().unwrap_or_default();
+    let args = [
+        Arg::Text(client),
+        Arg::Text(&channel),
+        Arg::Text(server.publishes()),
+    ];
+    match ask(server, key, &SCRIPT, &args, time, sent).await? {
+        Value::Int(given @ 0..) => Ok(given as u64),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Runs a script with both keys of the semaphore.
+async fn ask(
+    server: &Server,
+    key: &LockKey,
+    script: &'static Script,
+    args: &[Arg<'_>],
+    time: TimeBox,
+    sent: &mut Sent,
+) -> Result<Value, Failure> {
+    let call = ScriptCall {
+        script,
+        keys: &[key.key(), &ledger(key)],
+        args,
+    };
+    call.through(server, time, sent).await
+}
+
+fn ledger(key: &LockKey) -> String {
+    key.permits().unwrap_or_default()
+}
+
+fn release_args<'a>(
+    field: &'a str,
+    target: u32,
+    channel: &'a str,
+    publish: &'a str,
+    view: LedgerView,
+) -> [Arg<'a>; 7] {
+    [
+        Arg::Text(field),
+        Arg::Number(target.into()),
+        Arg::Text(channel),
+        Arg::Text(publish),
+        Arg::Number(view.in_doubt.into()),
+        Arg::Number(view.known.into()),
+        Arg::Number(view.era.map_or(0, NonZeroU64::get)),
+    ]
+}

@@ -1,0 +1,173 @@
+//! How many permits a semaphore has, and who has them.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::{PermitHolder, Semaphore, check};
+use crate::error::{Error, Result};
+use crate::key::PermitId;
+use crate::lease;
+use crate::script::permit::{self, Addition};
+use crate::script::semaphore::{self, Beginning};
+
+impl Semaphore {
+    /// How many permits are free. Below zero after [`add_permits`](Self::add_permits) of a negative number.
+    /// Corresponds to Redisson's `availablePermits()`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Timeout`] or [`Error::Unavailable`] if the server did not answer within the command
+    /// timeout, [`Error::Refused`] if it does not permit the command or if the name is in use for something
+    /// else (`WRONGTYPE`), [`Error::Invalid`] for an invalid name and outside a tokio runtime,
+    /// [`Error::Closed`] after a shutdown.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelling it changes nothing.
+    pub async fn available(&self) -> Result<i64> {
+        let call = self.inner.call(async |core, key, time, sent| {
+            semaphore::state(&core.server, key, 0, time, sent).await
+        });
+        Ok(call.await?.0.free)
+    }
+
+    /// The requests of lockdog that have permits, of all clients, up to 10,000. What Redisson acquired is not
+    /// among them. Redisson has no such call.
+    ///
+    /// # Errors
+    ///
+    /// As [`available`](Self::available).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelling it changes nothing.
+    pub async fn holders(&self) -> Result<Vec<PermitHolder>> {
+        let call = self.inner.call(async |core, key, time, sent| {
+            semaphore::state(&core.server, key, MOST_HOLDERS, time, sent).await
+        });
+        let core = self.inner.core();
+        let found = call.await?.0.holders.into_iter();
+        let holder = |(field, permits): (String, u32)| {
+            let is_ours = core.number_of(&field).is_some();
+            PermitHolder::new(field, permits, is_ours)
+        };
+        Ok(found.map(holder).collect())
+    }
+
+    /// Gives back all permits of this semaphore that another client has, and returns how many they were. Use
+    /// it for a client whose process crashed: [`PermitHolder::client_id`] names it. Redisson has no such
+    /// call.
+    ///
+    /// A client that lives after all keeps its [`Permit`](crate::Permit) values. Their release returns
+    /// [`Error::Lost`], and gives nothing back.
+    ///
+    /// # Errors
+    ///
+    /// As [`available`](Self::available), and [`Error::Invalid`] for this client itself. After a
+    /// [`Error::Timeout`] or [`Error::Unavailable`] the permits may be given back; call it again.
+    ///
+    /// # Cancel safety
+    ///
+    /// If it is cancelled, the permits may or may not be given back.
+    pub async fn reclaim(&self, client: Uuid) -> Result<u64> {
+        if client == self.inner.core().id {
+            let why = "the permits of this client have values that release them".to_owned();
+            return Err(Error::invalid("client", why));
+        }
+        let prefix = format!("{client}:");
+        let call = self.inner.call(async |core, key, time, sent| {
+            semaphore::reclaim(&core.server, key, &prefix, time, sent).await
+        });
+        Ok(call.await?.0)
+    }
+
+    /// Makes the semaphore with this many free permits, if it does not exist. Returns whether it was made.
+    /// Corresponds to Redisson's `trySetPermits(permits)`.
+    ///
+    /// The server remembers the call for a while, so that a command that arrives twice returns what it
+    /// returned at first.
+    ///
+    /// # Errors
+    ///
+    /// As [`available`](Self::available). After a [`Error::Timeout`] or [`Error::Unavailable`] the semaphore
+    /// may exist. [`Error::Invalid`] for more than 2^31 - 1 permits.
+    ///
+    /// # Cancel safety
+    ///
+    /// If it is cancelled, the semaphore may or may not exist.
+    pub async fn try_set_permits(&self, permits: u32) -> Result<bool> {
+        self.try_set(permits, None).await
+    }
+
+    /// As [`try_set_permits`](Self::try_set_permits), and the semaphore ends after this time: from 10 ms, in
+    /// whole milliseconds. Corresponds to Redisson's `trySetPermits(permits, timeToLive)`.
+    ///
+    /// A release of permits of a semaphore that has ended does not make it anew.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_set_permits`](Self::try_set_permits), and [`Error::Invalid`] for a time that is too short or
+    /// longer than 584 years.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`try_set_permits`](Self::try_set_permits).
+    pub async fn try_set_permits_for(&self, permits: u32, ttl: Duration) -> Result<bool> {
+        lease::check("time to live", ttl, lease::LONGEST)?;
+        self.try_set(permits, Some(ttl)).await
+    }
+
+    async fn try_set(&self, permits: u32, ttl: Option<Duration>) -> Result<bool> {
+        check(permits)?;
+        let call = self.inner.call(async |core, key, time, sent| {
+            let beginning = Beginning {
+                permits,
+                ttl,
+                request: new_request(),
+                kept: kept(core.server.command_timeout()),
+            };
+            semaphore::try_set(&core.server, key, &beginning, time, sent).await
+        });
+        Ok(call.await?.0)
+    }
+
+    /// Adds permits to the semaphore, or takes free ones away if the number is below zero. A semaphore that
+    /// does not exist has zero permits before. Corresponds to Redisson's `addPermits(permits)`.
+    ///
+    /// The server remembers the call for a while, so that a command that arrives twice adds once.
+    ///
+    /// # Errors
+    ///
+    /// As [`available`](Self::available). After a [`Error::Timeout`] or [`Error::Unavailable`] the permits
+    /// may be added.
+    ///
+    /// # Cancel safety
+    ///
+    /// If it is cancelled, the permits may or may not be added.
+    pub async fn add_permits(&self, by: i32) -> Result<()> {
+        let call = self.inner.call(async |core, key, time, sent| {
+            let addition = Addition {
+                by,
+                only_if_exists: false,
+                request: new_request(),
+                kept: kept(core.server.command_timeout()),
+            };
+            permit::add(&core.server, key, &addition, time, sent).await
+        });
+        call.await.map(|_| ())
+    }
+}
+
+/// A name for a call, which is never used again.
+pub(super) fn new_request() -> PermitId {
+    PermitId::from_bytes(*Uuid::new_v4().as_bytes())
+}
+
+/// How long the server has to remember a call. No sending begins after one command timeout.
+fn kept(command_timeout: Duration) -> Duration {
+    command_timeout.saturating_mul(4).max(REMEMBERED)
+}
+
+const MOST_HOLDERS: u32 = 10_000;
+const REMEMBERED: Duration = Duration::from_secs(10);

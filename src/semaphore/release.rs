@@ -1,0 +1,113 @@
+//! Releases by number, for ported code that has no [`Permit`](super::Permit) for what it gives back.
+
+use std::time::Duration;
+
+use super::counts::new_request;
+use super::{Semaphore, check, permit};
+use crate::background::ensure_runtime;
+use crate::error::Result;
+use crate::key::LockKey;
+use crate::object::AsyncCommand;
+use crate::script::permit::{Addition, add};
+use crate::server::{Failure, Sent, TimeBox};
+use crate::session::{Claim, Core};
+
+impl Semaphore {
+    /// Gives this many permits back: first those that this client acquired and forgot
+    /// ([`Permit::forget`](crate::Permit::forget)), and the rest as permits that no request of lockdog has.
+    /// So a semaphore that does not exist is made. Corresponds to Redisson's `release(permits)`.
+    ///
+    /// Use [`Permit::release`](crate::Permit::release) instead where there is a `Permit`.
+    ///
+    /// # Errors
+    ///
+    /// - As [`available`](Self::available), for permits that no request has: after a
+    ///   [`Error::Timeout`](crate::Error::Timeout) or [`Error::Unavailable`](crate::Error::Unavailable) the
+    ///   client continues in the background, for 50 s.
+    /// - As [`Permit::release`](crate::Permit::release), for forgotten permits.
+    /// - [`Error::Invalid`](crate::Error::Invalid) for more than 2^31 - 1 permits.
+    ///
+    /// # Cancel safety
+    ///
+    /// From its first poll on, the permits are given back, if it is cancelled too.
+    pub async fn release(&self, permits: u32) -> Result<()> {
+        self.give(permits, false).await.map(|_| ())
+    }
+
+    /// As [`release`](Self::release), but a semaphore that does not exist is not made. Returns whether it
+    /// exists. Corresponds to Redisson's `releaseIfExists(permits)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`release`](Self::release).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`release`](Self::release).
+    pub async fn release_if_exists(&self, permits: u32) -> Result<bool> {
+        self.give(permits, true).await
+    }
+
+    async fn give(&self, permits: u32, only_if_exists: bool) -> Result<bool> {
+        check(permits)?;
+        ensure_runtime()?;
+        let key = self.inner.key()?;
+        let core = self.inner.core();
+        core.ensure_open()?;
+        let forgotten = self.take_forgotten(core, key, permits);
+        let given: u32 = forgotten.iter().map(Claim::weight).sum();
+        // At most 2^31 - 1 permits, by the check above.
+        let rest = i32::try_from(permits - given).unwrap_or(i32::MAX);
+        if rest == 0 && !only_if_exists {
+            permit::release(forgotten).await?;
+            return Ok(true);
+        }
+        let addition = Addition {
+            by: rest,
+            only_if_exists,
+            request: new_request(),
+            kept: REMEMBERED,
+        };
+        let adding = self.inner.complete("release", SENT_FOR, GiveBack(addition));
+        let (released, exists) = tokio::join!(permit::release(forgotten), adding);
+        released?;
+        exists
+    }
+
+    /// Claims that were forgotten, of up to so many permits.
+    fn take_forgotten(&self, core: &Core, key: &LockKey, permits: u32) -> Vec<Claim> {
+        let mut taken = Vec::new();
+        let mut missing = permits;
+        while missing > 0
+            && let Some(hold) = core.holds.with_forgotten(key)
+        {
+            // Another call may have taken them meanwhile.
+            if let Some(claim) = core.take_forgotten(self.inner.session(), &hold, missing) {
+                missing -= claim.weight();
+                taken.push(claim);
+            }
+        }
+        taken
+    }
+}
+
+/// Gives back permits that no request has.
+struct GiveBack(Addition);
+
+impl AsyncCommand<bool> for GiveBack {
+    async fn send(
+        &self,
+        core: &Core,
+        key: &LockKey,
+        time: TimeBox,
+        sent: &mut Sent,
+    ) -> Result<bool, Failure> {
+        add(&core.server, key, &self.0, time, sent).await
+    }
+}
+
+/// How long the server remembers such a release.
+const REMEMBERED: Duration = Duration::from_secs(60);
+/// How long the client sends it. A command that runs at the end of this time is still remembered when a
+/// repetition of it arrives.
+const SENT_FOR: Duration = Duration::from_secs(50);

@@ -1,0 +1,51 @@
+//! What the answer to an acquire means for its hold.
+
+use super::acquire::{AttemptOutcome, PendingAcquire};
+use crate::error::{Error, LostReason};
+use crate::hold::{HoldPhase, Terms};
+use crate::script::AcquireReply;
+use crate::server::Failure;
+
+impl PendingAcquire {
+    /// Processes the server's answer.
+    pub(super) fn answered(
+        &mut self,
+        acquired: Result<AcquireReply, Failure>,
+        terms: &Terms,
+    ) -> Result<AttemptOutcome, Error> {
+        let core = self.session.core();
+        let is_no = matches!(
+            &acquired,
+            Ok(AcquireReply::Busy(_) | AcquireReply::Gone | AcquireReply::WouldDeadlock)
+                | Err(Failure::Refused { .. })
+        );
+        self.refused = is_no && self.sent.is_answered();
+        match acquired? {
+            AcquireReply::Granted(_) => self.accept_grant(terms),
+            AcquireReply::Busy(ttl) => Ok(AttemptOutcome::Busy(ttl)),
+            AcquireReply::Gone if self.manner.upgrades && self.first => {
+                // The read hold is gone, and there is no write hold yet.
+                let reads = core.holds.partner_of(self.hold.key(), self.hold.owner());
+                if let Some(reads) = reads {
+                    core.lose(&reads, LostReason::NotOurs);
+                }
+                Ok(AttemptOutcome::Ended)
+            }
+            AcquireReply::Gone => {
+                core.lose(&self.hold, LostReason::NotOurs);
+                Ok(self.gone())
+            }
+            AcquireReply::WouldDeadlock => Err(self.hold.would_deadlock()),
+        }
+    }
+
+    pub(super) fn gone(&self) -> AttemptOutcome {
+        let now = self.session.core().clock.now();
+        if self.hold.state().phase == HoldPhase::Ended {
+            return AttemptOutcome::Ended;
+        }
+        self.hold
+            .loss(now)
+            .map_or(AttemptOutcome::Ended, AttemptOutcome::Lost)
+    }
+}

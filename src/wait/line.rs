@@ -1,0 +1,30 @@
+//! Which waiters of a queue ask at the same time: usually one, and of a read/write lock a run of readers.
+
+use std::time::Duration;
+
+use crate::key::{LockKey, Mode};
+
+/// Which waiters of a queue ask at the same time.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Line {
+    /// The contender alone.
+    Sole,
+    /// The contender alone, and no reader behind it.
+    Writer,
+    /// With the contender, if that is a reader, and all readers before the next writer.
+    Reader {
+        /// After this time it asks beside a writer that came before it.
+        patience: Duration,
+    },
+}
+
+impl Line {
+    /// For a waiter of this lock. A reader has this much patience with writers.
+    pub(crate) fn of(key: &LockKey, patience: Duration) -> Self {
+        match key.mode() {
+            None => Self::Sole,
+            Some(Mode::Read) => Self::Reader { patience },
+            Some(Mode::Write) => Self::Writer,
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The listeners of a queue: they are woken without waiting in it.
+
+use std::sync::Arc;
+
+use super::queue::WaitQueue;
+use super::waiter::Waiter;
+
+impl WaitQueue {
+    pub(super) fn add_listener(&mut self, waiter: Arc<Waiter>) {
+        self.listening_in.insert(waiter.id, waiter);
+    }
+
+    /// Notes for the listeners of a latch that its count is zero.
+    pub(super) fn note_zero(&self) {
+        for waiter in self.listening_in.values() {
+            waiter.note_call();
+        }
+    }
+
+    pub(super) fn remove_listener(&mut self, waiter: &Waiter) {
+        self.listening_in.remove(&waiter.id);
+    }
+}

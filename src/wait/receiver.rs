@@ -1,0 +1,44 @@
+//! The waiter of a hand-over.
+
+use std::sync::Arc;
+
+use super::standing::Standing;
+use super::waiter::{HandedOver, WaitRequest, Waiter};
+use crate::clock::Moment;
+use crate::hold::Hold;
+
+/// The waiter to which a lock is handed. If this is dropped, the waiter contends for itself.
+pub(crate) struct Receiver {
+    waiter: Arc<Waiter>,
+}
+
+impl Receiver {
+    pub(super) fn new(waiter: Arc<Waiter>) -> Self {
+        Self { waiter }
+    }
+
+    pub(crate) fn request(&self) -> &WaitRequest {
+        &self.waiter.request
+    }
+
+    /// The waiter's place in a queue on the server.
+    pub(crate) fn standing(&self) -> Option<Standing> {
+        self.waiter.seat.lock().standing()
+    }
+
+    /// Announces the hold of the hand-over. Returns false if the waiter does not expect it any more.
+    pub(crate) fn announce(&self, hold: &Arc<Hold>) -> bool {
+        self.waiter.announce(hold)
+    }
+
+    /// Delivers the lock to the waiter, or returns it if the waiter does not expect it any more.
+    pub(crate) fn deliver(&self, handed: HandedOver, now: Moment) -> Option<HandedOver> {
+        self.waiter.deliver(handed, now)
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.waiter.withdraw();
+    }
+}

@@ -1,0 +1,250 @@
+//! A semaphore without leases that both sides use. SE1 is an invariant of `docs/design.md`.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use lockdog::{Client, Semaphore};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::{SAFETY, assert_woken, without_timers};
+use crate::support::redis::Redis;
+use crate::support::redisson::{FromAnswer, JavaThread, PendingCall, Redisson};
+use crate::support::{RedisServer, eventually};
+
+struct Scene {
+    redis: Redis,
+    java: Redisson,
+    t1: JavaThread,
+    seats: Semaphore,
+    server: RedisServer,
+}
+
+impl Scene {
+    async fn of(permits: u32) -> Self {
+        let server = RedisServer::start().await;
+        let java = Redisson::start(&server.url()).await;
+        let client = without_timers(&server).build().await.unwrap();
+        let seats = client.semaphore(NAME);
+        assert!(seats.try_set_permits(permits).await.unwrap());
+        Self {
+            redis: server.redis().await,
+            t1: java.thread("t1"),
+            java,
+            seats,
+            server,
+        }
+    }
+
+    async fn somebody_waits(&self) {
+        eventually(SAFETY, "somebody listens", async || {
+            self.redis.channels().await.contains(&CHANNEL.to_owned())
+        })
+        .await;
+        tokio::time::sleep(Duration::from_millis(150)).await;
+    }
+
+    /// What both sides say is free.
+    async fn available(&self) -> [i64; 2] {
+        let java = ask(&self.t1, "availablePermits", json!([])).value().await;
+        [java, self.seats.available().await.unwrap()]
+    }
+}
+
+fn ask<T: FromAnswer>(thread: &JavaThread, method: &str, args: Value) -> PendingCall<T> {
+    thread.start_object(("getSemaphore", NAME), method, args)
+}
+
+/// What one side takes and gives, the other sees.
+#[tokio::test]
+async fn each_side_counts_takes_and_gives_the_permits_of_the_other() {
+    let scene = Scene::of(6).await;
+    let java = |method, permits: i64| ask::<()>(&scene.t1, method, json!([{ "int": permits }]));
+    java("acquire", 2).value().await;
+    let ours = scene.seats.acquire_many(3).await.unwrap();
+    assert_eq!(scene.available().await, [1, 1]);
+    let refused = ask::<bool>(&scene.t1, "tryAcquire", json!([{ "int": 2 }]));
+    assert!(!refused.value().await);
+    assert!(scene.seats.try_acquire_many(2).await.unwrap().is_none());
+    ours.release().await.unwrap();
+    // SE1: what Java took is given back by number, on either side.
+    scene.seats.release(1).await.unwrap();
+    java("release", 1).value().await;
+    assert_eq!(scene.available().await, [6, 6]);
+    java("addPermits", 2).value().await;
+    scene.seats.add_permits(-1).await.unwrap();
+    assert_eq!(scene.available().await, [7, 7]);
+    let set = ask::<bool>(&scene.t1, "trySetPermits", json!([{ "int": 9 }]));
+    assert!(!set.value().await);
+    assert!(!scene.seats.try_set_permits(9).await.unwrap());
+    let two = scene.seats.acquire_many(2).await.unwrap();
+    let drained = ask::<i64>(&scene.t1, "drainPermits", json!([]))
+        .value()
+        .await;
+    assert_eq!(drained, 5);
+    assert!(scene.seats.drain().await.unwrap().is_none());
+    two.release().await.unwrap();
+    assert_eq!(scene.seats.drain().await.unwrap().unwrap().count(), 2);
+    let exists = ask::<bool>(&scene.t1, "releaseIfExists", json!([{ "int": 5 }]));
+    assert!(exists.value().await);
+}
+
+#[tokio::test]
+async fn a_release_of_java_wakes_our_waiter_and_ours_wakes_java() {
+    let scene = Scene::of(1).await;
+    ask::<()>(&scene.t1, "acquire", json!([])).value().await;
+    let request = scene.seats.acquire();
+    let waiting = tokio::spawn(async move {
+        let permit = request.await.expect("the server is there");
+        (permit, SystemTime::now())
+    });
+    scene.somebody_waits().await;
+    assert!(!waiting.is_finished());
+    let released = ask::<()>(&scene.t1, "release", json!([])).answer().await;
+    released.result.unwrap();
+    let (permit, at) = waiting.await.unwrap();
+    assert_woken("our waiter", released.at - released.took, at);
+
+    let waiting = ask::<()>(&scene.t1, "acquire", json!([]));
+    scene.somebody_waits().await;
+    assert!(!waiting.is_finished());
+    let released = SystemTime::now();
+    permit.release().await.unwrap();
+    let acquired = tokio::time::timeout(SAFETY, waiting.answer()).await;
+    let acquired = acquired.expect("Java is woken at all");
+    assert_woken("Java", released, acquired.at);
+    acquired.result.unwrap();
+    assert_eq!(scene.available().await, [0, 0]);
+}
+
+/// One message for several permits serves several waiters of each side.
+#[tokio::test]
+async fn a_release_of_several_serves_all_waiters_of_the_other_side() {
+    let scene = Scene::of(3).await;
+    ask::<()>(&scene.t1, "acquire", json!([{ "int": 3 }]))
+        .value()
+        .await;
+    let waiting: Vec<_> = (0..3)
+        .map(|_| tokio::spawn(scene.seats.acquire().into_future()))
+        .collect();
+    scene.somebody_waits().await;
+    ask::<()>(&scene.t1, "release", json!([{ "int": 3 }]))
+        .value()
+        .await;
+    let mut all = Vec::new();
+    for waiter in waiting {
+        let permit = tokio::time::timeout(SAFETY, waiter).await;
+        all.push(permit.expect("it is served").unwrap().unwrap());
+    }
+    let mut first = all.remove(0);
+    for permit in all {
+        first.merge(permit).unwrap();
+    }
+    let waiting = ask::<()>(&scene.t1, "acquire", json!([{ "int": 3 }]));
+    scene.somebody_waits().await;
+    first.release().await.unwrap();
+    let acquired = tokio::time::timeout(SAFETY, waiting.value()).await;
+    acquired.expect("Java is served");
+    assert_eq!(scene.available().await, [0, 0]);
+}
+
+/// A crash of either side: what Redisson had is lost as in Redisson, and what lockdog had is reclaimed.
+#[tokio::test]
+async fn permits_of_a_dead_client_stay_in_use_until_they_are_given_back() {
+    let server = RedisServer::start().await;
+    let java = Redisson::builder(&server.url()).own_jvm().start().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let seats = client.semaphore(NAME);
+    assert!(seats.try_set_permits(3).await.unwrap());
+    let t1 = java.thread("t1");
+    ask::<()>(&t1, "acquire", json!([])).value().await;
+    java.kill();
+    let dead = Client::connect(server.url()).await.unwrap();
+    let held = dead.semaphore(NAME).acquire_many(2).await.unwrap();
+    // As a crash: the process forgets everything, and sends nothing.
+    let id = dead.id();
+    std::mem::forget((held, dead));
+    assert_eq!(seats.available().await.unwrap(), 0);
+    let holders = seats.holders().await.unwrap();
+    assert_eq!(holders.len(), 1, "{holders:?}");
+    assert_eq!(holders[0].client_id(), Some(id));
+    assert_eq!(seats.reclaim(id).await.unwrap(), 2);
+    // Nobody but a person knows what Java had.
+    seats.release(1).await.unwrap();
+    assert_eq!(seats.available().await.unwrap(), 3);
+}
+
+/// SE1 with four clients of each side: the total is kept, and no permit is used twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_sides_together_keep_the_total() {
+    let scene = Scene::of(TOTAL).await;
+    let lasts = std::env::var("LOCKDOG_CONTENTION_SECONDS");
+    let lasts = lasts.map_or(3, |seconds| seconds.parse().expect("a number"));
+    let until = Instant::now() + Duration::from_secs(lasts);
+    let inside = std::sync::Arc::new(std::sync::Mutex::new((0_u32, 0_u32)));
+    let enter = |inside: &std::sync::Mutex<(u32, u32)>, permits: u32| {
+        let mut inside = inside.lock().unwrap();
+        inside.0 += permits;
+        inside.1 = inside.1.max(inside.0);
+        assert!(
+            inside.0 <= TOTAL,
+            "{} of {TOTAL} permits are used",
+            inside.0
+        );
+    };
+    let mut tasks = JoinSet::new();
+    for n in 0..4_u32 {
+        let permits = 1 + n % 3;
+        let client = Client::connect(scene.server.url()).await.unwrap();
+        let (seats, held) = (client.semaphore(NAME), inside.clone());
+        tasks.spawn(async move {
+            let mut rounds = 0;
+            while Instant::now() < until {
+                let permit = seats.acquire_many(permits).await.unwrap();
+                enter(&held, permits);
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                held.lock().unwrap().0 -= permits;
+                match rounds % 3 {
+                    0 => permit.release().await.unwrap(),
+                    1 => drop(permit),
+                    _ => {
+                        permit.forget();
+                        seats.release(permits).await.unwrap();
+                    }
+                }
+                rounds += 1;
+            }
+            client.shutdown().await;
+            ("lockdog", rounds)
+        });
+        let (java, held) = (Redisson::start(&scene.server.url()).await, inside.clone());
+        tasks.spawn(async move {
+            let thread = java.thread("t");
+            let mut rounds = 0;
+            while Instant::now() < until {
+                let count = json!([{ "int": permits }]);
+                ask::<()>(&thread, "acquire", count.clone()).value().await;
+                enter(&held, permits);
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                held.lock().unwrap().0 -= permits;
+                ask::<()>(&thread, "release", count).value().await;
+                rounds += 1;
+            }
+            ("Redisson", rounds)
+        });
+    }
+    let mut rounds = std::collections::BTreeMap::new();
+    while let Some(done) = tasks.join_next().await {
+        let (side, count) = done.unwrap();
+        *rounds.entry(side).or_insert(0) += count;
+    }
+    let most = inside.lock().unwrap().1;
+    println!("{rounds:?} rounds in {lasts} s, at most {most} of {TOTAL} permits were used");
+    assert!(rounds.values().all(|count| *count >= 8), "{rounds:?}");
+    assert_eq!(scene.available().await, [i64::from(TOTAL); 2]);
+    assert!(scene.seats.holders().await.unwrap().is_empty());
+    drop(scene.java);
+}
+
+const TOTAL: u32 = 5;
+const NAME: &str = "seats";
+const CHANNEL: &str = "redisson_sc:{seats}";

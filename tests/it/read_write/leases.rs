@@ -1,0 +1,186 @@
+//! Leases, renewals, and how a holder learns of a loss.
+
+use std::time::Duration;
+
+use lockdog::{Error, Owner};
+
+use super::{Fixture, LEASE, LONG, NAME, SOON, may_write, ms, read, within_soon, write, writer};
+use crate::support::{eventually, timed};
+
+#[tokio::test]
+async fn the_watchdog_renews_both_modes() {
+    let test = Fixture::with(|it| it.watchdog_lease(LEASE)).await;
+    let (one, two) = (read(&test.rw).await, read(&test.rw).await);
+    tokio::time::sleep(LEASE + ms(1_000)).await;
+    assert!(one.is_valid() && two.is_valid());
+    assert_eq!(test.mode().await, ("read".to_owned(), 2));
+    for key in test.redis.keys().await {
+        let ttl = test.redis.pttl(&key).await;
+        assert!(ttl > 2_000, "{key} has {ttl} ms");
+    }
+    drop((one, two));
+    let writes = write(&test.rw).await;
+    tokio::time::sleep(LEASE + ms(1_000)).await;
+    assert!(writes.is_valid());
+    assert_eq!(test.mode().await, ("write".to_owned(), 1));
+    writes.unlock().await.unwrap();
+    test.assert_clean().await;
+}
+
+/// The lock lives as long as its longest hold, and no longer (RW3).
+#[tokio::test]
+async fn a_read_hold_that_ends_takes_its_lease_along() {
+    let test = Fixture::new().await;
+    let another = test.another().await;
+    let short = test.rw.read().lock().owner(&Owner::new()).lease(ms(3_000));
+    short.await.unwrap().leave_to_lease();
+    let long = another
+        .read()
+        .lock()
+        .owner(&Owner::new())
+        .lease(LONG)
+        .await
+        .unwrap();
+    let waits = writer(&another);
+    test.somebody_waits().await;
+    long.unlock().await.unwrap();
+    let ttl = test.redis.pttl(NAME).await;
+    assert!(ttl <= 3_000, "{ttl}");
+    // At the end of the short lease, far before the end of the long one.
+    within_soon(waits).await.unlock().await.unwrap();
+    test.assert_clean().await;
+}
+
+#[tokio::test]
+async fn the_end_of_a_lease_lets_waiters_in_and_the_holder_knows() {
+    let test = Fixture::new().await;
+    let another = test.another().await;
+    let lease = ms(2_000);
+    let writes = test
+        .rw
+        .write()
+        .lock()
+        .owner(&Owner::new())
+        .lease(lease)
+        .await
+        .unwrap();
+    let readers = [super::reader(&another), super::reader(&another)];
+    let ((), took) = timed(async {
+        for one in readers {
+            drop(within_soon(one).await);
+        }
+    })
+    .await;
+    assert!(took > ms(1_000) && took < LONG, "{took:?}");
+    assert!(!writes.is_valid());
+    let error = writes.unlock().await.unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    let reads = test
+        .rw
+        .read()
+        .lock()
+        .owner(&Owner::new())
+        .lease(lease)
+        .await
+        .unwrap();
+    let waits = writer(&another);
+    let guard = within_soon(waits).await;
+    assert!(!reads.is_valid() && reads.unlock().await.unwrap_err().is_lost());
+    guard.unlock().await.unwrap();
+    test.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_deleted_key_is_reported_at_the_next_renewal() {
+    let test = Fixture::with(|it| it.watchdog_lease(LEASE)).await;
+    let (one, two) = (read(&test.rw).await, read(&test.rw).await);
+    test.redis.cmd(&["DEL", NAME]).await;
+    let lost = tokio::time::timeout(SOON, async { tokio::join!(one.lost(), two.lost()) });
+    lost.await.expect("both are told");
+    drop((one, two));
+    let writes = write(&test.rw).await;
+    test.redis.cmd(&["DEL", NAME]).await;
+    let lost = tokio::time::timeout(SOON, writes.lost()).await;
+    lost.expect("it is told");
+    drop(writes);
+    test.assert_clean().await;
+}
+
+/// Another program, or Redisson's renewal, sets the lock's TTL to less than the rest of a long lease.
+#[tokio::test]
+async fn a_read_hold_with_a_long_lease_is_looked_after() {
+    let test = Fixture::with(|it| it.watchdog_lease(LEASE)).await;
+    let reads = test.rw.read().lock().lease(LONG).await.unwrap();
+    let left = reads.remaining();
+    assert!(!test.client.holds()[0].watched);
+    for _ in 0..2 {
+        test.redis.cmd(&["PEXPIRE", NAME, "8000"]).await;
+        eventually(SOON, "it has its lease again", async || {
+            test.redis.pttl(NAME).await > 200_000
+        })
+        .await;
+    }
+    // It is not longer than before.
+    assert!(reads.remaining() <= left && test.redis.pttl(NAME).await <= 300_000);
+    // The loss of the key is found, as with a watched hold.
+    test.redis.cmd(&["DEL", NAME]).await;
+    let lost = tokio::time::timeout(SOON, reads.lost()).await;
+    lost.expect("it is found before the end of the lease");
+}
+
+/// A short lease needs no renewal: nothing cuts it.
+#[tokio::test]
+async fn short_leases_and_write_holds_are_not_looked_after() {
+    let test = Fixture::with(|it| it.watchdog_lease(LEASE)).await;
+    let reads = test.rw.read().lock().lease(LEASE / 4).await.unwrap();
+    let lost = tokio::time::timeout(SOON, reads.lost()).await;
+    lost.expect("its lease ended");
+    drop(reads);
+    let writes = test.rw.write().lock().lease(LONG).await.unwrap();
+    test.redis.cmd(&["PEXPIRE", NAME, "20000"]).await;
+    tokio::time::sleep(LEASE).await;
+    let ttl = test.redis.pttl(NAME).await;
+    assert!(ttl < 20_000, "{ttl}");
+    drop(writes);
+}
+
+#[tokio::test]
+async fn an_extended_lease_is_that_of_the_timeout_key_too() {
+    let test = Fixture::new().await;
+    let reads = test.rw.read().lock().lease(LEASE).await.unwrap();
+    reads.extend(LONG).await.unwrap();
+    for key in test.redis.keys().await {
+        let ttl = test.redis.pttl(&key).await;
+        assert!(ttl > 200_000, "{key} has {ttl} ms");
+    }
+    assert!(reads.remaining() > LONG / 2);
+    reads.unlock().await.unwrap();
+    let writes = test.rw.write().lock().lease(LEASE).await.unwrap();
+    writes.extend(LONG).await.unwrap();
+    assert!(writes.remaining() > LONG / 2 && test.redis.pttl(NAME).await > 200_000);
+    writes.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_hold_that_is_left_to_its_lease_keeps_others_out_until_then() {
+    let test = Fixture::new().await;
+    let reads = test.rw.read().lock().lease(ms(2_000)).await.unwrap();
+    reads.leave_to_lease();
+    assert!(!may_write(&test.rw).await);
+    let waits = writer(&test.another().await);
+    within_soon(waits).await.unlock().await.unwrap();
+    test.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_shutdown_releases_both_modes() {
+    let test = Fixture::new().await;
+    let (reads, other) = (read(&test.rw).await, read(&test.rw).await);
+    let report = test.client.shutdown().await;
+    assert_eq!(report.released, 2, "{report:?}");
+    assert!(!reads.is_valid() && !other.is_valid());
+    let error = test.rw.read().lock().await.unwrap_err();
+    assert!(matches!(error, Error::Closed), "{error}");
+    test.redis.eventually_empty().await;
+    let _: Duration = reads.remaining();
+}

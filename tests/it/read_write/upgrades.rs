@@ -1,0 +1,177 @@
+//! From reading to writing.
+
+use lockdog::{Error, Owner};
+
+use super::{Fixture, LONG, SOON, may_read, may_write, ms, read, reader, turn, within_soon};
+use crate::support::{eventually, timed};
+
+#[tokio::test]
+async fn the_only_reader_becomes_the_writer_and_keeps_its_read_hold() {
+    let test = Fixture::new().await;
+    let reads = test.rw.read().lock().await.unwrap();
+    let writes = reads.upgrade().await.unwrap();
+    assert_eq!(test.mode().await, ("write".to_owned(), 2));
+    assert!(!may_read(&test.another().await).await);
+    // Both end together.
+    writes.unlock().await.unwrap();
+    test.assert_clean().await;
+    let writes = read(&test.rw).await.upgrade().await.unwrap();
+    drop(writes);
+    test.assert_clean().await;
+    // Or the write hold first.
+    let writes = read(&test.rw).await.upgrade().await.unwrap();
+    let reads = writes.downgrade().await.unwrap();
+    assert_eq!(test.mode().await, ("read".to_owned(), 1));
+    reads.unlock().await.unwrap();
+    test.assert_clean().await;
+}
+
+#[tokio::test]
+async fn an_upgrade_waits_for_the_other_readers_and_keeps_new_ones_out() {
+    let test = Fixture::new().await;
+    let another = test.another().await;
+    let other = read(&another).await;
+    let reads = read(&test.rw).await;
+    let upgrade = tokio::spawn(reads.upgrade().into_future());
+    eventually(SOON, "it is announced", async || test.announced().await).await;
+    assert!(!may_read(&another).await && !upgrade.is_finished());
+    other.unlock().await.unwrap();
+    let writes = within_soon(upgrade).await.unwrap();
+    assert!(!test.announced().await);
+    writes.unlock().await.unwrap();
+    test.assert_clean().await;
+}
+
+/// The waiters of the client stand behind its contender, which waits for this very reader.
+#[tokio::test]
+async fn an_upgrade_overtakes_the_writers_that_wait_for_it() {
+    let test = Fixture::new().await;
+    let reads = read(&test.rw).await;
+    let waiting = [turn(&test.rw), turn(&test.another().await)];
+    test.somebody_waits().await;
+    let writes = tokio::time::timeout(SOON, reads.upgrade().into_future()).await;
+    let writes = writes.expect("it overtakes").unwrap();
+    assert!(waiting.iter().all(|it| !it.is_finished()));
+    writes.unlock().await.unwrap();
+    for waiting in waiting {
+        within_soon(waiting).await;
+    }
+    test.assert_clean().await;
+}
+
+#[tokio::test]
+async fn an_upgrade_that_gives_up_gives_the_read_guard_back() {
+    let test = Fixture::new().await;
+    let other = read(&test.another().await).await;
+    let mut reads = read(&test.rw).await;
+    for wait in [ms(0), ms(200)] {
+        let (ended, took) = timed(reads.upgrade().wait(wait).into_future()).await;
+        let error = ended.unwrap_err();
+        assert!(took >= wait.saturating_sub(ms(10)));
+        assert!(error.error().is_none(), "{error}");
+        reads = error.into_guard().expect("it still reads");
+        assert!(reads.is_valid());
+    }
+    // The announcement went with the upgrade.
+    eventually(SOON, "nobody is announced", async || {
+        !test.announced().await
+    })
+    .await;
+    assert!(may_read(&test.another().await).await);
+    drop((reads, other));
+    test.assert_clean().await;
+}
+
+/// Each would wait for the other's read hold.
+#[tokio::test]
+async fn a_second_upgrade_would_deadlock_and_keeps_its_read_hold() {
+    let test = Fixture::new().await;
+    let (one, two) = (read(&test.rw).await, read(&test.another().await).await);
+    let first = tokio::spawn(one.upgrade().into_future());
+    eventually(SOON, "it is announced", async || test.announced().await).await;
+    let error = two.upgrade().await.unwrap_err();
+    assert!(
+        matches!(error.error(), Some(Error::WouldDeadlock { .. })),
+        "{error:?}"
+    );
+    let two = error.into_guard().expect("it still reads");
+    assert!(!first.is_finished() && test.announced().await);
+    two.unlock().await.unwrap();
+    within_soon(first).await.unwrap().unlock().await.unwrap();
+    test.assert_clean().await;
+}
+
+/// A reader that crashed stays in the hash as long as the others renew it.
+#[tokio::test]
+async fn a_reader_whose_lease_is_over_does_not_stop_an_upgrade() {
+    let test = Fixture::new().await;
+    let gone = test
+        .another()
+        .await
+        .read()
+        .lock()
+        .owner(&Owner::new())
+        .lease(ms(1_000));
+    gone.await.unwrap().leave_to_lease();
+    let reads = test.rw.read().lock().lease(LONG).await.unwrap();
+    assert_eq!(test.mode().await.1, 2);
+    let writes = tokio::time::timeout(SOON, reads.upgrade().into_future()).await;
+    let writes = writes.expect("its lease is over").unwrap();
+    assert_eq!(test.mode().await, ("write".to_owned(), 2));
+    writes.unlock().await.unwrap();
+    test.assert_clean().await;
+}
+
+#[tokio::test]
+async fn an_upgrade_of_a_lost_read_hold_is_lost() {
+    let test = Fixture::new().await;
+    for other_writes in [false, true] {
+        let reads = test.rw.read().lock().await.unwrap();
+        test.redis.cmd(&["DEL", super::NAME]).await;
+        let other = match other_writes {
+            true => Some(super::write(&test.another().await).await),
+            false => None,
+        };
+        let error = reads.upgrade().wait(SOON).await.unwrap_err();
+        assert!(error.error().is_some_and(Error::is_lost), "{error:?}");
+        assert!(error.into_guard().is_none());
+        drop(other);
+        test.assert_clean().await;
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_upgrade_releases_everything() {
+    let test = Fixture::new().await;
+    let other = read(&test.another().await).await;
+    // Before its first poll, and while it waits.
+    drop(read(&test.rw).await.upgrade());
+    let upgrade = tokio::spawn(read(&test.rw).await.upgrade().into_future());
+    eventually(SOON, "it is announced", async || test.announced().await).await;
+    upgrade.abort();
+    test.eventually_mode("read", 1).await;
+    eventually(SOON, "nobody is announced", async || {
+        !test.announced().await
+    })
+    .await;
+    other.unlock().await.unwrap();
+    test.assert_clean().await;
+}
+
+#[tokio::test]
+async fn readers_wait_for_an_upgraded_hold_and_get_the_lock_after_it() {
+    let test = Fixture::new().await;
+    let writes = read(&test.rw).await.upgrade().await.unwrap();
+    let waiting: Vec<_> = [&test.rw, &test.another().await]
+        .into_iter()
+        .flat_map(|rw| [reader(rw), reader(rw)])
+        .collect();
+    test.somebody_waits().await;
+    assert!(waiting.iter().all(|it| !it.is_finished()));
+    writes.unlock().await.unwrap();
+    for waiting in waiting {
+        drop(within_soon(waiting).await);
+    }
+    test.assert_clean().await;
+    assert!(may_write(&test.rw).await);
+}

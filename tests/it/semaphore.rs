@@ -1,0 +1,103 @@
+//! The semaphore whose permits have no leases. SE1 to SE5 are the invariants of `docs/design.md`.
+
+mod basics;
+mod cancel;
+mod catalogue;
+mod cluster;
+mod counts;
+mod faults;
+mod input;
+mod ledger;
+mod nemesis;
+mod parts;
+mod replay;
+mod waits;
+
+use lockdog::{Client, ClientBuilder, Semaphore};
+
+use crate::support::prelude::{LONG, SOON, ms, poll_once};
+use crate::support::{Redis, RedisServer, eventually};
+
+/// A server with a semaphore of this many permits, one client, and the test's own view.
+struct Fixture {
+    server: RedisServer,
+    redis: Redis,
+    client: Client,
+    seats: Semaphore,
+    total: u32,
+}
+
+impl Fixture {
+    async fn of(total: u32) -> Self {
+        Self::with(total, |builder| builder).await
+    }
+
+    async fn with(total: u32, set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
+        let server = RedisServer::start().await;
+        let redis = server.redis().await;
+        let client = set(Client::builder().url(server.url()));
+        let client = client.build().await.expect("it runs");
+        let seats = client.semaphore(NAME);
+        assert!(seats.try_set_permits(total).await.unwrap());
+        Self {
+            server,
+            redis,
+            client,
+            seats,
+            total,
+        }
+    }
+
+    /// The semaphore through a client whose waiters are woken by nothing but messages while the test lasts.
+    async fn another(&self) -> Semaphore {
+        let client = Client::builder().url(self.server.url()).poll_cap(LONG);
+        let client = client.build().await.expect("it runs");
+        client.semaphore(NAME)
+    }
+
+    /// The number of free permits, as it stands in Redis.
+    async fn free(&self) -> i64 {
+        self.redis.ask(&["GET", NAME]).await
+    }
+
+    /// How many permits each request has, by the ledger.
+    async fn shares(&self) -> Vec<u32> {
+        let found: Vec<(String, f64)> = self
+            .redis
+            .ask(&["ZRANGEBYSCORE", LEDGER, "1", "2147483647", "WITHSCORES"])
+            .await;
+        let mut shares: Vec<u32> = found.into_iter().map(|(_, has)| has as u32).collect();
+        shares.sort_unstable();
+        shares
+    }
+
+    /// SE1: no permit is lost, and none is made.
+    async fn assert_total(&self) {
+        let script = "local sum = redis.call('get', KEYS[1]) \
+            local found = redis.call('zrangebyscore', KEYS[2], 1, 2147483647, 'withscores') \
+            for i = 2, #found, 2 do sum = sum + found[i] end return sum";
+        let total: i64 = self.redis.ask(&["EVAL", script, "2", NAME, LEDGER]).await;
+        assert_eq!(total, i64::from(self.total));
+    }
+
+    /// All permits are free again, after the background had its time.
+    async fn eventually_free(&self) {
+        eventually(SOON, "all permits are free", async || {
+            self.free().await == i64::from(self.total) && self.shares().await.is_empty()
+        })
+        .await;
+    }
+
+    /// Waits until a waiter listens, and had time for the look that follows.
+    async fn somebody_waits(&self) {
+        eventually(SOON, "somebody listens", async || {
+            self.redis.channels().await.contains(&CHANNEL.to_owned())
+        })
+        .await;
+        tokio::time::sleep(ms(100)).await;
+    }
+}
+
+const NAME: &str = "seats";
+const LEDGER: &str = "lockdog_ledger:{seats}";
+const CHANNEL: &str = "redisson_sc:{seats}";

@@ -1,0 +1,199 @@
+//! Lost, late and repeated commands.
+
+use std::time::Duration;
+
+use lockdog::{Client, Semaphore};
+
+use super::{Fixture, LONG, NAME, SOON, ms};
+use crate::support::{Action, Gate, Proxy, eventually};
+
+/// A client behind a proxy. All scripts are loaded, so that a rule meets the first sending.
+async fn behind_a_proxy(test: &Fixture) -> (Proxy, Semaphore) {
+    behind_a_proxy_for(test, ms(1_500)).await
+}
+
+/// A client that waits so long for an answer.
+async fn behind_a_proxy_for(test: &Fixture, patience: Duration) -> (Proxy, Semaphore) {
+    for script in [ACQUIRE, RELEASE, ADD, TRY_SET, RECLAIM] {
+        test.redis.cmd(&["SCRIPT", "LOAD", script]).await;
+    }
+    let proxy = Proxy::start(&test.server).await;
+    let client = Client::builder().url(proxy.url()).command_timeout(patience);
+    let client = client.build().await.unwrap();
+    (proxy, client.semaphore(NAME))
+}
+
+/// SE1 and SE3: a command whose reply is lost, or that runs twice, counts once.
+#[tokio::test]
+async fn a_repeated_command_counts_once() {
+    let test = Fixture::of(5).await;
+    let (proxy, seats) = behind_a_proxy(&test).await;
+    for action in [Action::ExecuteThenCut, Action::Twice] {
+        let rule = proxy.on(is(ACQUIRE), action.clone());
+        let mut three = seats.acquire_many(3).await.unwrap();
+        rule.wait_hits(1).await;
+        assert_eq!((test.free().await, test.shares().await), (2, vec![3]));
+        let rule = proxy.on(is(RELEASE), action.clone());
+        three.split(1).unwrap().release().await.unwrap();
+        rule.wait_hits(1).await;
+        assert_eq!((test.free().await, test.shares().await), (3, vec![2]));
+        let rule = proxy.on(is(RELEASE), action.clone());
+        three.release().await.unwrap();
+        rule.wait_hits(1).await;
+        assert_eq!((test.free().await, test.shares().await), (5, vec![]));
+        let rule = proxy.on(is(ACQUIRE), action.clone());
+        let all = seats.drain().await.unwrap().expect("five are free");
+        rule.wait_hits(1).await;
+        assert_eq!((all.count(), test.free().await), (5, 0));
+        drop(all);
+        test.eventually_free().await;
+        let rule = proxy.on(is(ADD), action.clone());
+        seats.add_permits(3).await.unwrap();
+        rule.wait_hits(1).await;
+        assert_eq!(test.free().await, 8);
+        let rule = proxy.on(is(ADD), action.clone());
+        seats.release(2).await.unwrap();
+        rule.wait_hits(1).await;
+        assert_eq!(test.free().await, 10);
+        test.redis.cmd(&["DEL", NAME]).await;
+        let rule = proxy.on(is(TRY_SET), action);
+        assert!(seats.try_set_permits(5).await.unwrap());
+        rule.wait_hits(1).await;
+        test.assert_total().await;
+    }
+}
+
+#[tokio::test]
+async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
+    let test = Fixture::of(3).await;
+    for permits in [1, 3] {
+        let (proxy, seats) = behind_a_proxy(&test).await;
+        let rule = proxy.on(is(ACQUIRE), Action::DropReply);
+        let error = seats.acquire_many(permits).await.unwrap_err();
+        assert!(error.is_timeout() && error.may_be_held(), "{error}");
+        rule.wait_hits(1).await;
+        test.eventually_free().await;
+    }
+}
+
+/// SE3: an acquire that arrives after its end takes nothing. There is no lease that would end it.
+#[tokio::test]
+async fn an_acquire_that_arrives_after_it_was_given_up_takes_nothing() {
+    let test = Fixture::of(3).await;
+    let (proxy, seats) = behind_a_proxy(&test).await;
+    let gate = Gate::new();
+    let rule = proxy.on(is(ACQUIRE), Action::HoldRequest(gate.clone()));
+    let error = seats.acquire_many(2).await.unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    // Its end came first, and is remembered.
+    let ends = async || {
+        let count = ["ZCOUNT", super::LEDGER, "2147483648", "9999999999999"];
+        test.redis.ask::<i64>(&count).await
+    };
+    eventually(SOON, "its end is remembered", async || ends().await == 1).await;
+    let late = test.redis.monitor().await;
+    gate.open();
+    rule.wait_hits(1).await;
+    eventually(SOON, "it has run", async || {
+        late.seen().iter().any(|it| it.contains("zscore"))
+    })
+    .await;
+    assert_eq!((test.free().await, test.shares().await), (3, vec![]));
+}
+
+#[tokio::test]
+async fn a_release_without_an_answer_is_unconfirmed_and_repeated() {
+    let test = Fixture::of(2).await;
+    let (proxy, seats) = behind_a_proxy(&test).await;
+    let both = seats.acquire_many(2).await.unwrap();
+    let gate = Gate::new();
+    let rule = proxy.on(is(RELEASE), Action::HoldRequest(gate.clone()));
+    let error = both.release().await.unwrap_err();
+    assert!(error.is_timeout() || error.may_be_held(), "{error}");
+    // The background's release comes first, and the held one later.
+    test.eventually_free().await;
+    let next = seats.acquire_many(2).await.unwrap();
+    gate.open();
+    rule.wait_hits(1).await;
+    tokio::time::sleep(ms(200)).await;
+    assert_eq!((test.free().await, test.shares().await), (0, vec![2]));
+    next.release().await.unwrap();
+    test.eventually_free().await;
+}
+
+/// A release by number that has no answer is repeated in the background, and counts once.
+#[tokio::test]
+async fn a_release_by_number_without_an_answer_is_repeated() {
+    let test = Fixture::of(1).await;
+    let (proxy, seats) = behind_a_proxy(&test).await;
+    let gate = Gate::new();
+    for free in [3, 5] {
+        let action = match free {
+            3 => Action::HoldRequest(gate.clone()),
+            _ => Action::DropReply,
+        };
+        let rule = proxy.on(is(ADD), action);
+        let error = seats.release(2).await.unwrap_err();
+        assert!(error.is_timeout(), "{error}");
+        if free == 5 {
+            rule.wait_hits(1).await;
+        }
+        eventually(SOON, "it is repeated", async || test.free().await == free).await;
+    }
+    // The first sending arrives last.
+    gate.open();
+    gate.wait_passed().await;
+    tokio::time::sleep(ms(600)).await;
+    assert_eq!(test.free().await, 5);
+}
+
+/// A contender that is not polled any more: its permits are given back at once.
+#[tokio::test]
+async fn an_abandoned_acquire_is_undone() {
+    let test = Fixture::of(3).await;
+    // So long that the watchdog does not give it up meanwhile.
+    let (proxy, seats) = behind_a_proxy_for(&test, LONG).await;
+    let gate = Gate::new();
+    proxy.on(is(ACQUIRE), Action::HoldReply(gate.clone()));
+    let mut request = seats.acquire_many(3).into_future();
+    tokio::select! {
+        biased;
+        granted = &mut request => panic!("{granted:?}"),
+        () = gate.wait_reached() => {}
+    }
+    // The grant is never read.
+    gate.open();
+    let next = tokio::time::timeout(SOON, seats.acquire_many(3).into_future()).await;
+    drop(next.expect("the abandoned ones are given back").unwrap());
+    test.eventually_free().await;
+}
+
+/// The known hole: a network that repeats an answered acquire after its release takes permits that only
+/// `reclaim` gives back. It never makes any.
+#[tokio::test]
+async fn a_late_repetition_of_an_answered_acquire_is_reclaimed() {
+    let test = Fixture::of(2).await;
+    let (proxy, seats) = behind_a_proxy(&test).await;
+    let gate = Gate::new();
+    proxy.on(is(ACQUIRE), Action::TwiceLate(gate.clone()));
+    seats.acquire().await.unwrap().release().await.unwrap();
+    gate.open();
+    gate.wait_passed().await;
+    eventually(SOON, "it has run", async || test.free().await == 1).await;
+    test.assert_total().await;
+    let holder = test.seats.holders().await.unwrap().remove(0);
+    let client = holder.client_id().expect("it is one of lockdog");
+    assert_eq!(test.seats.reclaim(client).await.unwrap(), 1);
+    test.eventually_free().await;
+}
+
+fn is(script: &'static str) -> impl Fn(&[String]) -> bool + Clone + Send + Sync + 'static {
+    let digest = redis::Script::new(script).get_hash().to_owned();
+    move |args: &[String]| args.get(1) == Some(&digest)
+}
+
+const ACQUIRE: &str = include_str!("../../../lua/semaphore/acquire.lua");
+const RELEASE: &str = include_str!("../../../lua/semaphore/release.lua");
+const ADD: &str = include_str!("../../../lua/permit/add.lua");
+const TRY_SET: &str = include_str!("../../../lua/semaphore/try_set.lua");
+const RECLAIM: &str = include_str!("../../../lua/semaphore/reclaim.lua");

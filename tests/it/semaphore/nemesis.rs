@@ -1,0 +1,166 @@
+//! Lost, late and repeated commands, cut connections and cancelled calls, all at once.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use lockdog::{Client, Permit, Semaphore};
+use tokio::task::JoinSet;
+
+use super::{Fixture, NAME, SOON, ms};
+use crate::support::{Action, Dice, Direction, Gate, Proxy, named, until_ok};
+
+/// SE1 to SE3.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_permit_is_lost_or_made_under_a_nemesis() {
+    let test = Fixture::of(TOTAL).await;
+    let mut dice = Dice::from_environment();
+    let run = Arc::new(Run::default());
+    let (mut proxies, mut tasks) = (Vec::new(), JoinSet::new());
+    for _ in 0..3 {
+        let proxy = Proxy::start(&test.server).await;
+        let client = Client::builder()
+            .url(proxy.url())
+            .command_timeout(ms(500))
+            .poll_cap(ms(200));
+        let client = until_ok(SOON, async || client.clone().build().await).await;
+        for _ in 0..4 {
+            let seats = client.semaphore(NAME);
+            tasks.spawn(contend(seats, run.clone(), dice.roll(u64::MAX) | 1));
+        }
+        proxies.push(proxy);
+    }
+    let until = Instant::now() + LASTS;
+    let mut late = Vec::new();
+    while Instant::now() < until {
+        let proxy = &proxies[dice.roll(3) as usize];
+        match dice.roll(7) {
+            0 => drop(proxy.cut_all()),
+            1 => drop(proxy.on(named("evalsha"), Action::DropReply)),
+            2 => drop(proxy.on(named("evalsha"), Action::ExecuteThenCut).times(2)),
+            3 => drop(proxy.on(named("evalsha"), Action::Twice).times(3)),
+            4 => {
+                let gate = Gate::new();
+                match dice.roll(2) {
+                    // A release runs once more when nobody expects it any more. (An answered acquire
+                    // that does so is the known hole.)
+                    0 => drop(proxy.on(release(), Action::TwiceLate(gate.clone()))),
+                    // It runs for the first time when its sender has given it up.
+                    _ => drop(proxy.on(named("evalsha"), Action::HoldRequest(gate.clone()))),
+                }
+                late.push((Instant::now() + ms(dice.roll(1_500)), gate));
+            }
+            5 => {
+                proxy.blackhole(Direction::ToClient);
+                tokio::time::sleep(ms(dice.roll(400))).await;
+                proxy.heal();
+            }
+            _ => {}
+        }
+        tokio::time::sleep(ms(dice.roll(150))).await;
+        late.retain(|(at, gate)| {
+            let is_due = Instant::now() >= *at;
+            if is_due {
+                gate.open();
+            }
+            !is_due
+        });
+    }
+    late.iter().for_each(|(_, gate)| gate.open());
+    proxies.iter().for_each(Proxy::heal);
+    run.is_over.store(true, Ordering::Relaxed);
+    while let Some(task) = tasks.join_next().await {
+        task.expect("nobody panics");
+    }
+    let visits = run.visits.load(Ordering::Relaxed);
+    assert!(visits >= 20, "{visits} acquires succeeded");
+    run.assert_never_too_many();
+    test.eventually_free().await;
+    let all = test.seats.try_acquire_many(TOTAL).await.unwrap();
+    assert!(all.is_some());
+}
+
+fn release() -> impl Fn(&[String]) -> bool + Send + Sync + 'static {
+    let text = include_str!("../../../lua/semaphore/release.lua");
+    let digest = redis::Script::new(text).get_hash().to_owned();
+    move |args: &[String]| args.get(1) == Some(&digest)
+}
+
+#[derive(Default)]
+struct Run {
+    is_over: AtomicBool,
+    visits: AtomicU64,
+    /// The moments between which permits were used, and how many.
+    used: Mutex<Vec<(Instant, Instant, i64)>>,
+}
+
+impl Run {
+    /// At no moment were more permits used than there are.
+    fn assert_never_too_many(&self) {
+        let used = self.used.lock().unwrap();
+        let mut changes: Vec<(Instant, i64)> = used
+            .iter()
+            .flat_map(|(from, to, permits)| [(*from, *permits), (*to, -permits)])
+            .collect();
+        changes.sort();
+        let mut now = 0;
+        for (_, change) in changes {
+            now += change;
+            assert!(now <= i64::from(TOTAL), "{now} permits were used at once");
+        }
+    }
+}
+
+async fn contend(seats: Semaphore, run: Arc<Run>, seed: u64) {
+    let mut state = seed;
+    let mut roll = move |faces: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % faces
+    };
+    while !run.is_over.load(Ordering::Relaxed) {
+        let permits = 1 + roll(3) as u32;
+        let request = seats.try_acquire_many(permits).wait(ms(100 + roll(900)));
+        let acquired = match roll(4) {
+            // The caller gives up at any point.
+            0 => tokio::time::timeout(ms(roll(60)), request.into_future()).await,
+            _ => Ok(request.await),
+        };
+        let Ok(Ok(Some(mut held))) = acquired else {
+            tokio::time::sleep(ms(5)).await;
+            continue;
+        };
+        run.visits.fetch_add(1, Ordering::Relaxed);
+        visit(&held, &run, ms(roll(30))).await;
+        if roll(3) == 0
+            && let Some(part) = held.split(1)
+        {
+            match roll(2) {
+                0 => drop(part),
+                _ => drop(part.release().await),
+            }
+            visit(&held, &run, ms(roll(20))).await;
+        }
+        match roll(4) {
+            0 => drop(held),
+            1 => drop(tokio::time::timeout(ms(roll(20)), held.release()).await),
+            // Its outcome may well be unknown.
+            _ => drop(held.release().await),
+        }
+    }
+}
+
+/// Notes from when to when the permits were used.
+async fn visit(held: &Permit, run: &Run, stay: Duration) {
+    let from = Instant::now();
+    tokio::time::sleep(stay).await;
+    let permits = i64::from(held.count());
+    run.used
+        .lock()
+        .unwrap()
+        .push((from, Instant::now(), permits));
+}
+
+const TOTAL: u32 = 5;
+const LASTS: Duration = Duration::from_secs(8);

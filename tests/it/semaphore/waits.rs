@@ -1,0 +1,165 @@
+//! Who gets permits, when, and with how many commands.
+
+use lockdog::{Permit, Semaphore};
+use tokio::task::JoinHandle;
+
+use super::{Fixture, LONG, SOON, ms};
+use crate::support::{Action, Gate, Proxy, eventually, timed};
+
+/// Starts a task that waits for permits.
+fn waiter(seats: &Semaphore, permits: u32) -> JoinHandle<Permit> {
+    let request = seats.acquire_many(permits);
+    tokio::spawn(async move { request.await.expect("nothing is wrong with the server") })
+}
+
+async fn within_soon(waiter: JoinHandle<Permit>) -> Permit {
+    let permit = tokio::time::timeout(SOON, waiter).await;
+    permit.expect("it is woken").unwrap()
+}
+
+#[tokio::test]
+async fn a_message_wakes_a_waiter_of_another_client() {
+    let test = Fixture::of(1).await;
+    for released in [true, false] {
+        let held = test.seats.acquire().await.unwrap();
+        let waiting = waiter(&test.another().await, 1);
+        test.somebody_waits().await;
+        match released {
+            true => held.release().await.unwrap(),
+            false => drop(held),
+        }
+        within_soon(waiting).await.release().await.unwrap();
+    }
+    test.eventually_free().await;
+}
+
+#[tokio::test]
+async fn a_waiter_waits_for_the_semaphore_and_for_more_permits() {
+    let test = Fixture::of(0).await;
+    let another = test.another().await;
+    for added in [true, false] {
+        let waiting = waiter(&another, 2);
+        test.somebody_waits().await;
+        match added {
+            true => test.seats.add_permits(2).await.unwrap(),
+            false => test.seats.release(2).await.unwrap(),
+        }
+        within_soon(waiting).await.forget();
+    }
+    test.redis.cmd(&["DEL", "seats"]).await;
+    let waiting = waiter(&another, 1);
+    test.somebody_waits().await;
+    assert!(test.seats.try_set_permits(1).await.unwrap());
+    within_soon(waiting).await.release().await.unwrap();
+}
+
+/// SE5: a waiter for many permits is not passed by one for few.
+#[tokio::test]
+async fn waiters_of_one_client_are_served_in_the_order_of_their_calls() {
+    let test = Fixture::of(2).await;
+    let another = test.another().await;
+    let mut held = test.seats.acquire_many(2).await.unwrap();
+    let first = waiter(&another, 2);
+    test.somebody_waits().await;
+    let second = waiter(&another, 1);
+    tokio::time::sleep(ms(100)).await;
+    held.split(1).unwrap().release().await.unwrap();
+    tokio::time::sleep(ms(300)).await;
+    assert!(!first.is_finished() && !second.is_finished());
+    held.release().await.unwrap();
+    let first = within_soon(first).await;
+    assert!(!second.is_finished());
+    first.release().await.unwrap();
+    within_soon(second).await.release().await.unwrap();
+}
+
+/// SE4: with one message for several permits, each waiter that leaves with one wakes the next.
+#[tokio::test]
+async fn several_free_permits_cost_a_client_one_command_each_and_one_more() {
+    let test = Fixture::of(5).await;
+    let another = test.another().await;
+    let five = test.seats.acquire_many(5).await.unwrap();
+    let waiting: Vec<_> = (0..8).map(|_| waiter(&another, 1)).collect();
+    test.somebody_waits().await;
+    test.redis.reset_stats().await;
+    five.release().await.unwrap();
+    let served = async || waiting.iter().filter(|it| it.is_finished()).count();
+    eventually(SOON, "five are served", async || served().await >= 5).await;
+    tokio::time::sleep(ms(200)).await;
+    assert_eq!(served().await, 5);
+    // One of them is the release.
+    let sent = test.redis.commandstats().await["evalsha"] - 1;
+    assert!((5..=6).contains(&sent), "{sent} commands for 5 permits");
+    for waiter in waiting {
+        match waiter.is_finished() {
+            true => drop(waiter.await.unwrap()),
+            false => waiter.abort(),
+        }
+    }
+}
+
+/// The contender has its grant when a message of another release comes, and has not read it yet. The
+/// message is for the next waiter.
+#[tokio::test]
+async fn a_release_while_the_contender_reads_its_grant_wakes_the_next_waiter() {
+    let test = Fixture::of(2).await;
+    let proxy = Proxy::start(&test.server).await;
+    let client = lockdog::Client::builder().url(proxy.url()).poll_cap(LONG);
+    let seats = client.build().await.unwrap().semaphore("seats");
+    // The scripts are loaded, and the connection is there.
+    drop(seats.acquire().await.unwrap());
+    let mut both = test.seats.acquire_many(2).await.unwrap();
+    let one = both.split(1).unwrap();
+    let (first, second) = (waiter(&seats, 1), waiter(&seats, 1));
+    test.somebody_waits().await;
+    let gate = Gate::new();
+    let text = include_str!("../../../lua/semaphore/acquire.lua");
+    let digest = redis::Script::new(text).get_hash().to_owned();
+    let granted = move |args: &[String]| args.get(1) == Some(&digest);
+    proxy.on(granted, Action::HoldReply(gate.clone()));
+    one.release().await.unwrap();
+    gate.wait_reached().await;
+    // The message of this one comes on another connection, before the grant is read.
+    both.release().await.unwrap();
+    tokio::time::sleep(ms(300)).await;
+    assert!(!first.is_finished() && !second.is_finished());
+    gate.open();
+    drop([within_soon(first).await, within_soon(second).await]);
+    test.eventually_free().await;
+}
+
+#[tokio::test]
+async fn a_wait_ends_with_its_time() {
+    let test = Fixture::of(1).await;
+    let _held = test.seats.acquire().await.unwrap();
+    let another = test.another().await;
+    let wait = ms(300);
+    let request = another.try_acquire().wait(wait);
+    let (none, took) = timed(request.into_future()).await;
+    assert!(none.unwrap().is_none());
+    assert!(took >= wait, "{took:?}");
+    assert!(another.try_acquire().await.unwrap().is_none());
+    test.redis.reset_stats().await;
+    tokio::time::sleep(ms(300)).await;
+    let idle = test.redis.commandstats().await;
+    assert!(!idle.contains_key("evalsha"), "nobody waits: {idle:?}");
+    eventually(SOON, "nobody listens", async || {
+        test.redis.channels().await.is_empty()
+    })
+    .await;
+}
+
+/// Without messages a waiter looks each poll cap.
+#[tokio::test]
+async fn a_lost_message_costs_a_poll_cap() {
+    let test = Fixture::of(0).await;
+    let client = lockdog::Client::builder()
+        .url(test.server.url())
+        .poll_cap(ms(200));
+    let seats = client.build().await.unwrap().semaphore("seats");
+    let waiting = waiter(&seats, 1);
+    test.somebody_waits().await;
+    // As a client that is killed before its PUBLISH.
+    test.redis.cmd(&["SET", "seats", "1"]).await;
+    within_soon(waiting).await.release().await.unwrap();
+}

@@ -1,0 +1,328 @@
+//! The keys of one simulated server: hashes of counters, strings and sorted sets, with expiry in virtual
+//! time.
+
+use std::collections::{BTreeMap, HashMap};
+
+#[derive(Default)]
+pub(super) struct Keys {
+    now_ms: u64,
+    entries: HashMap<String, Entry>,
+}
+
+#[derive(Default)]
+struct Entry {
+    data: Data,
+    /// The last millisecond in which the key exists.
+    until_ms: Option<u64>,
+}
+
+enum Data {
+    Hash(BTreeMap<String, i64>),
+    Text(String),
+    Sorted(BTreeMap<String, f64>),
+}
+
+/// A copy of a hash, for who looks at it from outside.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hash {
+    pub(super) counts: BTreeMap<String, i64>,
+    pub(super) until_ms: Option<u64>,
+}
+
+/// The reply to a command.
+pub(super) enum Reply {
+    Int(i64),
+    Nil,
+    Bulk(String),
+    List(Vec<String>),
+    Listeners(String, i64),
+    Ok,
+}
+
+type Answer = Result<Reply, String>;
+
+impl Default for Data {
+    fn default() -> Self {
+        Self::Hash(BTreeMap::new())
+    }
+}
+
+impl Data {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Hash(counts) => counts.is_empty(),
+            Self::Text(_) => false,
+            Self::Sorted(members) => members.is_empty(),
+        }
+    }
+}
+
+impl Keys {
+    /// The keys at this millisecond.
+    pub(super) fn at(&mut self, now_ms: u64) -> &mut Self {
+        self.now_ms = now_ms;
+        self
+    }
+
+    pub(super) fn hash(&mut self, key: &str) -> Option<Hash> {
+        let entry = self.living(key)?;
+        match &entry.data {
+            Data::Hash(counts) => Some(Hash {
+                counts: counts.clone(),
+                until_ms: entry.until_ms,
+            }),
+            Data::Text(_) | Data::Sorted(_) => None,
+        }
+    }
+
+    pub(super) fn number(&mut self, key: &str) -> i64 {
+        let text = self.text(key).ok().flatten();
+        text.and_then(|text| text.parse().ok()).unwrap_or(0)
+    }
+
+    pub(super) fn sorted(&mut self, key: &str) -> BTreeMap<String, f64> {
+        match self.living(key).map(|entry| &entry.data) {
+            Some(Data::Sorted(members)) => members.clone(),
+            _ => BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn set(&mut self, key: &str, value: &str) {
+        let entry = self.entries.entry(key.to_owned()).or_default();
+        entry.data = Data::Text(value.to_owned());
+        entry.until_ms = None;
+    }
+
+    pub(super) fn call(&mut self, args: &[String]) -> Answer {
+        let name = args[0].to_lowercase();
+        match name.as_str() {
+            // Now and then another client is subscribed, so that streaks of hand-overs end.
+            "pubsub" => {
+                let listeners = i64::from(self.now_ms.is_multiple_of(4));
+                return Ok(Reply::Listeners(arg(args, 2)?.to_owned(), listeners));
+            }
+            "publish" => return Ok(Reply::Int(0)),
+            "info" => return Ok(Reply::Bulk("run_id:1\r\nmaster_replid:1\r\n".to_owned())),
+            "client" | "ping" => return Ok(Reply::Ok),
+            "time" => {
+                let micros = self.now_ms % 1_000 * 1_000;
+                let time = [self.now_ms / 1_000, micros].map(|part| part.to_string());
+                return Ok(Reply::List(time.into()));
+            }
+            _ => {}
+        }
+        match name.chars().next() {
+            Some('h') => self.call_hash(&name, args),
+            Some('z') => self.call_sorted(&name, args),
+            _ => self.call_any(&name, args),
+        }
+    }
+
+    /// Commands about keys of any type, and about numbers.
+    fn call_any(&mut self, name: &str, args: &[String]) -> Answer {
+        let (now, key) = (self.now_ms, arg(args, 1)?);
+        Ok(match name {
+            "exists" => Reply::Int(i64::from(self.living(key).is_some())),
+            "del" => {
+                let was = self.living(key).is_some();
+                self.entries.remove(key);
+                Reply::Int(i64::from(was))
+            }
+            "pexpire" => {
+                let ttl = number(args, 2)?;
+                let Some(entry) = self.living(key) else {
+                    return Ok(Reply::Int(0));
+                };
+                match u64::try_from(ttl) {
+                    Ok(ttl @ 1..) => entry.until_ms = Some(now + ttl),
+                    _ => drop(self.entries.remove(key)),
+                }
+                Reply::Int(1)
+            }
+            "pttl" => match self.living(key) {
+                None => Reply::Int(-2),
+                Some(entry) => Reply::Int(entry.until_ms.map_or(-1, |until| (until - now) as i64)),
+            },
+            "get" => self.text(key)?.map_or(Reply::Nil, Reply::Bulk),
+            "incrby" | "decrby" => {
+                let by = number(args, 2)?;
+                let text = self.text(key)?.unwrap_or_else(|| "0".to_owned());
+                let value: i64 = text.parse().map_err(|_| NOT_A_NUMBER.to_owned())?;
+                let value = if name == "incrby" {
+                    value + by
+                } else {
+                    value - by
+                };
+                let until_ms = self.living(key).and_then(|entry| entry.until_ms);
+                let data = Data::Text(value.to_string());
+                self.entries
+                    .insert(key.to_owned(), Entry { data, until_ms });
+                Reply::Int(value)
+            }
+            other => return Err(format!("ERR unknown command '{other}'")),
+        })
+    }
+
+    fn call_hash(&mut self, name: &str, args: &[String]) -> Answer {
+        let key = arg(args, 1)?;
+        if name == "hincrby" {
+            let (field, by) = (arg(args, 2)?.to_owned(), number(args, 3)?);
+            let counts = self.or_new(key, Data::default).hash()?;
+            let count = counts.entry(field).or_default();
+            *count += by;
+            return Ok(Reply::Int(*count));
+        }
+        let mut none = BTreeMap::new();
+        let counts = match self.living(key) {
+            Some(entry) => entry.hash()?,
+            None => &mut none,
+        };
+        let reply = match name {
+            "hexists" => Reply::Int(i64::from(counts.contains_key(arg(args, 2)?))),
+            "hget" => {
+                let count = counts.get(arg(args, 2)?);
+                count.map_or(Reply::Nil, |count| Reply::Bulk(count.to_string()))
+            }
+            "hgetall" => {
+                let pairs = counts.iter();
+                Reply::List(
+                    pairs
+                        .flat_map(|(k, v)| [k.clone(), v.to_string()])
+                        .collect(),
+                )
+            }
+            "hdel" => Reply::Int(i64::from(counts.remove(arg(args, 2)?).is_some())),
+            other => return Err(format!("ERR unknown command '{other}'")),
+        };
+        self.remove_empty(key);
+        Ok(reply)
+    }
+
+    fn call_sorted(&mut self, name: &str, args: &[String]) -> Answer {
+        let key = arg(args, 1)?;
+        if name == "zadd" {
+            let score = arg(args, 2)?.parse().map_err(|_| NOT_A_NUMBER.to_owned())?;
+            let member = arg(args, 3)?.to_owned();
+            let members = self
+                .or_new(key, || Data::Sorted(BTreeMap::new()))
+                .sorted()?;
+            let is_new = members.insert(member, score).is_none();
+            return Ok(Reply::Int(i64::from(is_new)));
+        }
+        let mut none = BTreeMap::new();
+        let members = match self.living(key) {
+            Some(entry) => entry.sorted()?,
+            None => &mut none,
+        };
+        let reply = match name {
+            "zscore" => {
+                let score = members.get(arg(args, 2)?);
+                score.map_or(Reply::Nil, |score| Reply::Bulk(score.to_string()))
+            }
+            "zcard" => Reply::Int(members.len() as i64),
+            "zcount" => Reply::Int(within(members, args)?.len() as i64),
+            "zrem" => {
+                let removed = args[2..].iter().filter(|it| members.remove(*it).is_some());
+                Reply::Int(removed.count() as i64)
+            }
+            // With `limit 0 n`.
+            "zrangebyscore" => {
+                let most = number(args, 6)? as usize;
+                let found = within(members, args)?.into_iter().take(most);
+                Reply::List(found.map(|(_, member)| member).collect())
+            }
+            // `0 0 withscores`: the first one.
+            "zrange" => {
+                let first = ordered(members).into_iter().next();
+                let first = first.map(|(score, member)| vec![member, score.to_string()]);
+                Reply::List(first.unwrap_or_default())
+            }
+            other => return Err(format!("ERR unknown command '{other}'")),
+        };
+        self.remove_empty(key);
+        Ok(reply)
+    }
+
+    fn living(&mut self, key: &str) -> Option<&mut Entry> {
+        let now = self.now_ms;
+        let ends = |entry: &Entry| entry.until_ms.is_some_and(|until| now > until);
+        if self.entries.get(key).is_some_and(ends) {
+            self.entries.remove(key);
+        }
+        self.entries.get_mut(key)
+    }
+
+    fn or_new(&mut self, key: &str, data: impl FnOnce() -> Data) -> &mut Entry {
+        self.living(key);
+        self.entries.entry(key.to_owned()).or_insert_with(|| Entry {
+            data: data(),
+            until_ms: None,
+        })
+    }
+
+    /// A server has no empty hash and no empty set.
+    fn remove_empty(&mut self, key: &str) {
+        if self
+            .entries
+            .get(key)
+            .is_some_and(|entry| entry.data.is_empty())
+        {
+            self.entries.remove(key);
+        }
+    }
+
+    fn text(&mut self, key: &str) -> Result<Option<String>, String> {
+        match self.living(key).map(|entry| &entry.data) {
+            None => Ok(None),
+            Some(Data::Text(text)) => Ok(Some(text.clone())),
+            Some(_) => Err(WRONG_TYPE.to_owned()),
+        }
+    }
+}
+
+impl Entry {
+    fn hash(&mut self) -> Result<&mut BTreeMap<String, i64>, String> {
+        match &mut self.data {
+            Data::Hash(counts) => Ok(counts),
+            _ => Err(WRONG_TYPE.to_owned()),
+        }
+    }
+
+    fn sorted(&mut self) -> Result<&mut BTreeMap<String, f64>, String> {
+        match &mut self.data {
+            Data::Sorted(members) => Ok(members),
+            _ => Err(WRONG_TYPE.to_owned()),
+        }
+    }
+}
+
+/// The members in the order of their scores, then of their names.
+fn ordered(members: &BTreeMap<String, f64>) -> Vec<(f64, String)> {
+    let mut ordered: Vec<_> = members.iter().map(|(k, v)| (*v, k.clone())).collect();
+    ordered.sort_by(|a, b| a.0.total_cmp(&b.0));
+    ordered
+}
+
+/// The members with scores between two numbers, both included.
+fn within(members: &BTreeMap<String, f64>, args: &[String]) -> Result<Vec<(f64, String)>, String> {
+    let bound = |i| {
+        let bound = arg(args, i)?.parse::<f64>();
+        bound.map_err(|_| NOT_A_NUMBER.to_owned())
+    };
+    let (least, most) = (bound(2)?, bound(3)?);
+    let mut found = ordered(members);
+    found.retain(|(score, _)| (least..=most).contains(score));
+    Ok(found)
+}
+
+fn arg(args: &[String], i: usize) -> Result<&str, String> {
+    let arg = args.get(i).map(String::as_str);
+    arg.ok_or_else(|| "ERR wrong number of arguments".to_owned())
+}
+
+fn number(args: &[String], i: usize) -> Result<i64, String> {
+    arg(args, i)?.parse().map_err(|_| NOT_A_NUMBER.to_owned())
+}
+
+const NOT_A_NUMBER: &str = "ERR value is not an integer or out of range";
+const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";

@@ -1,0 +1,287 @@
+//! Sees both sides at once and checks what must be true (design: invariants PE1 to PE3).
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use redis::Value;
+
+use super::command::{IN_USE, KEY, PermitCommand};
+use crate::hold::{Hold, HoldPhase};
+use crate::key::PermitId;
+use crate::simulation::findings::Findings;
+use crate::simulation::network::{Delivery, Network};
+use crate::simulation::redis::Redis;
+use crate::simulation::world::Observes;
+
+pub(super) struct Observer {
+    pub(super) redis: Redis,
+    network: Arc<Network>,
+    pub(super) found: Findings,
+    total: i64,
+    lost: HashSet<(usize, u64)>,
+    /// The last executed command that may take each permit or give it back.
+    executed: HashMap<String, u64>,
+    /// Permits that a command has reached twice: the second time it may have taken them again.
+    reached_twice: HashSet<String>,
+    /// Permits of which only the ids are known.
+    handed_out: HashSet<String>,
+    /// Permits that a command has given back.
+    given_back: HashSet<String>,
+    pub(super) seen: Seen,
+}
+
+/// How often the run met the cases that it is meant to test.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) executed: u64,
+    pub(super) copies: u64,
+    pub(super) grants: u64,
+    /// Acquires that found too few permits.
+    pub(super) full: u64,
+    /// Expired permits that an acquire took back.
+    pub(super) swept: u64,
+    pub(super) renewals: u64,
+    pub(super) losses: u64,
+    /// Releases by ids.
+    pub(super) given_back: u64,
+}
+
+impl Seen {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.executed += other.executed;
+        self.copies += other.copies;
+        self.grants += other.grants;
+        self.full += other.full;
+        self.swept += other.swept;
+        self.renewals += other.renewals;
+        self.losses += other.losses;
+        self.given_back += other.given_back;
+    }
+}
+
+/// The permits in use: when each expires, in ms of the server's clock.
+type InUse = BTreeMap<String, f64>;
+
+impl Observer {
+    pub(super) fn new(
+        mut redis: Redis,
+        network: Arc<Network>,
+        found: Findings,
+        total: u32,
+    ) -> Self {
+        redis.set(KEY, &total.to_string());
+        Self {
+            redis,
+            network,
+            found,
+            total: i64::from(total),
+            lost: HashSet::new(),
+            executed: HashMap::new(),
+            reached_twice: HashSet::new(),
+            handed_out: HashSet::new(),
+            given_back: HashSet::new(),
+            seen: Seen::default(),
+        }
+    }
+
+    pub(super) fn handed_out(&mut self, ids: Vec<PermitId>) {
+        self.handed_out
+            .extend(ids.into_iter().map(PermitId::into_field));
+    }
+
+    pub(super) fn released(&mut self, ids: Vec<PermitId>) {
+        for id in ids {
+            let is_back = self.given_back.contains(&id.into_field());
+            self.found
+                .claim(is_back, || format!("{id} is said to be given back"));
+        }
+    }
+
+    /// They may have expired before. A late acquire takes a permit again that it has reached before.
+    pub(super) fn given_back(&mut self, ids: Vec<PermitId>) {
+        let (in_use, now) = (self.in_use(), self.found.now_ms() as f64);
+        for id in ids {
+            let field = id.into_field();
+            let is_in_use = in_use.get(&field).is_some_and(|ends| *ends > now);
+            let is_back = !is_in_use || self.reached_twice.contains(&field);
+            self.found.claim(is_back, || {
+                format!("{id} is said to be given back by its id")
+            });
+        }
+    }
+
+    fn in_use(&self) -> InUse {
+        self.redis.counted(KEY, IN_USE, self.found.now_ms()).1
+    }
+
+    fn account(&mut self, command: &PermitCommand<'_>, serial: u64, before: &InUse, after: &InUse) {
+        let gone = |id: &&str| before.contains_key(*id) && !after.contains_key(*id);
+        match command {
+            PermitCommand::Acquire { ids } => {
+                let granted = ids.iter().all(|id| after.contains_key(*id));
+                self.seen.grants += u64::from(granted);
+                self.seen.full += u64::from(!granted);
+                let gone = before.keys().filter(|id| !after.contains_key(*id));
+                self.seen.swept += gone.count() as u64;
+            }
+            PermitCommand::GiveBack { ids } => {
+                self.seen.given_back += u64::from(ids.iter().any(gone));
+            }
+            PermitCommand::Renew { .. } => self.seen.renewals += 1,
+            PermitCommand::Release { .. } | PermitCommand::Other => {}
+        }
+        for id in command.ids() {
+            if gone(id) {
+                self.given_back.insert((*id).to_owned());
+            }
+            if !matches!(command, PermitCommand::Renew { .. }) {
+                self.executed.insert((*id).to_owned(), serial);
+            }
+        }
+    }
+
+    /// A command must not give back a permit other than its own, unless it expired, nor shorten a lease.
+    fn compare(&mut self, command: &PermitCommand<'_>, before: &InUse, after: &InUse) {
+        let now = self.found.now_ms() as f64;
+        for (id, ends) in before {
+            let is_own = command.ids().contains(&id.as_str());
+            match after.get(id) {
+                None if !is_own && *ends > now => {
+                    self.found.violated(format!("{command:?} gave back {id:?}"));
+                }
+                Some(later) if later < ends => {
+                    self.found.violated(format!("{command:?} shortened {id:?}"));
+                }
+                _ => {}
+            }
+        }
+        for id in after.keys().filter(|id| !before.contains_key(*id)) {
+            if !command.ids().contains(&id.as_str()) {
+                self.found.violated(format!("{command:?} took {id:?}"));
+            }
+        }
+    }
+
+    fn wrong_with(&mut self, client: usize, hold: &Hold, in_use: &InUse) -> Option<String> {
+        let (core, clock) = &self.found.clients[client];
+        let (phase, valid, deadline) = {
+            let state = hold.state();
+            (
+                state.phase,
+                state.is_valid(core.clock.now()),
+                state.deadline,
+            )
+        };
+        let id = (client, hold.number());
+        if matches!(phase, HoldPhase::Lost(_)) && self.lost.insert(id) {
+            self.seen.losses += 1;
+        }
+        if !valid {
+            return None;
+        }
+        if self.lost.contains(&id) {
+            return Some(format!("permit {id:?} was lost and is valid again"));
+        }
+        let until = clock.at_server(deadline) as f64 / 1e6;
+        match in_use.get(&core.field(hold)) {
+            // Another client may take it at this millisecond.
+            Some(ends) => (until > *ends).then(|| {
+                let beyond = until - ends;
+                format!("permit {id:?} is believed in for {beyond} ms longer than Redis keeps it")
+            }),
+            None => Some(format!(
+                "permit {id:?} is believed in, and Redis has {in_use:?}"
+            )),
+        }
+    }
+
+    /// Must be true when no command is in flight and no job is pending.
+    pub(super) fn look_at_rest(&mut self) {
+        let mut listed = HashSet::new();
+        for (core, _) in &self.found.clients {
+            listed.extend(core.holds.all().iter().map(|hold| core.field(hold)));
+        }
+        // Shortly before it expires, the client does not list a permit any more whose lease ends.
+        let ends = (self.found.now_ms() + ENDS_MS) as f64;
+        for (id, _) in self.in_use().iter().filter(|(_, until)| **until > ends) {
+            let is_known = listed.contains(id)
+                || self.handed_out.contains(id)
+                || self.reached_twice.contains(id);
+            if !is_known && self.executed.get(id).copied() == self.network.last_sent(id) {
+                self.found
+                    .violated(format!("no value has {id:?}, and it was not undone"));
+            }
+        }
+    }
+
+    /// Must be true when every lease has ended.
+    pub(super) fn look_at_the_end(&mut self) {
+        for client in 0..self.found.clients.len() {
+            let left = self.found.clients[client].0.holds.all().len();
+            self.found.claim(left == 0, || {
+                format!("client {client} still lists {left} holds")
+            });
+        }
+    }
+}
+
+impl Observes for Observer {
+    fn execute(&mut self, delivery: &Delivery) -> Value {
+        let now_ms = self.found.now_ms();
+        let command = PermitCommand::of(&delivery.args);
+        let before = self.in_use();
+        let value = match delivery.args[0].as_str() {
+            "CLIENT" if delivery.args[1] == "KILL" => self.network.kill(&delivery.args[3]),
+            _ => self.redis.execute(&delivery.args, now_ms),
+        };
+        let (free, after) = self.redis.counted(KEY, IN_USE, now_ms);
+        self.seen.executed += 1;
+        self.seen.copies += u64::from(delivery.copy);
+        self.found.note(|| {
+            let copy = if delivery.copy { " (again)" } else { "" };
+            format!(
+                "#{} on {}{copy}: {command:?} -> {value:?}; {free} free, {after:?}",
+                delivery.serial, delivery.connection,
+            )
+        });
+        if delivery.copy {
+            let ids = super::command::counted(&delivery.args);
+            self.reached_twice.extend(ids);
+        }
+        if !matches!(&value, Value::ServerError(_)) {
+            self.account(&command, delivery.serial, &before, &after);
+        }
+        self.compare(&command, &before, &after);
+        // PE1, and with what `look` checks also PE2.
+        let total = free + after.len() as i64;
+        self.found.claim(total == self.total, || {
+            format!("{free} are free and {} in use", after.len())
+        });
+        self.look();
+        value
+    }
+
+    /// A permit that its client considers valid is in use in Redis, for longer than the client considers
+    /// it valid.
+    fn look(&mut self) {
+        let in_use = self.in_use();
+        for client in 0..self.found.clients.len() {
+            for hold in self.found.clients[client].0.holds.all() {
+                if let Some(wrong) = self.wrong_with(client, &hold, &in_use) {
+                    self.found.violated(wrong);
+                }
+            }
+        }
+    }
+
+    fn found(&mut self) -> &mut Findings {
+        &mut self.found
+    }
+
+    fn redis(&mut self) -> &mut Redis {
+        &mut self.redis
+    }
+}
+
+/// Longer than what a client takes off the longest lease for clocks that run at different rates.
+const ENDS_MS: u64 = 60;
