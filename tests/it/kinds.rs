@@ -36,6 +36,7 @@ macro_rules! list_of_kinds {
             fenced FENCED { reentrant: yes, without_modes: yes, reentrant_without_modes: yes, published: yes }
             fenced_from_one FENCED_FROM_ONE { reentrant: yes, without_modes: yes, reentrant_without_modes: yes, published: yes }
             fair FAIR { reentrant: yes, without_modes: yes, reentrant_without_modes: yes, published: no }
+            non_reentrant_fair NON_REENTRANT_FAIR { reentrant: no, without_modes: yes, reentrant_without_modes: no, published: no }
             write WRITE { reentrant: yes, without_modes: no, reentrant_without_modes: no, published: no }
         }
     };
