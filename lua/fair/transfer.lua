@@ -31,48 +31,55 @@ if redis.call('hdel', key, from) == 0 then
     return nil
 end
 
-local clock = redis.call('time')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local head
-while true do
-    head = redis.call('lindex', queue, 0)
-    if not head then
-        break
-    end
-    local seen = tonumber(redis.call('zscore', presence, head) or nil)
-    local place = tonumber(redis.call('zscore', places, head) or nil)
-    if (seen or place or 0) > now then
-        break
-    end
-    -- Ours that was silent for too long, or Redisson's whose score has passed.
-    redis.call('lpop', queue)
-    redis.call('zrem', places, head)
-    redis.call('zrem', presence, head)
-end
-
-if head == to and redis.call('exists', key) == 0 then
-    local place = tonumber(redis.call('zscore', places, to) or nil)
-    local begun = redis.pcall('hincrby', key, to, 1)
-    local timed = type(begun) == 'number' and redis.pcall('pexpire', key, ARGV[3])
-    if timed == 1 then
+local function hand_on()
+    local clock = redis.call('time')
+    local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+    local head
+    while true do
+        head = redis.call('lindex', queue, 0)
+        if not head then
+            break
+        end
+        local seen = tonumber(redis.call('zscore', presence, head) or nil)
+        local place = tonumber(redis.call('zscore', places, head) or nil)
+        if (seen or place or 0) > now then
+            break
+        end
+        -- Ours that was silent for too long, or Redisson's whose score has passed.
         redis.call('lpop', queue)
-        redis.call('zrem', places, to)
-        redis.call('zrem', presence, to)
-        -- Redisson's waiters lose what this one was worth.
-        local by = math.min(worth, math.max(0, (place or 0) - now - tonumber(ARGV[3])))
-        if by > 0 and redis.call('zcard', places) > redis.call('zcard', presence) then
-            for _, other in ipairs(redis.call('zrange', places, 0, -1)) do
-                if not redis.call('zscore', presence, other) then
-                    redis.pcall('zincrby', places, -by, other)
+        redis.call('zrem', places, head)
+        redis.call('zrem', presence, head)
+    end
+
+    if head == to and redis.call('exists', key) == 0 then
+        local place = tonumber(redis.call('zscore', places, to) or nil)
+        local begun = redis.pcall('hincrby', key, to, 1)
+        local timed = type(begun) == 'number' and redis.pcall('pexpire', key, ARGV[3])
+        if timed == 1 then
+            redis.call('lpop', queue)
+            redis.call('zrem', places, to)
+            redis.call('zrem', presence, to)
+            -- Redisson's waiters lose what this one was worth.
+            local by = math.min(worth, math.max(0, (place or 0) - now - tonumber(ARGV[3])))
+            if by > 0 and redis.call('zcard', places) > redis.call('zcard', presence) then
+                for _, other in ipairs(redis.call('zrange', places, 0, -1)) do
+                    if not redis.call('zscore', presence, other) then
+                        redis.pcall('zincrby', places, -by, other)
+                    end
                 end
             end
+            return -1
         end
-        return -1
+        -- A lock without a TTL would outlive its holder.
+        redis.pcall('hdel', key, to)
     end
-    -- A lock without a TTL would outlive its holder.
-    redis.pcall('hdel', key, to)
+    if head then
+        redis.pcall(ARGV[5], ARGV[4] .. ':' .. head, '0')
+    end
+    return -2
 end
-if head then
-    redis.pcall(ARGV[5], ARGV[4] .. ':' .. head, '0')
-end
-return -2
+
+-- The first hold has ended: what is wrong with the keys of the queue (another type, no permission) must not
+-- look like an unlock that failed. The waiters look for themselves.
+local is_well, answer = pcall(hand_on)
+return is_well and answer or -2

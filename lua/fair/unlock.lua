@@ -36,67 +36,78 @@ if target > 0 then
 end
 
 local done = redis.call('hdel', key, field) == 1
-if ARGV[6] == '1' and redis.call('zrem', presence, field) == 1 then
-    done = true
-end
-if redis.call('exists', queue) == 0 then
-    if ARGV[6] == '1' then
-        redis.call('zrem', places, field)
+
+local function leave_queue()
+    if ARGV[6] == '1' and redis.call('zrem', presence, field) == 1 then
+        done = true
     end
-    return done and 1 or nil
-end
+    if redis.call('exists', queue) == 0 then
+        if ARGV[6] == '1' then
+            redis.call('zrem', places, field)
+        end
+        return done and 1 or nil
+    end
 
-local clock = redis.call('time')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local left = redis.call('pttl', key)
+    local clock = redis.call('time')
+    local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+    local left = redis.call('pttl', key)
 
-if ARGV[6] == '1' then
-    -- Redisson's waiters lose what this one was worth. Only those behind it do, and only if there are
-    -- some.
-    local others = {}
-    if redis.call('zcard', places) > redis.call('zcard', presence) + 1 then
-        local from = 0
-        local all = redis.call('lrange', queue, 0, -1)
-        for i, other in ipairs(all) do
-            if other == field then
-                from = i
-            elseif from > 0 and not redis.call('zscore', presence, other) then
-                others[#others + 1] = other
+    if ARGV[6] == '1' then
+        -- Redisson's waiters lose what this one was worth. Only those behind it do, and only if there are
+        -- some.
+        local others = {}
+        if redis.call('zcard', places) > redis.call('zcard', presence) + 1 then
+            local from = 0
+            local all = redis.call('lrange', queue, 0, -1)
+            for i, other in ipairs(all) do
+                if other == field then
+                    from = i
+                elseif from > 0 and not redis.call('zscore', presence, other) then
+                    others[#others + 1] = other
+                end
+            end
+        end
+        local stood = redis.call('lrem', queue, 0, field) > 0
+        stood = redis.call('zrem', places, field) == 1 or stood
+        done = done or stood
+        for _, other in ipairs(others) do
+            local place = tonumber(redis.call('zscore', places, other) or nil)
+            if place then
+                -- Never into the past, if it was not there already.
+                local least = math.min(place, now + math.max(0, left))
+                redis.call('zadd', places, math.max(place - worth, least), other)
             end
         end
     end
-    local stood = redis.call('lrem', queue, 0, field) > 0
-    stood = redis.call('zrem', places, field) == 1 or stood
-    done = done or stood
-    for _, other in ipairs(others) do
-        local place = tonumber(redis.call('zscore', places, other) or nil)
-        if place then
-            -- Never into the past, if it was not there already.
-            local least = math.min(place, now + math.max(0, left))
-            redis.call('zadd', places, math.max(place - worth, least), other)
+    if not done then
+        return nil
+    end
+
+    if left == -2 then
+        while true do
+            local head = redis.call('lindex', queue, 0)
+            if not head then
+                break
+            end
+            local seen = tonumber(redis.call('zscore', presence, head) or nil)
+            local place = tonumber(redis.call('zscore', places, head) or nil)
+            if (seen or place or 0) > now then
+                redis.pcall(ARGV[4], ARGV[3] .. ':' .. head, '0')
+                break
+            end
+            -- Ours that was silent for too long, or Redisson's whose score has passed.
+            redis.call('lpop', queue)
+            redis.call('zrem', places, head)
+            redis.call('zrem', presence, head)
         end
     end
-end
-if not done then
-    return nil
+    return 1
 end
 
-if left == -2 then
-    while true do
-        local head = redis.call('lindex', queue, 0)
-        if not head then
-            break
-        end
-        local seen = tonumber(redis.call('zscore', presence, head) or nil)
-        local place = tonumber(redis.call('zscore', places, head) or nil)
-        if (seen or place or 0) > now then
-            redis.pcall(ARGV[4], ARGV[3] .. ':' .. head, '0')
-            break
-        end
-        -- Ours that was silent for too long, or Redisson's whose score has passed.
-        redis.call('lpop', queue)
-        redis.call('zrem', places, head)
-        redis.call('zrem', presence, head)
-    end
+-- The hold may have ended already: what is wrong with the keys of the queue (another type, no permission)
+-- must not look like an unlock that failed. The next acquire reports it.
+local is_well, answer = pcall(leave_queue)
+if is_well then
+    return answer
 end
-return 1
+return done and 1 or error(answer)

@@ -88,15 +88,18 @@ impl PermitSemaphore {
     ///
     /// # Errors
     ///
-    /// - [`Error::Timeout`], [`Error::Unavailable`] or a retriable [`Error::Refused`] if the server gave no
-    ///   usable answer for the whole command timeout.
-    /// - [`Error::Refused`] if the server does not permit the command, and with the code `WRONGTYPE` if the
-    ///   name is in use for something else.
-    /// - [`Error::NotReplicated`] if too few replicas acknowledged the permits in time
-    ///   ([`ReplicaAck::Require`](crate::config::ReplicaAck::Require)).
-    /// - [`Error::TooManyWaiters`] if the client has its maximum number of waiters.
-    /// - [`Error::Invalid`] for an invalid name, lease or number of permits, and outside a tokio runtime.
-    /// - [`Error::Closed`] if the client is shut down.
+    /// - [`Error::Timeout`](crate::Error::Timeout), [`Error::Unavailable`](crate::Error::Unavailable) or a
+    ///   retriable [`Error::Refused`](crate::Error::Refused) if the server gave no usable answer for the whole
+    ///   command timeout.
+    /// - [`Error::Refused`](crate::Error::Refused) if the server does not permit the command, and with the
+    ///   code `WRONGTYPE` if the name is in use for something else.
+    /// - [`Error::NotReplicated`](crate::Error::NotReplicated) if too few replicas acknowledged the permits in
+    ///   time ([`ReplicaAck::Require`](crate::config::ReplicaAck::Require)).
+    /// - [`Error::TooManyWaiters`](crate::Error::TooManyWaiters) if the client has its maximum number of
+    ///   waiters.
+    /// - [`Error::Invalid`](crate::Error::Invalid) for an invalid name, lease or number of permits, and outside
+    ///   a tokio runtime.
+    /// - [`Error::Closed`](crate::Error::Closed) if the client is shut down.
     ///
     /// # Cancel safety
     ///

@@ -231,15 +231,15 @@ const REVIEWED: [(&str, &str); 38] = [
     ),
     (
         "lua/fair/force_unlock.lua",
-        "6a56db3e8498545f05d0830a9878d48f40140f15",
+        "8da5517416da774f265064ebe645a012c11077e4",
     ),
     (
         "lua/fair/transfer.lua",
-        "f61f37459553905d4c6d36955c12b57d41840e0a",
+        "79582c0f3334193f38bc2444320962f4b1cda97a",
     ),
     (
         "lua/fair/unlock.lua",
-        "6f0c02685b426a156c7bdb63c15154f33554e1aa",
+        "d202f0b667160256055cb7782d075e5d16201d2e",
     ),
     (
         "lua/fenced/acquire.lua",

@@ -157,6 +157,28 @@ async fn an_unlock_without_an_answer_is_repeated_and_calls_the_next() {
     test.eventually_empty().await;
 }
 
+/// Invariant 12: what is wrong with the queue does not look like a release that failed.
+#[tokio::test]
+async fn a_queue_of_another_type_does_not_hide_a_release() {
+    let test = Fixture::start().await;
+    for is_forced in [false, true] {
+        let guard = test.lock.lock().lease(LONG).await.unwrap();
+        test.redis.cmd(&["SET", QUEUE, "no list"]).await;
+        match is_forced {
+            false => assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released),
+            true => assert!(test.lock.force_unlock().await.unwrap()),
+        }
+        assert!(!test.redis.exists(NAME).await);
+        // The next acquire reports it.
+        let error = test.lock.try_lock().await.unwrap_err();
+        assert!(
+            matches!(&error, Error::Refused { code, .. } if code == "WRONGTYPE"),
+            "{error}"
+        );
+        test.redis.cmd(&["DEL", QUEUE]).await;
+    }
+}
+
 #[tokio::test]
 async fn a_server_out_of_memory_refuses_a_waiter_and_releases_the_lock() {
     let test = Fixture::start().await;
