@@ -124,9 +124,16 @@ async fn send_until_answered<T>(
         let mut sent = Sent::default();
         let outcome = call.send(&core, &key, time, &mut sent).await;
         core.server.abandon_silent(&outcome, &sent);
-        // A refusal that will not pass is an answer.
+        // A refusal that will not pass is an answer. What could not be sent was not refused, and an earlier
+        // sending of the same call may have run.
         let failure = match &outcome {
-            Err(failure) if failure.is_ambiguous() || failure.passes() => Some(failure.clone()),
+            Err(failure)
+                if failure.is_ambiguous()
+                    || failure.passes()
+                    || matches!(failure, Failure::Unsent(_)) =>
+            {
+                Some(failure.clone())
+            }
             _ => None,
         };
         if let Some(answer) = answer.take() {

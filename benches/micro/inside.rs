@@ -14,11 +14,11 @@ use crate::background::{Background, Thread};
 use crate::clock::{Clock, Moment};
 use crate::guard::Guard;
 use crate::hold::{ClaimFlags, HandOverLimits, Hold, HoldState, Holds, Terms};
-use crate::key::{LockKey, kind};
+use crate::key::{LineTimes, LockKey, kind};
 use crate::owner::Owner;
 use crate::server::{Address, Context, Endpoint, Server};
 use crate::session::{Claim, Core, Job, Reentry, Session, Settings};
-use crate::wait::{WaitRequest, WaiterGuard, Waiters, Wake};
+use crate::wait::{Line, WaitRequest, WaiterGuard, Waiters, Wake};
 
 /// The holds of one client, under its watchdog.
 pub struct Watched {
@@ -154,6 +154,7 @@ impl Default for Idle {
                 hand_overs: 16,
                 time: Duration::from_millis(20),
             },
+            line: LineTimes::default(),
             reentry: Reentry::Counted,
             name_mapper: None,
             quarantine_on_server: false,
@@ -183,6 +184,7 @@ impl Idle {
             watched: true,
             local: false,
             part: false,
+            weight: 1,
         };
         Guard::new(Claim::new(self.session.clone(), hold, share))
     }
@@ -227,6 +229,7 @@ impl Queue {
             owner: Owner::new(),
             terms: Some(TERMS),
             deadline: None,
+            line: Line::Sole,
         };
         let place = self.waiters.enter(&self.key, request, self.clock.now());
         self.places.push_back(place.expect("there is room"));

@@ -176,6 +176,8 @@ if #ARGV > 8 then
     end
     if #marks > 0 then
         redis.call('zadd', presence, unpack(marks))
+        -- The key may be new: it was deleted, and a grant ends the script below.
+        redis.call('pexpire', presence, silence * 4)
     end
 end
 

@@ -73,10 +73,22 @@ if #missing > 0 then
     free = redis.call('decrby', permits, #missing)
 end
 local ends = text(now + ARGV[1])
+local refusal
 for _, ids in ipairs({ missing, known }) do
     for _, id in ipairs(ids) do
-        redis.call('zadd', in_use, ends, id)
+        local added = redis.pcall('zadd', in_use, ends, id)
+        if type(added) == 'table' and added.err then
+            refusal = added
+        end
     end
+end
+if refusal then
+    -- Permits that are in no set would be lost: undo.
+    for _, id in ipairs(missing) do
+        redis.pcall('zrem', in_use, id)
+    end
+    redis.pcall('incrby', permits, #missing)
+    return refusal
 end
 -- The set must not live longer than the number.
 local left = redis.call('pttl', permits)

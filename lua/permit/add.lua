@@ -21,12 +21,16 @@ local free = string.match(value, '^-?%d+$') and tonumber(value)
 if not free or math.abs(free) >= 2 ^ 53 then
     return redis.error_reply('WRONGTYPE the free permits are no number below 2^53')
 end
-if ARGV[5] == '1' and redis.call('exists', KEYS[1]) == 0 and redis.call('exists', KEYS[2]) == 0 then
+local was = redis.call('get', KEYS[2])
+if was then
+    return was == '0' and 0 or 1
+end
+if ARGV[5] == '1' and redis.call('exists', KEYS[1]) == 0 then
+    -- A repetition that comes late must not add to a semaphore that exists by then.
+    redis.call('set', KEYS[2], '0', 'px', ARGV[2])
     return 0
 end
-if not redis.call('set', KEYS[2], '1', 'nx', 'px', ARGV[2]) then
-    return 1
-end
+redis.call('set', KEYS[2], '1', 'px', ARGV[2])
 free = redis.call('incrby', KEYS[1], ARGV[1])
 if tonumber(ARGV[1]) > 0 and free > 0 then
     redis.pcall(ARGV[4], ARGV[3], string.format('%.0f', free))

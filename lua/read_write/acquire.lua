@@ -82,8 +82,8 @@ if not count then
                 expired[#expired + 1] = other
             end
         end
-        local announced = not may and redis.call('get', announcement)
-        if announced and announced:sub(1, 3) == 'up:' and announced ~= 'up:' .. field then
+        local announced = not may and redis.pcall('get', announcement)
+        if type(announced) == 'string' and announced:sub(1, 3) == 'up:' and announced ~= 'up:' .. field then
             return -6
         end
     else
@@ -91,8 +91,8 @@ if not count then
     end
     if not may then
         if not reads and mode == 'read' and ARGV[7] ~= '0' then
-            local announced = redis.call('get', announcement)
-            local is_first = not announced or announced == mark .. field
+            local announced = redis.pcall('get', announcement)
+            local is_first = type(announced) ~= 'string' or announced == mark .. field
             if is_first or (prefers and announced:sub(1, 3) ~= 'up:') then
                 redis.call('set', announcement, mark .. field, 'px', ARGV[7])
             end

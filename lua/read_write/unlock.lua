@@ -63,7 +63,8 @@ if reads then
         redis.pcall('del', prefix .. field .. ':rwlock_timeout:' .. n)
     end
 else
-    local announced = redis.call('get', announcement)
+    -- By pcall: a key of another type announces no writer, and must not keep the hold from ending.
+    local announced = redis.pcall('get', announcement)
     if announced == field or announced == 'up:' .. field then
         redis.call('del', announcement)
         withdrawn = true
@@ -92,7 +93,8 @@ end
 
 -- The key lives as long as its longest hold. If it was this one, then as long as the longest that is left. The
 -- script looks for that if this hold was within a quarter of its lease of the key's TTL, and stops at the first
--- hold within an eighth: among watched readers that is soon, and equal bounds would add up from unlock to unlock.
+-- hold within an eighth of that TTL: among watched readers that is soon, and equal bounds would add up from
+-- unlock to unlock.
 local left = redis.call('pttl', key)
 if not reads or mine + lease / 4 >= left then
     local longest, known = -2, true
@@ -104,7 +106,7 @@ if not reads or mine + lease / 4 >= left then
         else
             known = false
         end
-        if longest + lease / 8 >= left then
+        if longest + left / 8 >= left then
             break
         end
     end
@@ -113,7 +115,7 @@ if not reads or mine + lease / 4 >= left then
         redis.call('del', key)
         publish(reads and '0' or '1')
         return 1
-    elseif known and longest >= 0 and longest + lease / 8 < left then
+    elseif known and longest >= 0 and longest + left / 8 < left then
         redis.pcall('pexpire', key, math.max(longest, 1))
     end
 end

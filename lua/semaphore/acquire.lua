@@ -52,8 +52,9 @@ redis.call('zadd', ledger, string.format('%.0f', wanted), request)
 free = redis.call('decrby', permits, string.format('%.0f', wanted))
 local left = redis.call('pttl', permits)
 if left > 0 then
-    redis.call('pexpire', ledger, string.format('%.0f', left + 3600000))
+    redis.pcall('pexpire', ledger, string.format('%.0f', left + 3600000))
 else
-    redis.call('persist', ledger)
+    -- Only a permission can be missing, and the share is written.
+    redis.pcall('persist', ledger)
 end
 return { 1, free, wanted, era }

@@ -49,7 +49,8 @@ if is_known and keeps > 0 then
     redis.call('zadd', ledger, string.format('%.0f', keeps), request)
 elseif remembers then
     redis.call('zadd', ledger, string.format('%.0f', now), request)
-    redis.call('zremrangebyscore', ledger, 2 ^ 31, string.format('%.0f', now - 3600000))
+    -- Old ends only. By pcall, because the permits are not given back yet.
+    redis.pcall('zremrangebyscore', ledger, 2 ^ 31, string.format('%.0f', now - 3600000))
 end
 if is_known or remembers then
     if redis.call('zcount', ledger, 1, 2 ^ 31 - 1) == 0 then

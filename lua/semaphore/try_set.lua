@@ -14,10 +14,13 @@
 --
 -- Example: nothing, 3 -> 3 free, message "3", 1; once more -> 1; another request -> 0.
 
-if redis.call('exists', KEYS[2]) == 1 then
-    return 1
+local was = redis.call('get', KEYS[2])
+if was then
+    return was == '0' and 0 or 1
 end
 if redis.call('exists', KEYS[1]) == 1 then
+    -- A repetition that comes late must not set a number after this one is gone.
+    redis.call('set', KEYS[2], '0', 'px', ARGV[3])
     return 0
 end
 redis.call('set', KEYS[2], '1', 'px', ARGV[3])

@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::CountDownLatch;
 use crate::background::ensure_runtime;
 use crate::clock::Moment;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::request::FIRST_ATTEMPT;
+use crate::session::{GateState, Opened};
 
 impl CountDownLatch {
     /// Waits until the count is zero, or until the latch is deleted. Returns at once if there is no count.
@@ -35,7 +37,8 @@ impl CountDownLatch {
     /// # Errors
     ///
     /// As [`wait_zero`](Self::wait_zero), but it waits through failures: it returns an error if the last
-    /// question before the end of the time had no usable answer.
+    /// question before the end of the time had no usable answer. A time below 10 ms gets 10 ms for the first
+    /// question.
     ///
     /// # Cancel safety
     ///
@@ -50,14 +53,27 @@ impl CountDownLatch {
         let key = self.inner.key()?;
         let core = self.inner.core();
         core.ensure_open()?;
-        let gate = core.gate(key)?;
         let is_patient = until != Moment::NEVER;
-        tokio::select! {
-            biased;
-            opened = gate.opened(is_patient) => opened.map(|()| true),
-            () = core.clock.sleep_until(until), if is_patient => {
-                gate.failure().map_or(Ok(false), Err)
+        let began = core.clock.now();
+        // Also a wait of no time asks once.
+        let until = until.max(began + FIRST_ATTEMPT);
+        loop {
+            let (gate, came) = core.gate(key)?;
+            tokio::select! {
+                biased;
+                opened = gate.opened(came, is_patient) => match opened? {
+                    Opened::ForAll => return Ok(true),
+                    // The zero may have been before this call, and the count set since then.
+                    Opened::ForOthers => continue,
+                },
+                () = core.clock.sleep_until(until), if is_patient => {}
             }
+            return match gate.state() {
+                GateState::Failed(error) => Err(error),
+                // No question of this call was answered.
+                GateState::Unknown => Err(Error::timeout(core.clock.now().since(began))),
+                GateState::Closed | GateState::Open { .. } => Ok(false),
+            };
         }
     }
 }

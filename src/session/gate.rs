@@ -1,5 +1,6 @@
 //! The wait for a latch: the client's thread looks, once for all waiters of the client, and tells them.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -23,6 +24,8 @@ pub(crate) struct Gates {
 /// What the waiters of one latch share. The look for them ends with the last of them.
 pub(crate) struct Gate {
     state: watch::Sender<GateState>,
+    /// How many looks have begun.
+    looks: AtomicU64,
     _stops_looking: DropGuard,
 }
 
@@ -32,23 +35,37 @@ pub(crate) enum GateState {
     Unknown,
     Closed,
     /// The count was zero, or a message said so. This is final.
-    Open,
+    Open {
+        /// The number of the look that found it. A waiter that came after that look had begun does not
+        /// know whether the zero was before its own wait.
+        look: u64,
+    },
     Failed(Error),
 }
 
+/// How the wait at one gate ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Opened {
+    ForAll,
+    /// By a look that had begun before this waiter came: it has to look anew.
+    ForOthers,
+}
+
 impl Gate {
-    /// Waits until the gate opens. A patient caller waits through failures: it has a deadline.
+    /// Waits until the gate opens, for a waiter that came after this many looks. A patient caller waits
+    /// through failures: it has a deadline.
     ///
     /// # Cancel safety
     ///
     /// Cancelling it changes nothing.
-    pub(crate) async fn opened(&self, is_patient: bool) -> Result<(), Error> {
+    pub(crate) async fn opened(&self, came: u64, is_patient: bool) -> Result<Opened, Error> {
         let mut state = self.state.subscribe();
         // A failure that came before this call is not this call's.
         let mut is_first = true;
         loop {
             match &*state.borrow_and_update() {
-                GateState::Open => return Ok(()),
+                GateState::Open { look } if *look > came => return Ok(Opened::ForAll),
+                GateState::Open { .. } => return Ok(Opened::ForOthers),
                 GateState::Failed(Error::Closed) => return Err(Error::Closed),
                 GateState::Failed(error) if !is_patient && !is_first => return Err(error.clone()),
                 _ => {}
@@ -60,17 +77,14 @@ impl Gate {
         }
     }
 
-    /// Why the last look failed, if it did.
-    pub(crate) fn failure(&self) -> Option<Error> {
-        match &*self.state.borrow() {
-            GateState::Failed(error) => Some(error.clone()),
-            GateState::Unknown | GateState::Closed | GateState::Open => None,
-        }
+    /// What the last look came to.
+    pub(crate) fn state(&self) -> GateState {
+        self.state.borrow().clone()
     }
 
     fn set(&self, new: GateState) {
         self.state.send_if_modified(|state| {
-            let is_new = !matches!(state, GateState::Open);
+            let is_new = !matches!(state, GateState::Open { .. });
             if is_new {
                 *state = new;
             }
@@ -80,24 +94,27 @@ impl Gate {
 }
 
 impl Core {
-    /// The gate of a latch. The first waiter of the client begins to look.
-    pub(crate) fn gate(self: &Arc<Self>, key: &Arc<LockKey>) -> Result<Arc<Gate>, Error> {
+    /// The gate of a latch, and how many looks have begun before the caller came. The first waiter of the
+    /// client begins to look.
+    pub(crate) fn gate(self: &Arc<Self>, key: &Arc<LockKey>) -> Result<(Arc<Gate>, u64), Error> {
         let mut gates = self.gates.by_key.lock();
         let found = gates.get(key).and_then(Weak::upgrade);
         // One whose look has ended cannot open any more.
         let lives = |gate: &Arc<Gate>| {
             !matches!(
                 *gate.state.borrow(),
-                GateState::Open | GateState::Failed(Error::Closed)
+                GateState::Open { .. } | GateState::Failed(Error::Closed)
             )
         };
         if let Some(gate) = found.filter(lives) {
-            return Ok(gate);
+            let came = gate.looks.load(Ordering::Acquire);
+            return Ok((gate, came));
         }
         let listener = self.waiters.add_listener(key, Owner::new())?;
         let stop = CancellationToken::new();
         let gate = Arc::new(Gate {
             state: watch::Sender::new(GateState::Unknown),
+            looks: AtomicU64::new(0),
             _stops_looking: stop.clone().drop_guard(),
         });
         let look = Look {
@@ -113,7 +130,7 @@ impl Core {
         if self.upkeep.run(Box::pin(looking)).is_err() {
             return Err(Error::Closed);
         }
-        Ok(gate)
+        Ok((gate, 0))
     }
 }
 
@@ -136,19 +153,26 @@ impl Look {
                 Ok(()) => self.look(listener).await,
                 Err(closed) => GateState::Failed(closed),
             };
-            let is_over = matches!(state, GateState::Open | GateState::Failed(Error::Closed));
+            let is_over = matches!(
+                state,
+                GateState::Open { .. } | GateState::Failed(Error::Closed)
+            );
             self.tell(state);
             if is_over {
                 return;
             }
-            if listens && !has_subscribed {
-                // The zero may come before the subscription, so there is one more look behind it.
-                listener.subscribed(&core.server).await;
-                has_subscribed = true;
-                continue;
-            }
             let until = now + core.clock.sooner(core.settings.poll_cap);
-            if let Err(error) = listener.wait(until).await {
+            let waited = tokio::select! {
+                biased;
+                // The zero may come before the subscription, so there is one more look behind it.
+                () = listener.subscribed(&core.server), if listens && !has_subscribed => {
+                    has_subscribed = true;
+                    Ok(())
+                }
+                // The connection for messages may be slow while commands are answered.
+                waited = listener.wait(until) => waited,
+            };
+            if let Err(error) = waited {
                 self.tell(GateState::Failed(error));
                 return;
             }
@@ -157,17 +181,22 @@ impl Look {
 
     async fn look(&self, listener: &Listener) -> GateState {
         let core = &self.core;
-        // A count that was set anew since then does not hold the waiters.
+        let look = match self.gate.upgrade() {
+            Some(gate) => gate.looks.fetch_add(1, Ordering::AcqRel) + 1,
+            // Its last waiter has left.
+            None => 0,
+        };
+        // A count that was set again since then does not hold the waiters.
         if listener.heard_zero() {
-            return GateState::Open;
+            return GateState::Open { look };
         }
         let time = core.server.allot(core.clock.now());
         let mut sent = Sent::default();
         let counted = latch::count(&core.server, &self.key, time, &mut sent).await;
         core.server.abandon_silent(&counted, &sent);
         match counted {
-            Ok(..=0) => GateState::Open,
-            _ if listener.heard_zero() => GateState::Open,
+            Ok(..=0) => GateState::Open { look },
+            _ if listener.heard_zero() => GateState::Open { look },
             Ok(_) => GateState::Closed,
             Err(failure) => GateState::Failed(failure.into()),
         }

@@ -44,7 +44,7 @@ pub(crate) use batch_acquire::{BatchAcquire, BatchAttempt};
 pub(crate) use claim::{Claim, warn_elsewhere};
 #[cfg(test)]
 pub(crate) use disconnected::disconnected;
-pub(crate) use gate::Gates;
+pub(crate) use gate::{GateState, Gates, Opened};
 pub(crate) use lane::Lane;
 pub(crate) use line::LookOutcome;
 pub use reentry::Reentry;

@@ -227,7 +227,7 @@ const REVIEWED: [(&str, &str); 38] = [
     ),
     (
         "lua/fair/acquire.lua",
-        "d5747ca431f89634dbdc457126f6c27fd03be95f",
+        "a366988c0c55aab18826ed96ab71743b3815ac3d",
     ),
     (
         "lua/fair/force_unlock.lua",
@@ -259,7 +259,7 @@ const REVIEWED: [(&str, &str); 38] = [
     ),
     (
         "lua/latch/try_set.lua",
-        "5a963af62d895143b1b0f6e9ce46ca3b9c76a7c1",
+        "652f928d215790a5af82fa7bb585b749278404d2",
     ),
     (
         "lua/lock/acquire.lua",
@@ -295,11 +295,11 @@ const REVIEWED: [(&str, &str); 38] = [
     ),
     (
         "lua/permit/acquire.lua",
-        "435f6066f9b58f6ef8b1999d35149a3698a17d74",
+        "1f3d1ac8f7e46bf0c14589e3a00021a4d558ea7f",
     ),
     (
         "lua/permit/add.lua",
-        "10cba081e6393b6e07c14c027cd958e863ae821e",
+        "082af73a4dd7010db3e56152129afdfb39a03594",
     ),
     (
         "lua/permit/give_back.lua",
@@ -331,7 +331,7 @@ const REVIEWED: [(&str, &str); 38] = [
     ),
     (
         "lua/read_write/acquire.lua",
-        "9616e4b020950e5b6a48eb015eb4c5f65d1ad207",
+        "c5b47d04c28878a8d1810ab07ef970ca938af738",
     ),
     (
         "lua/read_write/renew.lua",
@@ -339,7 +339,7 @@ const REVIEWED: [(&str, &str); 38] = [
     ),
     (
         "lua/read_write/unlock.lua",
-        "cb895ea7dc03ae24197d6680930f2fdaae9ce526",
+        "0cec9c3f1ee6ed6fcb38b27ad3af6ac3fe3d34fe",
     ),
     (
         "lua/red_lock/acquire.lua",
@@ -355,7 +355,7 @@ const REVIEWED: [(&str, &str); 38] = [
     ),
     (
         "lua/semaphore/acquire.lua",
-        "10de0b5cd5d318142f0cf4e5aaac9712f10adfe5",
+        "d06d2315c44230997f2a7472281e65c1dccec485",
     ),
     (
         "lua/semaphore/reclaim.lua",
@@ -363,7 +363,7 @@ const REVIEWED: [(&str, &str); 38] = [
     ),
     (
         "lua/semaphore/release.lua",
-        "203a113435dd9ebc2316fd18d6655f00f120e978",
+        "f2a9443b7dbf989a1cb67b23b1c373eb4b7c1584",
     ),
     (
         "lua/semaphore/state.lua",
@@ -371,6 +371,6 @@ const REVIEWED: [(&str, &str); 38] = [
     ),
     (
         "lua/semaphore/try_set.lua",
-        "431825e5249a10a3c0e7dbf668cb34ac366f7899",
+        "344439385221ea16f5bfc0fde90438941b0e2ce3",
     ),
 ];

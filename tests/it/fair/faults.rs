@@ -1,5 +1,7 @@
 //! Lost, late and repeated commands, and servers that refuse.
 
+use lockdog::{Error, Unlocked};
+
 use super::*;
 use crate::support::{Action, Direction, Gate, Proxy};
 
@@ -166,7 +168,10 @@ async fn a_queue_of_another_type_does_not_hide_a_release() {
         test.redis.cmd(&["SET", QUEUE, "no list"]).await;
         match is_forced {
             false => assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released),
-            true => assert!(test.lock.force_unlock().await.unwrap()),
+            true => {
+                assert!(test.lock.force_unlock().await.unwrap());
+                drop(guard);
+            }
         }
         assert!(!test.redis.exists(NAME).await);
         // The next acquire reports it.

@@ -64,6 +64,7 @@ pub(crate) fn user_of_any_name() -> Vec<String> {
         "&redisson_lock__channel:{orders:*}" | "&redisson_lock__channel:{orders:*}:*" => {
             "&redisson_lock__channel:*".to_owned()
         }
+        "&redisson_rwlock:{orders:*}" => "&redisson_rwlock:*".to_owned(),
         _ => {
             assert!(!rule.contains("orders"), "{rule} is about a name");
             rule
@@ -71,7 +72,8 @@ pub(crate) fn user_of_any_name() -> Vec<String> {
     };
     let start = ["ACL", "SETUSER", "lockdog", "on", ">secret"].map(str::to_owned);
     let rules = documented().into_iter().chain(of_a_fenced_lock());
-    let rules = rules.chain(of_a_fair_lock()).map(any_name);
+    let rules = rules.chain(of_a_fair_lock()).chain(of_a_read_write_lock());
+    let rules = rules.map(any_name);
     start.into_iter().chain(rules).collect()
 }
 
