@@ -174,8 +174,8 @@ async fn a_queue_of_another_type_does_not_hide_a_release() {
             }
         }
         assert!(!test.redis.exists(NAME).await);
-        // The next acquire reports it.
-        let error = test.lock.try_lock().await.unwrap_err();
+        // The next acquire reports it. That of another client: this one still repeats a settlement.
+        let error = test.another().await.try_lock().await.unwrap_err();
         assert!(
             matches!(&error, Error::Refused { code, .. } if code == "WRONGTYPE"),
             "{error}"
