@@ -3,6 +3,7 @@
 mod debug;
 mod from_guard;
 mod options;
+mod wait_limit;
 
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
@@ -19,6 +20,7 @@ use crate::session::{Reentry, Unlocked};
 pub use from_guard::FromGuard;
 pub(crate) use from_guard::sealed::Sealed;
 pub(crate) use options::{AcquireOptions, OwnerChoice};
+pub(crate) use wait_limit::{WaitLimit, record};
 
 /// A pending acquire that waits without limit, from [`Lock::lock`](crate::Lock::lock),
 /// [`MultiLock::lock`](crate::MultiLock::lock) or [`RedLock::lock`](crate::RedLock::lock). It does
@@ -98,14 +100,6 @@ pub(crate) trait Acquire: Send + Sync + 'static {
 
 /// The future of a request.
 pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'static>>;
-
-/// How long a call may wait for a lock.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum WaitLimit {
-    ForEver,
-    AtMost(Duration),
-    Not,
-}
 
 /// The owner that unlocks: `owner`, or the current one if it is `None`. Called at the first poll of an
 /// unlock. An error outside a tokio runtime.
@@ -262,10 +256,7 @@ impl<G: FromGuard> IntoFuture for TryLockRequest<G> {
     type IntoFuture = Boxed<Option<G>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let wait = match self.wait {
-            None | Some(Duration::ZERO) => WaitLimit::Not,
-            Some(wait) => WaitLimit::AtMost(wait),
-        };
+        let wait = WaitLimit::of_try(self.wait);
         G::acquired_in_time(self.lock.acquire(self.options, wait))
     }
 }

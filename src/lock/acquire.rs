@@ -12,7 +12,7 @@ use crate::guard::Guard;
 use crate::hold::{Hold, OwnerState, POLL_TIMEOUT, Terms};
 use crate::key::{LockKey, Mode};
 use crate::owner::Owner;
-use crate::request::{FIRST_ATTEMPT, WaitLimit};
+use crate::request::{FIRST_ATTEMPT, WaitLimit, record};
 use crate::script::Manner;
 use crate::session::{AttemptOutcome, Claim, Core, PendingAcquire, Session};
 use crate::wait::{Backoff, Line, READERS_PATIENCE, WaitRequest};
@@ -29,11 +29,7 @@ pub(crate) async fn acquire(
     let core = session.core();
     core.ensure_open()?;
     let began = core.clock.now();
-    let deadline = match wait {
-        WaitLimit::ForEver => None,
-        WaitLimit::AtMost(wait) => Some(began + wait),
-        WaitLimit::Not => Some(began + core.server.command_timeout()),
-    };
+    let deadline = wait.deadline(began, core.server.command_timeout());
     let caller = LockCall {
         session,
         key,
@@ -49,7 +45,7 @@ pub(crate) async fn acquire(
         caller.call(wait).await
     } else {
         let outcome = Box::pin(caller.call(wait)).instrument(span.clone()).await;
-        caller.record(&span, &outcome);
+        record(&span, &outcome, core.clock.now().since(began));
         outcome
     };
     match outcome {
@@ -99,19 +95,6 @@ impl LockCall<'_> {
             outcome = tracing::field::Empty,
             waited_ms = tracing::field::Empty,
         )
-    }
-
-    fn record(&self, span: &Span, outcome: &Result<Option<Claim>>) {
-        let waited = self.core().clock.now().since(self.began);
-        span.record("waited_ms", waited.as_millis() as u64);
-        span.record(
-            "outcome",
-            match outcome {
-                Ok(Some(_)) => "acquired",
-                Ok(None) => "busy",
-                Err(_) => "failed",
-            },
-        );
     }
 
     /// One attempt, beside the contender of this client.

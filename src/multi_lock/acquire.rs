@@ -13,7 +13,7 @@ use crate::hold::{OwnerState, Terms};
 use crate::key::Mode;
 use crate::lock::released;
 use crate::owner::Owner;
-use crate::request::{AcquireOptions, FIRST_ATTEMPT, WaitLimit};
+use crate::request::{AcquireOptions, FIRST_ATTEMPT, WaitLimit, record};
 use crate::session::{Claim, Core};
 
 /// One call to acquire a multi lock.
@@ -55,11 +55,7 @@ impl<'a> MultiLockCall<'a> {
             terms,
             wait,
             began,
-            deadline: match wait {
-                WaitLimit::ForEver => None,
-                WaitLimit::AtMost(wait) => Some(began + wait),
-                WaitLimit::Not => Some(began + core.server.command_timeout()),
-            },
+            deadline: wait.deadline(began, core.server.command_timeout()),
         })
     }
 
@@ -67,15 +63,7 @@ impl<'a> MultiLockCall<'a> {
         let span = self.span();
         let outcome = self.attempts().instrument(span.clone()).await;
         let waited = self.now().since(self.began);
-        span.record("waited_ms", waited.as_millis() as u64);
-        span.record(
-            "outcome",
-            match &outcome {
-                Ok(Some(_)) => "acquired",
-                Ok(None) => "busy",
-                Err(_) => "failed",
-            },
-        );
+        record(&span, &outcome, waited);
         // The time in the last error covers only a part of the call.
         outcome.map_err(|error| error.after(waited))
     }

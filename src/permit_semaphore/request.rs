@@ -182,10 +182,7 @@ impl IntoFuture for TryPermitRequest {
     type IntoFuture = Boxed<Option<LeasedPermit>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let wait = match self.wait {
-            None | Some(Duration::ZERO) => WaitLimit::Not,
-            Some(wait) => WaitLimit::AtMost(wait),
-        };
+        let wait = WaitLimit::of_try(self.wait);
         Box::pin(async move {
             ensure_runtime()?;
             self.options.acquire(&self.semaphore, wait).await

@@ -14,7 +14,7 @@ use crate::key::kind::PermitKind;
 use crate::lock::released;
 use crate::object::Object;
 use crate::owner::Owner;
-use crate::request::{FIRST_ATTEMPT, WaitLimit};
+use crate::request::{FIRST_ATTEMPT, WaitLimit, record};
 use crate::session::{BatchAcquire, BatchAttempt, Claim, Core, PendingAcquire, Session};
 
 /// What a caller asks for, checked.
@@ -37,11 +37,7 @@ pub(crate) async fn acquire(
     let key = object.key()?;
     core.ensure_open()?;
     let began = core.clock.now();
-    let deadline = match wait {
-        WaitLimit::ForEver => None,
-        WaitLimit::AtMost(wait) => Some(began + wait),
-        WaitLimit::Not => Some(began + core.server.command_timeout()),
-    };
+    let deadline = wait.deadline(began, core.server.command_timeout());
     let call = PermitCall {
         session: object.session(),
         key,
@@ -54,9 +50,10 @@ pub(crate) async fn acquire(
     let span = call.span();
     let outcome = Box::pin(call.call(wait));
     let outcome = outcome.instrument(span.clone()).await;
-    call.record(&span, &outcome);
+    let waited = core.clock.now().since(began);
+    record(&span, &outcome, waited);
     // The time in the last error covers only a part of the call.
-    outcome.map_err(|error| error.after(core.clock.now().since(began)))
+    outcome.map_err(|error| error.after(waited))
 }
 
 /// One call to acquire permits.
@@ -89,19 +86,6 @@ impl PermitCall<'_> {
             outcome = tracing::field::Empty,
             waited_ms = tracing::field::Empty,
         )
-    }
-
-    fn record(&self, span: &Span, outcome: &Result<Option<Vec<Claim>>>) {
-        let waited = self.core().clock.now().since(self.began);
-        span.record("waited_ms", waited.as_millis() as u64);
-        span.record(
-            "outcome",
-            match outcome {
-                Ok(Some(_)) => "acquired",
-                Ok(None) => "busy",
-                Err(_) => "failed",
-            },
-        );
     }
 
     /// One attempt, beside the contender of this client.

@@ -16,7 +16,7 @@ use crate::error::{Error, InstanceState, NoQuorum, Result};
 use crate::guard::Guard;
 use crate::hold::Terms;
 use crate::owner::Owner;
-use crate::request::{Acquire, AcquireOptions, Boxed, FIRST_ATTEMPT, WaitLimit, unlocker};
+use crate::request::{Acquire, AcquireOptions, Boxed, FIRST_ATTEMPT, WaitLimit, record, unlocker};
 use crate::session::Unlocked;
 
 impl Acquire for RedLockConfig {
@@ -74,15 +74,7 @@ impl RedLockConfig {
         );
         let outcome = caller.call(wait).instrument(span.clone()).await;
         let waited = self.clock().now().since(began);
-        span.record("waited_ms", waited.as_millis() as u64);
-        span.record(
-            "outcome",
-            match &outcome {
-                Ok(Some(_)) => "acquired",
-                Ok(None) => "busy",
-                Err(_) => "failed",
-            },
-        );
+        record(&span, &outcome, waited);
         // The time in the last error covers only a part of the call.
         outcome.map_err(|error| error.after(waited))
     }

@@ -130,6 +130,51 @@ pub(crate) struct LoweredHold<'a> {
     pub(crate) line: LineTimes,
 }
 
+/// What the arguments and keys of a [`LoweredHold`] refer to.
+struct LoweredTexts {
+    more: SmallVec<[String; 3]>,
+    channel: String,
+    /// What stands before the fields in the names of the timeout keys, if the hold has a mode.
+    before_fields: String,
+}
+
+impl LoweredHold<'_> {
+    fn texts(&self) -> LoweredTexts {
+        let key = self.key;
+        LoweredTexts {
+            more: more_keys(key, self.field),
+            channel: key.channel().unwrap_or_default(),
+            before_fields: key.mode().map_or_else(String::new, |_| key.before_fields()),
+        }
+    }
+
+    /// What its script needs, and more if it has a mode, or if the server has the queue. `may_wait`: the
+    /// field may have a place in that queue, which ends.
+    fn args<'a>(
+        &'a self,
+        texts: &'a LoweredTexts,
+        publishes: &'a str,
+        may_wait: bool,
+    ) -> SmallVec<[Arg<'a>; 8]> {
+        let mut args = smallvec![
+            Arg::Text(self.field),
+            Arg::Number(self.target.into()),
+            Arg::Text(&texts.channel),
+            Arg::Text(publishes),
+        ];
+        if let Some(mode) = self.key.mode() {
+            args.push(Arg::Text(mode.name()));
+            args.push(Arg::Text(&texts.before_fields));
+            args.push(Arg::Number(lease::millis(self.lease)));
+        }
+        if self.key.kind().queue == QueueSide::Server {
+            args.push(Arg::Number(lease::millis(self.line.worth)));
+            args.push(Arg::Number(u64::from(may_wait)));
+        }
+        args
+    }
+}
+
 /// Lowers a hold's count to its target. See `lua/lock/unlock.lua`.
 pub(crate) async fn unlock(
     server: &Server,
@@ -151,18 +196,11 @@ pub(crate) async fn unlock(
             false => UnlockReply::Missing,
         });
     }
-    let more = more_keys(key, field);
-    let (channel, before_fields) = (key.channel().unwrap_or_default(), before_fields(key));
-    let args = [
-        Arg::Text(field),
-        Arg::Number(target.into()),
-        Arg::Text(&channel),
-        Arg::Text(server.publishes()),
-    ];
+    let texts = hold.texts();
     let call = ScriptCall {
         script: key.kind().scripts.unlock,
-        keys: &with_more(key, &more),
-        args: &with_ends(hold, args, &before_fields, false),
+        keys: &with_more(key, &texts.more),
+        args: &hold.args(&texts, server.publishes(), false),
     };
     match call.through(server, time, sent).await? {
         Value::Int(1) => Ok(UnlockReply::Released),
@@ -251,35 +289,6 @@ pub(super) fn with_more<'a>(key: &'a LockKey, more: &'a [String]) -> SmallVec<[&
     iter::once(key.key()).chain(more).collect()
 }
 
-/// What stands before the fields in the names of the timeout keys, if its holds have a mode.
-fn before_fields(key: &LockKey) -> String {
-    match key.mode() {
-        None => String::new(),
-        Some(_) => key.before_fields(),
-    }
-}
-
-/// These arguments, and what the end of a hold needs beside them if it has a mode, or if the server has the
-/// queue. `may_wait`: the field may have a place in that queue, which ends.
-fn with_ends<'a>(
-    hold: &LoweredHold<'_>,
-    args: [Arg<'a>; 4],
-    before_fields: &'a str,
-    may_wait: bool,
-) -> SmallVec<[Arg<'a>; 8]> {
-    let mut args = SmallVec::from_slice(&args);
-    if let Some(mode) = hold.key.mode() {
-        args.push(Arg::Text(mode.name()));
-        args.push(Arg::Text(before_fields));
-        args.push(Arg::Number(lease::millis(hold.lease)));
-    }
-    if hold.key.kind().queue == QueueSide::Server {
-        args.push(Arg::Number(lease::millis(hold.line.worth)));
-        args.push(Arg::Number(u64::from(may_wait)));
-    }
-    args
-}
-
 /// 1 if the server has the queue, else 0.
 fn in_line(key: &LockKey) -> usize {
     usize::from(key.kind().queue == QueueSide::Server)
@@ -316,18 +325,11 @@ pub(crate) async fn settle(
             false => SettleReply::Missing,
         });
     }
-    let more = more_keys(key, field);
-    let (channel, before_fields) = (key.channel().unwrap_or_default(), before_fields(key));
-    let args = [
-        Arg::Text(field),
-        Arg::Number(target.into()),
-        Arg::Text(&channel),
-        Arg::Text(publishes),
-    ];
+    let texts = hold.texts();
     let call = ScriptCall {
         script: key.kind().scripts.settle,
-        keys: &with_more(key, &more),
-        args: &with_ends(hold, args, &before_fields, true),
+        keys: &with_more(key, &texts.more),
+        args: &hold.args(&texts, publishes, true),
     };
     match call.on(connection, limit).await? {
         // An unlock that settles says 0 if claims are left.

@@ -88,10 +88,7 @@ impl IntoFuture for TrySemaphoreRequest {
     type IntoFuture = Boxed<Option<Permit>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let wait = match self.wait {
-            None | Some(Duration::ZERO) => WaitLimit::Not,
-            Some(wait) => WaitLimit::AtMost(wait),
-        };
+        let wait = WaitLimit::of_try(self.wait);
         Box::pin(async move { acquire_some(&self.semaphore, self.permits, wait).await })
     }
 }

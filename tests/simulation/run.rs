@@ -10,6 +10,7 @@ use super::network::{Faults, Network};
 use super::observer::{KEY, Observed, Observer};
 use super::plan::Plan;
 use super::redis::Redis;
+use super::suite::RunOutcome;
 use super::task::{self, Left, Report};
 use super::world::{self, SimulatedClient, rest};
 use crate::guard::Guard;
@@ -17,19 +18,12 @@ use crate::key::kind;
 use crate::lock::Lock;
 use crate::owner::Owner;
 
-/// The result of a run.
-pub(super) struct RunOutcome {
-    pub(super) violation: Option<String>,
-    pub(super) seen: Observed,
-    pub(super) trace: Vec<String>,
-}
-
 /// Runs a plan on a server that is reset first. Returns the server for the next run.
-pub(super) fn run(plan: &Plan, redis: Redis, traced: bool) -> (RunOutcome, Redis) {
+pub(super) fn run(plan: &Plan, redis: Redis, traced: bool) -> (RunOutcome<Observed>, Redis) {
     world::in_virtual_time(redis, async |redis| simulate(plan, redis, traced).await)
 }
 
-async fn simulate(plan: &Plan, redis: Redis, traced: bool) -> (RunOutcome, Redis) {
+async fn simulate(plan: &Plan, redis: Redis, traced: bool) -> (RunOutcome<Observed>, Redis) {
     let chance = Chance::new(plan.seed, 2);
     let network = Arc::new(Network::new(chance, plan.faults, command::counted));
     let (clients, found) = world::clients(plan, &network, traced);

@@ -147,17 +147,7 @@ async fn a_semaphore_needs_what_is_documented_for_it() {
     seats.release(&ids).await.unwrap();
     seats.set_permits(5).await.unwrap();
     assert_eq!(seats.permits().await.unwrap(), 5);
-    let mut refused = refused(&redis).await;
-    refused.remove("client");
-    assert_eq!(refused, BTreeSet::new());
-    // And no more than enough.
-    let used = redis.commandstats().await;
-    for command in further.iter().filter_map(|rule| rule.strip_prefix('+')) {
-        assert!(
-            used.contains_key(command),
-            "{command} is not used: {used:?}"
-        );
-    }
+    assert_exact(&redis, &further).await;
 }
 
 #[tokio::test]
@@ -185,17 +175,7 @@ async fn a_read_write_lock_needs_what_is_documented_for_it() {
     waiting.await.unwrap().unwrap().forget();
     assert!(rw.write().force_unlock().await.unwrap());
     assert!(rw.holders().await.unwrap().is_empty());
-    let mut refused = refused(&redis).await;
-    refused.remove("client");
-    assert_eq!(refused, BTreeSet::new());
-    // And no more than enough.
-    let used = redis.commandstats().await;
-    for command in further.iter().filter_map(|rule| rule.strip_prefix('+')) {
-        assert!(
-            used.contains_key(command),
-            "{command} is not used: {used:?}"
-        );
-    }
+    assert_exact(&redis, &further).await;
 }
 
 #[tokio::test]
@@ -214,17 +194,7 @@ async fn a_latch_needs_what_is_documented_for_it() {
     waiting.await.unwrap().unwrap();
     assert_eq!(latch.count().await.unwrap(), 0);
     assert!(!latch.delete().await.unwrap());
-    let mut refused = refused(&redis).await;
-    refused.remove("client");
-    assert_eq!(refused, BTreeSet::new());
-    // And no more than enough.
-    let used = redis.commandstats().await;
-    for command in further.iter().filter_map(|rule| rule.strip_prefix('+')) {
-        assert!(
-            used.contains_key(command),
-            "{command} is not used: {used:?}"
-        );
-    }
+    assert_exact(&redis, &further).await;
 }
 
 #[tokio::test]
@@ -259,17 +229,7 @@ async fn a_semaphore_without_leases_needs_what_is_documented_for_it() {
         redis.commandstats().await.contains_key("zremrangebyscore")
     })
     .await;
-    let mut refused = refused(&redis).await;
-    refused.remove("client");
-    assert_eq!(refused, BTreeSet::new());
-    // And no more than enough.
-    let used = redis.commandstats().await;
-    for command in further.iter().filter_map(|rule| rule.strip_prefix('+')) {
-        assert!(
-            used.contains_key(command),
-            "{command} is not used: {used:?}"
-        );
-    }
+    assert_exact(&redis, &further).await;
 }
 
 #[tokio::test]
@@ -480,6 +440,21 @@ async fn every_call(client: &Client) -> bool {
 /// One attempt, because what an earlier call could not release is in the way.
 async fn acquire(request: lockdog::TryLockRequest) -> Option<lockdog::Guard> {
     request.await.ok().flatten()
+}
+
+/// Nothing was refused, and each of these commands was used.
+async fn assert_exact(redis: &Redis, granted: &[String]) {
+    let mut refused = refused(redis).await;
+    refused.remove("client");
+    assert_eq!(refused, BTreeSet::new());
+    // And no more than enough.
+    let used = redis.commandstats().await;
+    for command in granted.iter().filter_map(|rule| rule.strip_prefix('+')) {
+        assert!(
+            used.contains_key(command),
+            "{command} is not used: {used:?}"
+        );
+    }
 }
 
 /// The commands, keys and channels that the server refused this user. What redis-rs tells of

@@ -12,21 +12,15 @@ use crate::permit_semaphore::PermitSemaphore;
 use crate::simulation::chance::Chance;
 use crate::simulation::network::Network;
 use crate::simulation::redis::Redis;
+use crate::simulation::suite::RunOutcome;
 use crate::simulation::world::{self, SimulatedClient, rest};
 
-/// The result of a run.
-pub(super) struct RunOutcome {
-    pub(super) violation: Option<String>,
-    pub(super) seen: Seen,
-    pub(super) trace: Vec<String>,
-}
-
 /// Runs a plan on a server that is reset first. Returns the server for the next run.
-pub(super) fn run(plan: &Plan, redis: Redis, traced: bool) -> (RunOutcome, Redis) {
+pub(super) fn run(plan: &Plan, redis: Redis, traced: bool) -> (RunOutcome<Seen>, Redis) {
     world::in_virtual_time(redis, async |redis| simulate(plan, redis, traced).await)
 }
 
-async fn simulate(plan: &Plan, redis: Redis, traced: bool) -> (RunOutcome, Redis) {
+async fn simulate(plan: &Plan, redis: Redis, traced: bool) -> (RunOutcome<Seen>, Redis) {
     let chance = Chance::new(plan.world.seed, 11);
     let network = Arc::new(Network::new(chance, plan.world.faults, command::counted));
     let (clients, found) = world::clients(&plan.world, &network, traced);

@@ -1,0 +1,48 @@
+//! How long an acquire may take, and what it notes at its end.
+
+use std::time::Duration;
+
+use tracing::Span;
+
+use crate::clock::Moment;
+use crate::error::Result;
+
+/// How long a call may wait for a lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum WaitLimit {
+    ForEver,
+    AtMost(Duration),
+    Not,
+}
+
+impl WaitLimit {
+    /// Of a `try` request with this wait.
+    pub(crate) fn of_try(wait: Option<Duration>) -> Self {
+        match wait {
+            None | Some(Duration::ZERO) => Self::Not,
+            Some(wait) => Self::AtMost(wait),
+        }
+    }
+
+    /// When a call that began then has to end. A single attempt has the time of one command.
+    pub(crate) fn deadline(self, began: Moment, command_timeout: Duration) -> Option<Moment> {
+        match self {
+            Self::ForEver => None,
+            Self::AtMost(wait) => Some(began + wait),
+            Self::Not => Some(began + command_timeout),
+        }
+    }
+}
+
+/// Notes the end of an acquire in its span.
+pub(crate) fn record<T>(span: &Span, outcome: &Result<Option<T>>, waited: Duration) {
+    span.record("waited_ms", waited.as_millis() as u64);
+    span.record(
+        "outcome",
+        match outcome {
+            Ok(Some(_)) => "acquired",
+            Ok(None) => "busy",
+            Err(_) => "failed",
+        },
+    );
+}
