@@ -6,6 +6,7 @@ use lockdog::{Client, Owner};
 use tokio::task::JoinSet;
 
 use super::{Fixture, Kind, each_kind, ms};
+use crate::kinds::PLAIN;
 use crate::support::Cell;
 
 each_kind! {
@@ -40,11 +41,16 @@ async fn many_rounds_of_many_clients_exclude_each_other(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let cell = Cell::new();
     let mut tasks = JoinSet::new();
-    for _ in 0..16 {
+    // Each release wakes all clients, which costs processor time. One kind stands for the shared engine.
+    let clients = match kind.object == PLAIN.object {
+        true => 16,
+        false => 6,
+    };
+    for _ in 0..clients {
         tasks.spawn(rounds(kind, test.another().await, cell.clone(), 100, ms(1)));
     }
     tasks.join_all().await;
-    cell.assert_exclusive(1_600);
+    cell.assert_exclusive(clients * 100);
     test.redis.assert_clean().await;
     assert!(test.redis.keys().await.is_empty());
 }

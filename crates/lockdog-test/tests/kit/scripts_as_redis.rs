@@ -4,6 +4,8 @@
 use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -28,31 +30,43 @@ struct Before {
 
 #[test]
 fn every_script_behaves_as_on_redis() {
-    let mut pair = RefCell::new(Pair::start());
     let files = scripts(&root().join("lua"));
     assert!(files.len() >= 38, "{files:?}");
-    for file in files {
-        let text = fs::read_to_string(&file).expect("a script is text");
-        let name = file
-            .strip_prefix(root().join("lua"))
-            .expect("it is in there");
-        let name = name.to_str().expect("names are plain").to_owned();
-        let config = Config {
-            cases: cases(300),
-            failure_persistence: None,
-            ..Config::default()
-        };
-        let strategy = (states(), select(CHANNELS), vec(calls(&name), 1..4));
-        let outcome = TestRunner::new(config).run(&strategy, |(before, listens, calls)| {
-            let mut pair = pair.borrow_mut();
-            let outcome = replay(&mut pair, &text, &before, listens, &calls);
-            outcome.map_err(TestCaseError::fail)
-        });
-        if let Err(failure) = outcome {
-            panic!("{name}: {failure}");
+    let files = Mutex::new(files.into_iter());
+    let next = || files.lock().expect("no thread panics with it").next();
+    thread::scope(|threads| {
+        for _ in 0..THREADS {
+            threads.spawn(|| {
+                let mut pair = RefCell::new(Pair::start());
+                while let Some(file) = next() {
+                    behaves_as_on_redis(&pair, &file);
+                }
+                pair.get_mut().listen(&[]);
+            });
         }
+    });
+}
+
+fn behaves_as_on_redis(pair: &RefCell<Pair>, file: &Path) {
+    let text = fs::read_to_string(file).expect("a script is text");
+    let name = file
+        .strip_prefix(root().join("lua"))
+        .expect("it is in there");
+    let name = name.to_str().expect("names are plain").to_owned();
+    let config = Config {
+        cases: cases(300),
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let strategy = (states(), select(CHANNELS), vec(calls(&name), 1..4));
+    let outcome = TestRunner::new(config).run(&strategy, |(before, listens, calls)| {
+        let mut pair = pair.borrow_mut();
+        let outcome = replay(&mut pair, &text, &before, listens, &calls);
+        outcome.map_err(TestCaseError::fail)
+    });
+    if let Err(failure) = outcome {
+        panic!("{name}: {failure}");
     }
-    pair.get_mut().listen(&[]);
 }
 
 fn replay(
@@ -512,6 +526,9 @@ fn scripts(folder: &Path) -> Vec<PathBuf> {
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
+
+/// Each has a server and a Redis of its own. A comparison waits for both most of the time.
+const THREADS: usize = 4;
 
 /// The set of the permits in use of the semaphore `a`.
 const IN_USE: &str = "{a}:timeout";
