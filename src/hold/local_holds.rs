@@ -3,8 +3,6 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use super::holds_of_key::HoldGroup;
 use super::{Hold, HoldPhase, Holds};
 use crate::clock::Moment;
@@ -184,25 +182,22 @@ impl Holds {
     /// Redis granted the lock to `granted`, so every other hold on it that this client considers valid
     /// is lost. Returns those holds. Their guards are notified, but the losses are not logged yet.
     pub(crate) fn supersede(&self, granted: &Arc<Hold>) -> Vec<Arc<Hold>> {
-        let mut others: Vec<Arc<Hold>> = {
-            let table = self.table.lock();
-            let key = granted.key();
-            let living = key.rivals().flat_map(|rival| {
-                let is_same = *rival == **key;
+        let mut others = Vec::new();
+        let table = self.table.lock();
+        let key = granted.key();
+        for rival in key.rivals() {
+            let Some(holds) = table.by_key.get(&*rival) else {
+                continue;
+            };
+            let is_same = *rival == **key;
+            let is_other = |hold: &&Arc<Hold>| match is_same {
+                true => !Arc::ptr_eq(hold, granted),
                 // A reader may write as well, and a writer may read.
-                let is_other = move |hold: &&Arc<Hold>| {
-                    (is_same && !Arc::ptr_eq(hold, granted))
-                        || (!is_same && hold.owner() != granted.owner())
-                };
-                let holds = table.by_key.get(&*rival).into_iter();
-                let living = holds.flat_map(|holds| holds.of(HoldGroup::Living));
-                living
-                    .filter(is_other)
-                    .cloned()
-                    .collect::<SmallVec<[_; 2]>>()
-            });
-            living.collect()
-        };
+                false => hold.owner() != granted.owner(),
+            };
+            others.extend(holds.of(HoldGroup::Living).filter(is_other).cloned());
+        }
+        drop(table);
         others.retain(|other| self.change(other, |state| state.lose(LostReason::NotOurs)));
         others
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::lock::{more_keys, with_more};
+use super::more_keys::{more_keys, with_more};
 use super::{Arg, LoweredHold, ScriptCall, UnlockReply, unexpected, unlock};
 use crate::hold::LedgerView;
 use crate::key::{LineTimes, LockKey};

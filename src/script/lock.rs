@@ -1,13 +1,13 @@
 //! The transitions of a lock.
 
-use std::iter;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use redis::Value;
 use smallvec::{SmallVec, smallvec};
 
-use super::read_write::{self, Sharing};
+use super::more_keys::{more_keys, with_more};
+use super::read_write::Sharing;
 use super::{Arg, ScriptCall, semaphore, token, unexpected};
 use crate::clock::Moment;
 use crate::hold::LedgerView;
@@ -98,7 +98,9 @@ pub(crate) async fn acquire(
         args.extend(sharing.args(mode, &before_fields));
     }
     let mut more = more_keys(key, field);
-    more.extend(counter.clone());
+    if let Some(counter) = &counter {
+        more.push(counter.clone());
+    }
     let call = ScriptCall {
         script: key.kind().scripts.acquire,
         keys: &with_more(key, &more),
@@ -266,27 +268,6 @@ pub(crate) async fn transfer(
         }),
         _ => Err(unexpected(&answer)),
     }
-}
-
-/// The keys that a script for one hold has behind the lock's own: the set of permits, those of the queue on
-/// the server, or what the mode of the hold needs.
-pub(super) fn more_keys(key: &LockKey, field: &str) -> SmallVec<[String; 3]> {
-    match key.mode() {
-        None => {
-            let queue = key.server_queue().into_iter().flatten();
-            key.permits().into_iter().chain(queue).collect()
-        }
-        Some(mode) => read_write::more_keys(key, mode, field)
-            .into_iter()
-            .flatten()
-            .collect(),
-    }
-}
-
-/// The lock's key, and these.
-pub(super) fn with_more<'a>(key: &'a LockKey, more: &'a [String]) -> SmallVec<[&'a str; 4]> {
-    let more = more.iter().map(String::as_str);
-    iter::once(key.key()).chain(more).collect()
 }
 
 /// 1 if the server has the queue, else 0.

@@ -6,6 +6,7 @@ mod force_unlock;
 pub(crate) mod latch;
 mod line;
 mod lock;
+mod more_keys;
 mod multi_lock;
 pub(crate) mod permit;
 mod read_write;

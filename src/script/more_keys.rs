@@ -1,0 +1,33 @@
+//! The keys of a script in addition to the lock's own.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::read_write;
+use crate::key::LockKey;
+
+/// The keys that a script for one hold has behind the lock's own: the set of permits, those of the queue on
+/// the server, or what the mode of the hold needs.
+pub(super) fn more_keys(key: &LockKey, field: &str) -> SmallVec<[String; 3]> {
+    let mut more = SmallVec::new();
+    // A plain lock has none of these, and each of its commands comes here.
+    if let Some(mode) = key.mode() {
+        let keys = read_write::more_keys(key, mode, field);
+        more.extend(keys.into_iter().flatten());
+    }
+    if let Some(permits) = key.permits() {
+        more.push(permits);
+    }
+    if let Some(queue) = key.server_queue() {
+        more.extend(queue);
+    }
+    more
+}
+
+/// The lock's key, and these.
+pub(super) fn with_more<'a>(key: &'a LockKey, more: &'a [String]) -> SmallVec<[&'a str; 4]> {
+    let mut keys = smallvec![key.key()];
+    for key in more {
+        keys.push(key.as_str());
+    }
+    keys
+}
