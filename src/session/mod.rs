@@ -9,6 +9,7 @@ mod disconnected;
 mod endless;
 mod extend;
 mod gate;
+mod job_outcome;
 mod lane;
 mod line;
 mod member_attempt;
@@ -45,11 +46,12 @@ pub(crate) use claim::{Claim, warn_elsewhere};
 #[cfg(test)]
 pub(crate) use disconnected::disconnected;
 pub(crate) use gate::{GateState, Gates, Opened};
+pub(crate) use job_outcome::JobOutcome;
 pub(crate) use lane::Lane;
 pub(crate) use line::LookOutcome;
 pub use reentry::Reentry;
 pub use release::Unlocked;
-pub(crate) use settle::{Job, JobOutcome, Unsettled, settle};
+pub(crate) use settle::{Job, Unsettled, settle};
 pub(crate) use upkeep::{BackgroundTask, ExtendRequest, Timed, TimerKey, Upkeep};
 
 /// One client's settings, validated.
@@ -157,14 +159,17 @@ impl Core {
         field
     }
 
-    /// What an acquire of the hold asks for.
-    fn item<'a>(&self, hold: &'a Hold, target: u32, manner: Manner) -> AcquireItem<'a> {
+    /// What an acquire of the hold asks for. `partner` is its owner's hold in the other mode.
+    fn item<'a>(
+        &self,
+        hold: &'a Hold,
+        target: u32,
+        partner: Option<&Hold>,
+        manner: Manner,
+    ) -> AcquireItem<'a> {
         let key = &**hold.key();
         let sharing = key.mode().map(|_| Sharing {
-            partner: match self.holds.partner_of(key, hold.owner()) {
-                Some(partner) => self.field(&partner),
-                None => String::new(),
-            },
+            partner: partner.map_or_else(String::new, |partner| self.field(partner)),
             manner,
             // The writer asks again before it is over.
             announced: self.settings.poll_cap * 3 / 2,
@@ -232,6 +237,9 @@ impl Core {
     /// waiter.
     pub(crate) fn forget(&self, hold: &Arc<Hold>) {
         self.holds.remove(hold);
+        if hold.state().is_left() {
+            self.end_outlived(hold.clone());
+        }
         self.waiters.wake(hold.key());
     }
 
