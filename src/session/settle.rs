@@ -192,7 +192,10 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
     if job.only_if_listed && core.holds.numbered(hold.key(), hold.number()).is_none() {
         return None;
     }
-    if job.not_before.is_none() && hold.state().is_left() {
+    if job.not_before.is_some() {
+        hold.state().end_lease();
+    }
+    if hold.state().is_left() {
         // What an earlier command did to it ends with the lease.
         return None;
     }
@@ -210,7 +213,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
     let (target, lease) = {
         let state = hold.state();
         // Checked again: to open the connection takes time, and a guard may have left the lock meanwhile.
-        if job.not_before.is_none() && state.is_left() {
+        if state.is_left() {
             return None;
         }
         (state.target(), state.longest_lease())
