@@ -8,15 +8,22 @@
 -- ARGV[3]  the lease in milliseconds
 -- ARGV[4]  the mode: "read" or "write"
 -- ARGV[5]  the field of the same owner's hold in the other mode; empty if it has none
--- ARGV[6]  "1": a read stays out while a writer is announced; a write takes over from its own read hold
+-- ARGV[6]  of a read: how many milliseconds its caller has waited, to stay out for an announced writer; -1: it
+--          does not stay out. Of a write: "1" if it takes over from its own read hold
 -- ARGV[7]  how long a writer that has to wait is announced, in milliseconds; 0: it is not
 -- ARGV[8]  what stands before the fields in the names of the timeout keys
 --
 -- Returns
 --   nil      granted: the field stands at the target or above, the TTL is the lease or longer
---   n >= -1  not granted; the TTL of the lock (-1: it has none), or of the announcement if the lock is free
+--   n >= -1  not granted; the TTL of the lock (-1: it has none), of the announcement if the lock is free, or
+--            how long the read still stays out, if that is shorter
 --   -3       the target is above 1 and the field is gone, or the read hold to take over from is gone
 --   -6       another owner waits to take over from its read hold: the two would wait for each other
+--
+-- An announced writer keeps readers out in pauses: two seconds from the announcement on, then four, then eight
+-- each. A read stays out until the end of the pause in which its caller came. So those that come during a pause
+-- go in together at its end, and the writer is next once they have left, if that is before the end of the next
+-- pause. And no read waits for longer than a pause.
 --
 -- Run twice it does what it does once: the target is absolute, and a TTL only grows.
 -- Example: free, a read with target 1, lease 30000
@@ -24,12 +31,44 @@
 
 local key, announcement, own = KEYS[1], KEYS[2], KEYS[3]
 local field, target, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local reads, partner, prefers = ARGV[4] == 'read', ARGV[5], ARGV[6] == '1'
+local reads, partner = ARGV[4] == 'read', ARGV[5]
+local prefers = not reads and ARGV[6] == '1'
 -- Only a writer that takes over stands behind a mark, because two of them would wait for each other.
 local mark = prefers and 'up:' or ''
 
 local function failed(answer)
     return type(answer) == 'table' and answer.err
+end
+
+local function clock()
+    local time = redis.call('time')
+    return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- The writer that is announced, and since when by the server's clock. What has another form announces none.
+local function announced()
+    local text = redis.pcall('get', announcement)
+    local since, who = (type(text) == 'string' and text or ''):match('^(%d+) (.+)$')
+    return who, tonumber(since)
+end
+
+-- How long a read stays out whose caller has waited for so long.
+local function stays_out(waited)
+    local who, since = announced()
+    if waited < 0 or not who then
+        return 0
+    end
+    local age = math.max(clock() - since, 0)
+    local began, length = 0, 2000
+    if age >= 6000 then
+        began, length = age - (age - 6000) % 8000, 8000
+    elseif age >= 2000 then
+        began, length = 2000, 4000
+    end
+    if waited > age - began then
+        return 0
+    end
+    return began + length - age
 end
 
 local function lengthen(which)
@@ -59,11 +98,12 @@ local mode = redis.call('hget', key, 'mode')
 local free = not mode and redis.call('exists', key) == 0
 local expired = {}
 if not count then
-    local may
-    if reads then
-        local waits = prefers and redis.call('exists', announcement) == 1
-        may = ((free or mode == 'read') and not waits)
-            or (mode == 'write' and partner ~= '' and redis.call('hexists', key, partner) == 1)
+    local may, out = false, 0
+    if reads and mode == 'write' then
+        may = partner ~= '' and redis.call('hexists', key, partner) == 1
+    elseif reads then
+        out = (free or mode == 'read') and stays_out(tonumber(ARGV[6])) or 0
+        may = (free or mode == 'read') and out == 0
     elseif prefers then
         if partner == '' or redis.call('hexists', key, partner) == 0 then
             return -3
@@ -82,8 +122,8 @@ if not count then
                 expired[#expired + 1] = other
             end
         end
-        local announced = not may and redis.pcall('get', announcement)
-        if type(announced) == 'string' and announced:sub(1, 3) == 'up:' and announced ~= 'up:' .. field then
+        local who = announced()
+        if not may and who and who:sub(1, 3) == 'up:' and who ~= 'up:' .. field then
             return -6
         end
     else
@@ -91,16 +131,20 @@ if not count then
     end
     if not may then
         if not reads and mode == 'read' and ARGV[7] ~= '0' then
-            local announced = redis.pcall('get', announcement)
-            local is_first = type(announced) ~= 'string' or announced == mark .. field
-            if is_first or (prefers and announced:sub(1, 3) ~= 'up:') then
-                redis.call('set', announcement, mark .. field, 'px', ARGV[7])
+            local who, since = announced()
+            if not who or who == mark .. field or (prefers and who:sub(1, 3) ~= 'up:') then
+                -- The pauses count from the first announcement. A moment to come was written before the
+                -- clock was put back.
+                local now = clock()
+                since = math.min(since or now, now)
+                redis.call('set', announcement, string.format('%d %s', since, mark .. field), 'px', ARGV[7])
             end
         end
-        if free then
-            return math.max(1, redis.call('pttl', announcement))
+        local left = redis.call('pttl', free and announcement or key)
+        if out > 0 and (left < 0 or out < left) then
+            left = out
         end
-        return redis.call('pttl', key)
+        return free and math.max(1, left) or left
     end
 end
 
@@ -144,8 +188,8 @@ if #expired > 0 then
     end
 end
 if not reads and not count then
-    local announced = redis.pcall('get', announcement)
-    if announced == field or announced == 'up:' .. field then
+    local who = announced()
+    if who == field or who == 'up:' .. field then
         redis.pcall('del', announcement)
     end
 end

@@ -17,8 +17,9 @@
 --   0    the hold stands at the target
 --   nil  there was no such hold; a writer that only waited is not announced any more
 --
--- The message is 0 after the last reader, and 1 after a writer, which wakes Redisson's readers too. The end of
--- a hold uses no command first that a server out of memory refuses.
+-- The message is 0 after the last reader, and if one is left and a reader is announced that wants to become the
+-- writer. It is 1 after a writer, which wakes Redisson's readers too. The end of a hold uses no command
+-- first that a server out of memory refuses.
 -- Example: { mode = read, a = 1, b = 1 }, the end of a -> { mode = read, b = 1 } with the TTL of b, 1;
 -- then the end of b -> no key, message "0", 1.
 
@@ -54,6 +55,13 @@ if target > 0 then
     return 0
 end
 
+-- The writer that is announced. What has another form, or another type, announces none, and must not keep the
+-- hold from ending.
+local function announced()
+    local text = redis.pcall('get', announcement)
+    return (type(text) == 'string' and text or ''):match('^%d+ (.+)$')
+end
+
 local mine, withdrawn = -2, false
 if reads then
     mine = redis.call('pttl', own)
@@ -63,9 +71,8 @@ if reads then
         redis.pcall('del', prefix .. field .. ':rwlock_timeout:' .. n)
     end
 else
-    -- By pcall: a key of another type announces no writer, and must not keep the hold from ending.
-    local announced = redis.pcall('get', announcement)
-    if announced == field or announced == 'up:' .. field then
+    local who = announced()
+    if who == field or who == 'up:' .. field then
         redis.call('del', announcement)
         withdrawn = true
     end
@@ -121,5 +128,8 @@ if not reads or mine + lease / 4 >= left then
 end
 if not reads then
     publish('1')
+elseif fields == 2 and (announced() or ''):sub(1, 3) == 'up:' then
+    -- The reader that is left may be the one that waits.
+    publish('0')
 end
 return 1

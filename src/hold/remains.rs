@@ -13,6 +13,12 @@ impl HoldState {
         self.lease_ms = self.lease_ms.max(lease);
     }
 
+    /// The lease is over that claims were left to: nothing keeps them in Redis any more.
+    pub(crate) fn end_lease(&mut self) {
+        self.count = self.count.saturating_sub(self.left);
+        self.left = 0;
+    }
+
     /// The longest lease that was sent for it.
     pub(crate) fn longest_lease(&self) -> Duration {
         Duration::from_millis(self.lease_ms.into())

@@ -12,7 +12,7 @@ use super::recently_released::RecentlyReleased;
 use super::schedule::{NextMoments, Schedule};
 use super::{Hold, HoldPhase, HoldState, SLOW_UNLOCK};
 use crate::clock::{Clock, Moment};
-use crate::key::{ByKey, LockKey};
+use crate::key::{ByKey, LockKey, Mode};
 use crate::lease::TOLD_EARLY;
 use crate::owner::Owner;
 
@@ -34,6 +34,9 @@ pub(crate) struct Holds {
 pub(super) struct Table {
     /// Ended holds stay until Redis has answered, or their lease is over.
     pub(super) by_key: ByKey<HoldsOfKey>,
+    /// Write holds that were lost, for the watchdog: the read hold of the same owner may keep the key of the
+    /// lock, and so their fields.
+    outlived: Vec<Arc<Hold>>,
     schedule: Schedule,
 }
 
@@ -47,6 +50,8 @@ pub(crate) struct Due {
     pub(crate) untaken: Vec<Arc<Hold>>,
     /// Holds whose unlocks take too long.
     pub(crate) slow: Vec<Arc<Hold>>,
+    /// Write holds that were lost: the read holds of their owners may keep their fields.
+    pub(crate) outlived: Vec<Arc<Hold>>,
     /// More renewals are due than were asked for.
     pub(crate) behind: bool,
     /// How many holds are renewed in total.
@@ -129,6 +134,9 @@ impl Holds {
         drop(table);
         if changed.lost {
             hold.announce_lost();
+            if hold.key().mode() == Some(Mode::Write) {
+                self.earlier.notify_one();
+            }
         }
         let earliest = changed.next.earliest();
         if earliest != Moment::NEVER && earliest.0 < self.looks_at.load(Ordering::Acquire) {
@@ -164,6 +172,7 @@ impl Holds {
             lost: Vec::new(),
             untaken: Vec::new(),
             slow: Vec::new(),
+            outlived: Vec::new(),
             behind: false,
             renewed: 0,
             next: Moment::NEVER,
@@ -205,6 +214,7 @@ impl Holds {
             .schedule
             .next_expiry()
             .min(next_renewal.max(not_before));
+        due.outlived = std::mem::take(&mut table.outlived);
         if !table.schedule.is_empty() {
             due.next = self.clock.look_again(due.next, now, TICK);
         }
@@ -237,6 +247,9 @@ impl Table {
             holds.moved(hold, phase);
         }
         let lost = phase != before && matches!(phase, HoldPhase::Lost(_));
+        if lost && hold.key().mode() == Some(Mode::Write) {
+            self.outlived.push(hold.clone());
+        }
         (result, Changed { next, lost })
     }
 }

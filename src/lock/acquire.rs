@@ -15,7 +15,7 @@ use crate::owner::Owner;
 use crate::request::{FIRST_ATTEMPT, WaitLimit, record};
 use crate::script::Manner;
 use crate::session::{AttemptOutcome, Claim, Core, PendingAcquire, Session};
-use crate::wait::{Backoff, Line, READERS_PATIENCE, WaitRequest};
+use crate::wait::{Backoff, Line, WaitRequest};
 
 /// Acquires a lock, on the caller's runtime.
 pub(crate) async fn acquire(
@@ -186,8 +186,7 @@ impl LockCall<'_> {
         let prefers_writers = preference == Preference::Writers;
         let reads = self.key.mode() == Some(Mode::Read);
         Manner {
-            // Not for ever: a task may wait for its child, which reads while a writer waits for the task.
-            gives_way: reads && prefers_writers && now.since(self.began) < READERS_PATIENCE,
+            gives_way: (reads && prefers_writers).then(|| now.since(self.began)),
             announces: waits
                 && self.key.mode() == Some(Mode::Write)
                 && (prefers_writers || upgrades),

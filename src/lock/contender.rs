@@ -197,10 +197,6 @@ impl Contender for LockContender<'_> {
             Ok(AttemptOutcome::Busy(ttl)) => {
                 self.too_late = None;
                 acquiring.rest();
-                let ttl = match acquiring.manner.gives_way {
-                    true => ttl.into_iter().chain([self.patience_left(now)]).min(),
-                    false => ttl,
-                };
                 self.spare = Some(acquiring);
                 Ok(Attempted::Busy { at: ONLY, ttl })
             }

@@ -18,11 +18,6 @@ impl LockContender<'_> {
         }
     }
 
-    /// After this time a reader does not stay out for announced writers any more.
-    pub(super) fn patience_left(&self, now: Moment) -> Duration {
-        READERS_PATIENCE.saturating_sub(now.since(self.caller.began))
-    }
-
     /// Until when its owner reads the lock that it wants to write, unless it upgrades. Until then there is no
     /// point in asking.
     pub(super) fn own_reads(&self, now: Moment) -> Option<Moment> {

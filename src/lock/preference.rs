@@ -15,8 +15,10 @@
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Preference {
-    /// A writer that waits announces itself, and new readers stay out until it had its turn, at most two seconds
-    /// each. Re-entries and reads of an owner that writes do not stay out. Readers of Redisson know no
+    /// A writer that waits announces itself, and new readers stay out until it had its turn, or until the end of
+    /// a pause. The first pause is the two seconds after the announcement. The next one takes four seconds, and
+    /// those after it eight. A reader goes in at the end of the pause in which its call began. So readers that
+    /// never stop, and that hold for five seconds at most, do not keep a writer out. Re-entries and reads of an owner that writes do not stay out. Readers of Redisson know no
     /// announcement.
     #[default]
     Writers,

@@ -11,7 +11,6 @@ use crate::error::{Error, Result};
 use crate::hold::OwnerState;
 use crate::key::Mode;
 use crate::session::{BatchAcquire, BatchAttempt, Claim, PendingAcquire};
-use crate::wait::READERS_PATIENCE;
 
 impl MultiLockCall<'_> {
     /// Asks the `lead` group first, and all others once that is granted. Without a lead it asks all
@@ -162,7 +161,7 @@ impl MultiLockCall<'_> {
         // A call that holds nothing while it waits announces no writer, but its reads make way for those of
         // others.
         let reads = key.mode() == Some(Mode::Read);
-        acquiring.manner.gives_way = reads && self.waited() < READERS_PATIENCE;
+        acquiring.manner.gives_way = reads.then(|| self.waited());
         acquiring
     }
 

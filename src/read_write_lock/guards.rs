@@ -85,7 +85,7 @@ impl WriteGuard {
     ///
     /// # Errors
     ///
-    /// As [`Guard::unlock`], about the write hold.
+    /// As [`Guard::unlock`], about the write hold; if that ended as it should, about the read hold.
     ///
     /// # Cancel safety
     ///
@@ -93,10 +93,13 @@ impl WriteGuard {
     pub async fn unlock(self) -> Result<Unlocked> {
         let Self { guard, read } = self;
         let unlocked = guard.unlock().await;
-        if let Some(read) = read {
-            read.unlock().await?;
-        }
-        unlocked
+        let Some(read) = read else {
+            return unlocked;
+        };
+        // It ends, whatever became of the write hold, whose error says more: what was written may be lost.
+        let read = read.unlock().await;
+        let unlocked = unlocked?;
+        read.map(|_| unlocked)
     }
 
     /// Leaves the hold for a later `lock.unlock()`: see [`Guard::forget`]. After an upgrade, the read hold too.

@@ -25,9 +25,9 @@ pub use upgrade::{UpgradeError, UpgradeRequest};
 ///   of them may be acquired once more by its owner. An owner that writes may read as well. An owner that reads
 ///   may not write: it would wait for itself. [`ReadGuard::upgrade`] and [`WriteGuard::downgrade`] change the
 ///   mode.
-/// - **Who goes first.** While a writer waits for readers, new readers stay out for at most two seconds, so
-///   readers that never stop do not keep a writer out, unless one of them holds for longer than that.
-///   Redisson always lets readers in. See [`prefer`](Self::prefer). The waiters of one client have one queue:
+/// - **Who goes first.** While a writer waits for readers, new readers stay out: for two seconds at first, and
+///   for eight at most if it waits long. So readers that never stop do not keep a writer out, if each holds for
+///   five seconds at most. Redisson always lets readers in. See [`prefer`](Self::prefer). The waiters of one client have one queue:
 ///   its head, and if that is a reader, all readers before the next writer.
 /// - **Leases.** Each hold has a lease of its own, as with any lock. The watchdog also looks after a reader's
 ///   fixed lease if it is longer than a third of the watchdog's lease, because a Redisson reader of the same

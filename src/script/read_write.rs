@@ -18,8 +18,9 @@ pub(crate) struct Sharing {
 /// How an acquire treats those in the other mode.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Manner {
-    /// A read stays out while a writer is announced.
-    pub(crate) gives_way: bool,
+    /// How long the caller of a read has waited. The read stays out for an announced writer until the end of
+    /// the pause in which its caller came. `None`: it passes announced writers.
+    pub(crate) gives_way: Option<Duration>,
     /// A write that has to wait is announced.
     pub(crate) announces: bool,
     /// A write takes over from its owner's read hold.
@@ -38,10 +39,17 @@ impl Sharing {
             true => u64::try_from(self.announced.as_millis()).unwrap_or(u64::MAX),
             false => 0,
         };
+        let flag = match (mode, gives_way) {
+            (Mode::Read, None) => Arg::Text("-1"),
+            (Mode::Read, Some(waited)) => {
+                Arg::Number(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX))
+            }
+            (Mode::Write, _) => Arg::Number(u64::from(upgrades)),
+        };
         [
             Arg::Text(mode.name()),
             Arg::Text(&self.partner),
-            Arg::Number(u64::from(gives_way || upgrades)),
+            flag,
             Arg::Number(announced),
             Arg::Text(before_fields),
         ]

@@ -29,6 +29,8 @@ pub(crate) struct PendingAcquire {
     pub(crate) addressee: Option<Addressee>,
     /// How it treats those in the other mode of a read/write lock.
     pub(crate) manner: Manner,
+    /// The owner's hold in the other mode, as the last command named it.
+    partner: Option<Arc<Hold>>,
     /// How long after its end the grant may be accepted. `None`: as long as a waiter may take to answer.
     pub(crate) accept_limit: Option<Duration>,
     /// It was granted and a claim exists for it, or another party has taken it over.
@@ -101,6 +103,7 @@ impl PendingAcquire {
             sent: Sent::default(),
             addressee: None,
             manner: Manner::default(),
+            partner: None,
             accept_limit: None,
             granted: false,
             refused: false,
@@ -177,7 +180,8 @@ impl PendingAcquire {
             return Ok(self.gone());
         };
         let core = self.session.core();
-        let item = core.item(&self.hold, target, self.manner);
+        self.partner = core.holds.partner_of(self.hold.key(), self.hold.owner());
+        let item = core.item(&self.hold, target, self.partner.as_deref(), self.manner);
         self.announced |= self.manner.announces;
         let turn = self.command.as_ref();
         let acquired = {
@@ -277,6 +281,10 @@ impl PendingAcquire {
             } else {
                 self.gone()
             });
+        }
+        if let Some(partner) = self.partner.take() {
+            // It may have ended before this answer came, when its owner did not read yet.
+            core.end_outlived(partner);
         }
         self.granted = true;
         let flags = self.hold.state().flags_of_acquire(terms.watched);

@@ -175,7 +175,8 @@ impl BatchAcquire {
             .parts
             .iter()
             .zip(targets)
-            .map(|(part, target)| core.item(part.hold(), *target, part.manner))
+            // A hold with a mode is acquired by a command of its own.
+            .map(|(part, target)| core.item(part.hold(), *target, None, part.manner))
             .collect();
         let sending = script::acquire_all(&core.server, &wanted, lease, time, &mut self.sent);
         TurnGuard::attend(&turns, pin!(sending)).await

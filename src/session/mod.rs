@@ -9,6 +9,7 @@ mod disconnected;
 mod endless;
 mod extend;
 mod gate;
+mod job_outcome;
 mod lane;
 mod line;
 mod member_attempt;
@@ -34,7 +35,7 @@ use crate::diagnosis::ClientProfile;
 use crate::error::{Error, LostReason};
 use crate::hold::{HandOverLimits, Hold, HoldState, Holds};
 use crate::key::kind::PermitKind;
-use crate::key::{LineTimes, LockKey, Mode, NameMapper, PermitId, WRITER};
+use crate::key::{Kind, LineTimes, LockKey, Mode, NameMapper, PermitId, WRITER};
 use crate::script::{AcquireItem, Manner, Sharing};
 use crate::server::Server;
 use crate::wait::{Backoff, Waiters, Wake};
@@ -45,11 +46,12 @@ pub(crate) use claim::{Claim, warn_elsewhere};
 #[cfg(test)]
 pub(crate) use disconnected::disconnected;
 pub(crate) use gate::{GateState, Gates, Opened};
+pub(crate) use job_outcome::JobOutcome;
 pub(crate) use lane::Lane;
 pub(crate) use line::LookOutcome;
 pub use reentry::Reentry;
 pub use release::Unlocked;
-pub(crate) use settle::{Job, JobOutcome, Unsettled, settle};
+pub(crate) use settle::{Job, Unsettled, settle};
 pub(crate) use upkeep::{BackgroundTask, ExtendRequest, Timed, TimerKey, Upkeep};
 
 /// One client's settings, validated.
@@ -157,14 +159,17 @@ impl Core {
         field
     }
 
-    /// What an acquire of the hold asks for.
-    fn item<'a>(&self, hold: &'a Hold, target: u32, manner: Manner) -> AcquireItem<'a> {
+    /// What an acquire of the hold asks for. `partner` is its owner's hold in the other mode.
+    fn item<'a>(
+        &self,
+        hold: &'a Hold,
+        target: u32,
+        partner: Option<&Hold>,
+        manner: Manner,
+    ) -> AcquireItem<'a> {
         let key = &**hold.key();
         let sharing = key.mode().map(|_| Sharing {
-            partner: match self.holds.partner_of(key, hold.owner()) {
-                Some(partner) => self.field(&partner),
-                None => String::new(),
-            },
+            partner: partner.map_or_else(String::new, |partner| self.field(partner)),
             manner,
             // The writer asks again before it is over.
             announced: self.settings.poll_cap * 3 / 2,
@@ -188,6 +193,18 @@ impl Core {
         let task = field.strip_prefix(&self.prefix)?;
         let task = task.strip_suffix(WRITER).unwrap_or(task);
         task.rsplit_once('.')?.1.parse().ok()
+    }
+
+    /// The key of what a caller calls by this name. `Client::diagnose` then checks what its kind needs.
+    pub(crate) fn key(&self, kind: &'static Kind, name: &str) -> Result<Arc<LockKey>, Error> {
+        if let Some(expected) = &self.settings.expected {
+            expected.expect(kind);
+        }
+        let key = LockKey::new(kind, name, self.settings.name_mapper.as_ref())?;
+        if self.server.is_cluster() {
+            return key.check_slot().map(Arc::new);
+        }
+        Ok(Arc::new(key))
     }
 
     /// The pauses between polls of a waiter of this lock; `None` if messages wake it.
@@ -220,6 +237,9 @@ impl Core {
     /// waiter.
     pub(crate) fn forget(&self, hold: &Arc<Hold>) {
         self.holds.remove(hold);
+        if hold.state().is_left() {
+            self.end_outlived(hold.clone());
+        }
         self.waiters.wake(hold.key());
     }
 

@@ -10,6 +10,7 @@ use super::{Core, Session};
 use crate::clock::Moment;
 use crate::error::LostReason;
 use crate::hold::{Dropped, Hold, HoldPhase, HoldState, TurnGuard};
+use crate::key::Mode;
 use crate::script::SettleReply;
 use crate::server::Failure;
 
@@ -36,6 +37,27 @@ impl Core {
                     self.settle_in_background(Job::new(other));
                 }
             }
+        }
+    }
+
+    /// Ends a write hold on the server at the end of its lease, if it was lost at its deadline or left to its
+    /// lease: its owner's read hold keeps the key of the lock, and so the field of the write hold.
+    pub(crate) fn end_outlived(&self, hold: Arc<Hold>) {
+        let is_kept = hold.key().mode() == Some(Mode::Write)
+            && self.holds.partner_of(hold.key(), hold.owner()).is_some();
+        if !is_kept {
+            return;
+        }
+        let (is_left, phase) = {
+            let state = hold.state();
+            (state.is_left(), state.phase)
+        };
+        match phase {
+            _ if is_left => self.settle_in_background(Job::after_lease(hold)),
+            HoldPhase::Lost(LostReason::Deadline | LostReason::MaxHold) => {
+                self.settle_in_background(Job::new(hold));
+            }
+            _ => {}
         }
     }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::Core;
 use super::acquire::PendingAcquire;
-use super::settle::{Job, JobOutcome};
+use super::job_outcome::JobOutcome;
+use super::settle::Job;
 use crate::clock::Moment;
 use crate::error::{Error, NotReplicated};
 use crate::hold::HoldState;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::Core;
+use super::job_outcome::JobOutcome;
 use super::lane::Lane;
 use crate::clock::Moment;
 use crate::hold::{Hold, HoldPhase, TurnGuard};
@@ -29,6 +30,8 @@ pub(crate) struct Job {
     sent_to: Option<Route>,
     /// How many attempts failed.
     failed: u32,
+    /// A guard left the hold to its lease, which is over at this moment. The job is not begun before it.
+    not_before: Option<Moment>,
     /// Since when the server refuses the job while the client shuts down.
     refused_since: Option<Moment>,
     /// When it was first tried.
@@ -44,23 +47,6 @@ pub(crate) struct Unsettled {
     pub(crate) pause: Duration,
     /// The attempt used a connection that does not answer, and that was abandoned.
     pub(crate) gave_up: bool,
-}
-
-/// The result of a job.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum JobOutcome {
-    /// Redis had the hold, and its count is now the local one.
-    Done,
-    /// Redis has nothing of the hold.
-    Nothing,
-    /// Redis did not answer.
-    Unanswered,
-}
-
-impl JobOutcome {
-    pub(crate) fn is_answered(self) -> bool {
-        self != Self::Unanswered
-    }
 }
 
 /// The job's turn to send a command for the hold.
@@ -82,6 +68,7 @@ impl Job {
             answer: None,
             sent_to: None,
             failed: 0,
+            not_before: None,
             refused_since: None,
             began: None,
             has_warned: false,
@@ -104,6 +91,20 @@ impl Job {
             ..Self::new(hold)
         };
         (job, answered)
+    }
+
+    /// A job for a hold that a guard left to its lease, which is over when the job begins.
+    pub(super) fn after_lease(hold: Arc<Hold>) -> Self {
+        let lease_is_over = hold.state().remains_until;
+        Self {
+            not_before: Some(lease_is_over),
+            ..Self::new(hold)
+        }
+    }
+
+    /// How long the job has to wait before it begins.
+    pub(crate) fn rest(&self, now: Moment) -> Duration {
+        self.not_before.map_or(Duration::ZERO, |at| at.since(now))
     }
 
     /// Takes the turn if no other command for the hold is in flight. Returns false if one is.
@@ -190,6 +191,9 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
     let hold = job.hold.clone();
     if job.only_if_listed && core.holds.numbered(hold.key(), hold.number()).is_none() {
         return None;
+    }
+    if job.not_before.is_some() {
+        hold.state().end_lease();
     }
     if hold.state().is_left() {
         // What an earlier command did to it ends with the lease.

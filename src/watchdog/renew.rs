@@ -51,6 +51,9 @@ pub(super) async fn keep_renewing(core: &Arc<Core>) {
         for hold in &due.slow {
             core.demand_turn(hold);
         }
+        for hold in due.outlived {
+            core.end_outlived(hold);
+        }
         if !due.renew.is_empty() {
             let now = core.clock.now();
             let is_calm = |(hold, _): &(Arc<Hold>, Duration)| {

@@ -4,6 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{JoinError, JoinSet};
@@ -23,7 +24,7 @@ pub(super) struct Settlements<'a> {
     /// Jobs to retry, the earliest first.
     later: BinaryHeap<DelayedJob>,
     /// How many jobs were put into `later` so far.
-    put_off: u64,
+    delayed: u64,
 }
 
 /// The jobs of one lane.
@@ -55,11 +56,15 @@ impl<'a> Settlements<'a> {
             tasks: JoinSet::new(),
             lanes: HashMap::new(),
             later: BinaryHeap::new(),
-            put_off: 0,
+            delayed: 0,
         }
     }
 
     pub(super) fn begin(&mut self, mut job: Job) {
+        let rest = job.rest(self.core.clock.now());
+        if !rest.is_zero() {
+            return self.put_off(job, rest);
+        }
         if job.try_turn() {
             return self.enqueue(job);
         }
@@ -87,7 +92,7 @@ impl<'a> Settlements<'a> {
             Some(done) = self.tasks.join_next() => self.process_step(done),
             () = next_try => {
                 if let Some(next) = self.later.pop() {
-                    self.enqueue(next.job);
+                    self.begin(next.job);
                 }
             }
         }
@@ -95,6 +100,10 @@ impl<'a> Settlements<'a> {
 
     /// Releases all holds and pending acquires, and waits for all jobs.
     pub(super) async fn finish(mut self, jobs: &mut UnboundedReceiver<Job>) {
+        let now = self.core.clock.now();
+        let is_due = |job: &Job| job.rest(now).is_zero();
+        // What a guard left to its lease stays.
+        self.later.retain(|later| is_due(&later.job));
         for hold in self.core.holds.all() {
             let phase = hold.state().phase;
             if matches!(
@@ -107,7 +116,9 @@ impl<'a> Settlements<'a> {
         }
         jobs.close();
         while let Some(job) = jobs.recv().await {
-            self.begin(job);
+            if is_due(&job) {
+                self.begin(job);
+            }
         }
         while !self.is_idle() {
             self.go_on().await;
@@ -144,14 +155,18 @@ impl<'a> Settlements<'a> {
         let mut gave_up = false;
         if let Some(unsettled) = unsettled {
             gave_up = unsettled.gave_up;
-            self.put_off += 1;
-            self.later.push(DelayedJob {
-                at: Instant::now() + unsettled.pause,
-                number: self.put_off,
-                job: unsettled.job,
-            });
+            self.put_off(unsettled.job, unsettled.pause);
         }
         self.end_try(lane, gave_up);
+    }
+
+    fn put_off(&mut self, job: Job, pause: Duration) {
+        self.delayed += 1;
+        self.later.push(DelayedJob {
+            at: Instant::now() + pause,
+            number: self.delayed,
+            job,
+        });
     }
 
     /// A task of the lane has ended: starts the next job.

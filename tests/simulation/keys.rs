@@ -1,5 +1,4 @@
-//! The keys of one simulated server: hashes of counters, strings and sorted sets, with expiry in virtual
-//! time.
+//! The keys of one simulated server: hashes, strings and sorted sets, with expiry in virtual time.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,7 +16,7 @@ struct Entry {
 }
 
 enum Data {
-    Hash(BTreeMap<String, i64>),
+    Hash(BTreeMap<String, String>),
     Text(String),
     Sorted(BTreeMap<String, f64>),
 }
@@ -25,7 +24,10 @@ enum Data {
 /// A copy of a hash, for who looks at it from outside.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hash {
+    /// The fields with numbers.
     pub(super) counts: BTreeMap<String, i64>,
+    /// The mode of a read/write lock.
+    pub(super) mode: Option<String>,
     pub(super) until_ms: Option<u64>,
 }
 
@@ -67,12 +69,33 @@ impl Keys {
     pub(super) fn hash(&mut self, key: &str) -> Option<Hash> {
         let entry = self.living(key)?;
         match &entry.data {
-            Data::Hash(counts) => Some(Hash {
-                counts: counts.clone(),
-                until_ms: entry.until_ms,
-            }),
+            Data::Hash(fields) => {
+                let number =
+                    |(field, value): (&String, &String)| Some((field.clone(), value.parse().ok()?));
+                Some(Hash {
+                    counts: fields.iter().filter_map(number).collect(),
+                    mode: fields.get("mode").cloned(),
+                    until_ms: entry.until_ms,
+                })
+            }
             Data::Text(_) | Data::Sorted(_) => None,
         }
+    }
+
+    /// The last millisecond of a key, if it is there and has one.
+    pub(super) fn until_ms(&mut self, key: &str) -> Option<u64> {
+        self.living(key)?.until_ms
+    }
+
+    /// All keys that are there.
+    pub(super) fn names(&mut self) -> Vec<String> {
+        let all: Vec<String> = self.entries.keys().cloned().collect();
+        let mut there: Vec<String> = all
+            .into_iter()
+            .filter(|key| self.living(key).is_some())
+            .collect();
+        there.sort();
+        there
     }
 
     pub(super) fn number(&mut self, key: &str) -> i64 {
@@ -144,6 +167,13 @@ impl Keys {
                 Some(entry) => Reply::Int(entry.until_ms.map_or(-1, |until| (until - now) as i64)),
             },
             "get" => self.text(key)?.map_or(Reply::Nil, Reply::Bulk),
+            // With `px`.
+            "set" => {
+                let ttl = u64::try_from(number(args, 4)?).map_err(|_| NOT_A_NUMBER.to_owned())?;
+                self.set(key, arg(args, 2)?);
+                self.or_new(key, Data::default).until_ms = Some(now + ttl);
+                Reply::Ok
+            }
             "incrby" | "decrby" => {
                 let by = number(args, 2)?;
                 let text = self.text(key)?.unwrap_or_else(|| "0".to_owned());
@@ -167,10 +197,20 @@ impl Keys {
         let key = arg(args, 1)?;
         if name == "hincrby" {
             let (field, by) = (arg(args, 2)?.to_owned(), number(args, 3)?);
-            let counts = self.or_new(key, Data::default).hash()?;
-            let count = counts.entry(field).or_default();
-            *count += by;
-            return Ok(Reply::Int(*count));
+            let fields = self.or_new(key, Data::default).hash()?;
+            let value = fields.entry(field).or_insert_with(|| "0".to_owned());
+            let count: i64 = value.parse().map_err(|_| NOT_A_NUMBER.to_owned())?;
+            *value = (count + by).to_string();
+            return Ok(Reply::Int(count + by));
+        }
+        if name == "hset" {
+            let fields = self.or_new(key, Data::default).hash()?;
+            let mut new = 0;
+            for pair in args[2..].chunks_exact(2) {
+                let old = fields.insert(pair[0].clone(), pair[1].clone());
+                new += i64::from(old.is_none());
+            }
+            return Ok(Reply::Int(new));
         }
         let mut none = BTreeMap::new();
         let counts = match self.living(key) {
@@ -181,15 +221,12 @@ impl Keys {
             "hexists" => Reply::Int(i64::from(counts.contains_key(arg(args, 2)?))),
             "hget" => {
                 let count = counts.get(arg(args, 2)?);
-                count.map_or(Reply::Nil, |count| Reply::Bulk(count.to_string()))
+                count.map_or(Reply::Nil, |count| Reply::Bulk(count.clone()))
             }
+            "hlen" => Reply::Int(counts.len() as i64),
             "hgetall" => {
                 let pairs = counts.iter();
-                Reply::List(
-                    pairs
-                        .flat_map(|(k, v)| [k.clone(), v.to_string()])
-                        .collect(),
-                )
+                Reply::List(pairs.flat_map(|(k, v)| [k.clone(), v.clone()]).collect())
             }
             "hdel" => Reply::Int(i64::from(counts.remove(arg(args, 2)?).is_some())),
             other => return Err(format!("ERR unknown command '{other}'")),
@@ -281,7 +318,7 @@ impl Keys {
 }
 
 impl Entry {
-    fn hash(&mut self) -> Result<&mut BTreeMap<String, i64>, String> {
+    fn hash(&mut self) -> Result<&mut BTreeMap<String, String>, String> {
         match &mut self.data {
             Data::Hash(counts) => Ok(counts),
             _ => Err(WRONG_TYPE.to_owned()),

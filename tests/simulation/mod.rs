@@ -16,6 +16,7 @@ mod network;
 mod observer;
 mod permits;
 mod plan;
+mod read_write;
 mod redis;
 mod run;
 mod seeds;

@@ -45,6 +45,16 @@ impl Redis {
         self.keys.borrow_mut().at(now_ms).hash(key)
     }
 
+    /// The last millisecond of a key, if it is there and has one.
+    pub(super) fn until_ms(&self, key: &str, now_ms: u64) -> Option<u64> {
+        self.keys.borrow_mut().at(now_ms).until_ms(key)
+    }
+
+    /// All keys that are there.
+    pub(super) fn names(&self, now_ms: u64) -> Vec<String> {
+        self.keys.borrow_mut().at(now_ms).names()
+    }
+
     /// The number under a key, 0 if there is none, and the members of a sorted set with their scores.
     pub(super) fn counted(
         &self,

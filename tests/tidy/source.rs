@@ -331,7 +331,7 @@ const REVIEWED: [(&str, &str); 38] = [
     ),
     (
         "lua/read_write/acquire.lua",
-        "c5b47d04c28878a8d1810ab07ef970ca938af738",
+        "850ff25e2dada31782ee1a3a9698678f3f942e6d",
     ),
     (
         "lua/read_write/renew.lua",
@@ -339,7 +339,7 @@ const REVIEWED: [(&str, &str); 38] = [
     ),
     (
         "lua/read_write/unlock.lua",
-        "0cec9c3f1ee6ed6fcb38b27ad3af6ac3fe3d34fe",
+        "1113da2e68616e39c661d133a5d748080bede3c1",
     ),
     (
         "lua/red_lock/acquire.lua",

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use lockdog::{Error, Owner};
 
-use super::{Fixture, LEASE, LONG, NAME, SOON, may_write, ms, read, within_soon, write, writer};
+use super::{
+    Fixture, LEASE, LONG, NAME, SOON, may_write, ms, read, reader, within_soon, write, writer,
+};
 use crate::support::{eventually, timed};
 
 #[tokio::test]
@@ -64,7 +66,7 @@ async fn the_end_of_a_lease_lets_waiters_in_and_the_holder_knows() {
         .lease(lease)
         .await
         .unwrap();
-    let readers = [super::reader(&another), super::reader(&another)];
+    let readers = [reader(&another), reader(&another)];
     let ((), took) = timed(async {
         for one in readers {
             drop(within_soon(one).await);
@@ -170,6 +172,52 @@ async fn a_hold_that_is_left_to_its_lease_keeps_others_out_until_then() {
     let waits = writer(&test.another().await);
     within_soon(waits).await.unlock().await.unwrap();
     test.assert_clean().await;
+}
+
+/// The read hold of the same owner keeps the key of the lock.
+#[tokio::test]
+async fn a_write_hold_ends_with_its_lease_while_its_owner_reads_on() {
+    let test = Fixture::new().await;
+    let another = test.another().await;
+    for is_left in [false, true] {
+        let owner = Owner::new();
+        let request = test.rw.write().lock().owner(&owner).lease(ms(2_000));
+        let writes = request.await.unwrap();
+        let reads = test.rw.read().lock().owner(&owner).await.unwrap();
+        assert_eq!(test.mode().await, ("write".to_owned(), 2));
+        let other = reader(&another);
+        let lost = match is_left {
+            true => {
+                writes.leave_to_lease();
+                tokio::time::sleep(ms(1_000)).await;
+                assert_eq!(test.mode().await, ("write".to_owned(), 2));
+                None
+            }
+            false => Some(writes),
+        };
+        // Woken by the message; its timer is the read hold, which is renewed.
+        let other = within_soon(other).await;
+        assert!(lost.as_ref().is_none_or(|it| !it.is_valid()) && reads.is_valid());
+        assert_eq!(test.mode().await, ("read".to_owned(), 2));
+        drop(lost);
+        other.unlock().await.unwrap();
+        reads.unlock().await.unwrap();
+        test.assert_clean().await;
+    }
+}
+
+/// What was left to its lease stays, and does not delay the shutdown.
+#[tokio::test]
+async fn a_shutdown_leaves_a_write_hold_that_was_left_to_its_lease() {
+    let test = Fixture::new().await;
+    let owner = Owner::new();
+    let writes = test.rw.write().lock().owner(&owner).lease(LONG);
+    let writes = writes.await.unwrap();
+    let _reads = test.rw.read().lock().owner(&owner).await.unwrap();
+    writes.leave_to_lease();
+    let ended = tokio::time::timeout(SOON, test.client.shutdown()).await;
+    ended.expect("it does not wait for the end of the lease");
+    assert_eq!(test.mode().await, ("write".to_owned(), 1));
 }
 
 #[tokio::test]

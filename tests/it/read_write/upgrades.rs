@@ -1,5 +1,6 @@
 //! From reading to writing.
 
+use lockdog::error::LostReason;
 use lockdog::{Error, Owner};
 
 use super::{Fixture, LONG, SOON, may_read, may_write, ms, read, reader, turn, within_soon};
@@ -40,6 +41,54 @@ async fn an_upgrade_waits_for_the_other_readers_and_keeps_new_ones_out() {
     assert!(!test.announced().await);
     writes.unlock().await.unwrap();
     test.assert_clean().await;
+}
+
+/// Its read hold is what is left, so the lock is not free: that takes a message of its own.
+#[tokio::test]
+async fn the_end_of_the_last_other_read_wakes_an_upgrade_by_a_message() {
+    let test = Fixture::new().await;
+    let another = test.another().await;
+    for other in ["one that is unlocked", "one that is dropped"] {
+        let reads = another.read().lock().owner(&Owner::new()).lease(LONG);
+        let reads = reads.await.unwrap();
+        let others = [read(&test.rw).await, read(&test.rw).await];
+        let upgrade = tokio::spawn(reads.upgrade().into_future());
+        test.somebody_waits().await;
+        for guard in others {
+            assert!(!upgrade.is_finished());
+            match other {
+                "one that is dropped" => drop(guard),
+                _ => drop(guard.unlock().await.unwrap()),
+            }
+        }
+        // Its timers are the poll cap and the lease of its read hold, which are minutes.
+        let writes = within_soon(upgrade).await.unwrap();
+        writes.unlock().await.unwrap();
+        test.assert_clean().await;
+    }
+}
+
+#[tokio::test]
+async fn the_error_of_an_unlock_after_an_upgrade_is_that_of_the_write_hold() {
+    let test = Fixture::new().await;
+    let lost = |error: Error| match error {
+        Error::Lost(lost) => lost.reason(),
+        other => panic!("{other}"),
+    };
+    for (write_is_lost, expected) in [(true, LostReason::Forced), (false, LostReason::NotOurs)] {
+        let writes = read(&test.rw).await.upgrade().await.unwrap();
+        if write_is_lost {
+            assert!(test.rw.write().force_unlock().await.unwrap());
+        }
+        let read_field = test.rw.holders().await.unwrap();
+        let read_field = read_field.iter().find(|it| !it.is_write()).unwrap();
+        let hdel = ["HDEL", super::NAME, read_field.field()];
+        test.redis.cmd(&hdel).await;
+        let reason = lost(writes.unlock().await.unwrap_err());
+        assert_eq!(reason, expected);
+        test.redis.cmd(&["DEL", super::NAME]).await;
+        test.assert_clean().await;
+    }
 }
 
 /// The waiters of the client stand behind its contender, which waits for this very reader.

@@ -1,5 +1,7 @@
 //! Who gets the lock, when, and woken by what.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use lockdog::config::Preference;
@@ -194,25 +196,66 @@ async fn readers_get_in_beside_writers_that_never_stop() {
     test.redis.eventually_empty().await;
 }
 
-/// A child task that reads while its parent reads, and a writer waits for the parent, is late, not dead.
+/// A child task that reads while its parent reads, and a writer waits for the parent, is late, not dead. A
+/// pause counts from the announcement and is twice as long as the one before.
 #[tokio::test]
-async fn a_reader_stays_out_for_a_writer_for_two_seconds_at_most() {
+async fn readers_stay_out_for_a_writer_until_the_end_of_a_pause() {
     let test = Fixture::new().await;
     let reads = read(&test.rw).await;
     let another = test.another_with(|it| it).await;
+    let began = Instant::now();
     let waits = writer(&another);
     eventually(SOON, "it is announced", async || test.announced().await).await;
-    for rw in [&test.rw, &another] {
-        let (guard, took) = timed(read(rw)).await;
-        assert!(took >= ms(1_900), "{took:?}");
+    for end in [ms(2_000), ms(6_000)] {
+        let (here, there) = (reader(&test.rw), reader(&another));
+        for reader in [here, there] {
+            let guard = within_soon(reader).await;
+            assert!(began.elapsed() >= end, "{:?}", began.elapsed());
+            guard.unlock().await.unwrap();
+        }
         assert!(!waits.is_finished());
-        drop(guard);
     }
     // Those who re-enter do not stay out.
     let again = test.rw.read().lock().owner(&reads.owner()).await.unwrap();
     drop((again, reads));
     within_soon(waits).await.unlock().await.unwrap();
     test.assert_clean().await;
+}
+
+/// RW6: readers that come all the time, each for a moment, after one that holds for longer than the first pause.
+/// The readers are in the writer's client and in another one.
+#[tokio::test]
+async fn a_long_reader_does_not_let_later_readers_keep_a_writer_out() {
+    let test = Fixture::new().await;
+    let long = read(&test.rw).await;
+    let another = test.another_with(|it| it).await;
+    let waits = writer(&another);
+    eventually(SOON, "it is announced", async || test.announced().await).await;
+    let been_in = Arc::new(AtomicUsize::new(0));
+    let come = {
+        let (rws, been_in) = ([test.rw.clone(), another], been_in.clone());
+        tokio::spawn(async move {
+            let mut every = tokio::time::interval(ms(15));
+            for n in 0.. {
+                every.tick().await;
+                let (rw, been_in) = (rws[n % 2].clone(), been_in.clone());
+                tokio::spawn(async move {
+                    let guard = read(&rw).await;
+                    tokio::time::sleep(ms(150)).await;
+                    been_in.fetch_add(1, Ordering::Relaxed);
+                    guard.unlock().await.unwrap();
+                });
+            }
+        })
+    };
+    tokio::time::sleep(ms(3_500)).await;
+    // Those that came during the first pause went in at its end.
+    assert!(been_in.load(Ordering::Relaxed) > 50 && !waits.is_finished());
+    long.unlock().await.unwrap();
+    // Without pauses there is a reader at each moment, and the writer never gets in.
+    within_soon(waits).await.unlock().await.unwrap();
+    come.abort();
+    test.redis.eventually_empty().await;
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ mod non_reentrant;
 mod pauses;
 mod permits;
 mod quorum;
+mod read_write;
 mod readme;
 mod renewals;
 mod scope;

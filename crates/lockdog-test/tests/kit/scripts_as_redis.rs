@@ -136,7 +136,8 @@ fn states() -> impl Strategy<Value = Before> {
             vec!["SET".to_owned(), key, "1".to_owned()]
         }),
         1 => (select(FIELDS), select(&["", "up:"][..])).prop_map(|(field, mark)| {
-            ["SET", "lockdog_writer:{a}", &format!("{mark}{field}")].map(str::to_owned).to_vec()
+            // A moment to come, so that both servers say the same about a pause.
+            ["SET", "lockdog_writer:{a}", &format!("4000000000000 {mark}{field}")].map(str::to_owned).to_vec()
         }),
         1 => Just(["RPUSH", "?", "a", "b"].map(str::to_owned).to_vec()),
         1 => select(&["0", "1699999999999", "4000000000000", "x"][..]).prop_map(|since| {

@@ -63,7 +63,13 @@ impl Key {
             }
             "string" => {
                 let value: Option<String> = redis.ask(&["GET", name]).await;
-                rename(&value?, clients, owners)
+                let value = value?;
+                // The announcement begins with the moment of the server's clock.
+                let text = match value.split_once(' ') {
+                    Some((since, rest)) if since.parse::<u64>().is_ok() => rest,
+                    _ => &value,
+                };
+                rename(text, clients, owners)
             }
             _ => return None,
         };

@@ -1,0 +1,127 @@
+//! The read/write lock on the test server, whose clock is tokio's.
+
+use std::time::Duration;
+
+use lockdog::{Owner, ReadGuard, ReadWriteLock, WriteGuard};
+use lockdog_test::Server;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+/// A pause is 2 s, then 4 s, then 8 s each. The readers come at these moments after the announcement, and go in
+/// at the end of their pauses.
+#[tokio::test(start_paused = true)]
+async fn readers_go_in_at_the_ends_of_pauses_that_double_up_to_eight_seconds() {
+    let server = Server::new();
+    let (client, other) = (server.client().await, server.client().await);
+    let rw = client.read_write_lock("doc");
+    let long = read(&rw).await;
+    let began = Instant::now();
+    let waits = writer(&other.read_write_lock("doc"));
+    until_announced(&server).await;
+    let readers = [
+        (500, 2_000),
+        (1_900, 2_000),
+        (2_500, 6_000),
+        (5_500, 6_000),
+        (6_500, 14_000),
+        (14_500, 22_000),
+        (29_500, 30_000),
+    ];
+    let readers = readers.map(|(comes, goes_in)| {
+        let rw = rw.clone();
+        tokio::spawn(async move {
+            sleep_until(began + ms(comes)).await;
+            let reader = read(&rw).await;
+            let took = began.elapsed();
+            // Both machines' clocks are one, and a command takes no time.
+            assert!(took >= ms(goes_in) && took < ms(goes_in + 50), "{took:?}");
+            reader.unlock().await.unwrap();
+        })
+    });
+    for reader in readers {
+        reader.await.unwrap();
+    }
+    assert!(!waits.is_finished());
+    long.unlock().await.unwrap();
+    waits.await.unwrap().unlock().await.unwrap();
+    assert!(server.keys().is_empty(), "{:?}", server.keys());
+}
+
+/// RW6: at most two seconds, the longest hold and a poll cap after the last reader from before.
+#[tokio::test(start_paused = true)]
+async fn a_writer_gets_in_soon_after_a_long_reader_however_many_others_come() {
+    for long_holds in [3_000, 5_900, 6_100, 13_900, 40_000] {
+        for each_holds in [50, 1_000, 5_000] {
+            let server = Server::new();
+            let (client, other) = (server.client().await, server.client().await);
+            let (rw, theirs) = (client.read_write_lock("doc"), other.read_write_lock("doc"));
+            let long = read(&rw).await;
+            let began = Instant::now();
+            let waits = writer(&theirs);
+            until_announced(&server).await;
+            // In the writer's own client, and in another one.
+            let readers = tokio::spawn(async move {
+                for rw in [rw, theirs].iter().cycle() {
+                    sleep(ms(20)).await;
+                    let rw = rw.clone();
+                    tokio::spawn(async move {
+                        let guard = read(&rw).await;
+                        sleep(ms(each_holds)).await;
+                        guard.unlock().await.unwrap();
+                    });
+                }
+            });
+            sleep_until(began + ms(long_holds)).await;
+            long.unlock().await.unwrap();
+            let writes = waits.await.unwrap();
+            let from = long_holds.max(6_000);
+            let took = began.elapsed();
+            let bound = ms(from + 2_000 + each_holds + 1_000);
+            assert!(took <= bound, "{long_holds} {each_holds}: {took:?}");
+            readers.abort();
+            drop(writes);
+        }
+    }
+}
+
+/// Its future is not polled any more, as if its process had died or were frozen.
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_dies_keeps_readers_out_for_its_announcement_only() {
+    let server = Server::new();
+    let (client, other) = (server.client().await, server.client().await);
+    let rw = client.read_write_lock("doc");
+    let _long = read(&rw).await;
+    let began = Instant::now();
+    let theirs = other.read_write_lock("doc");
+    let mut left = theirs.write().lock().owner(&Owner::new()).into_future();
+    // Up to the pause of eight seconds.
+    assert!(timeout(ms(6_500), &mut left).await.is_err());
+    let died = Instant::now();
+    read(&rw).await.unlock().await.unwrap();
+    let took = died.elapsed();
+    assert!(took > ms(300) && took <= ms(2_500), "{took:?}");
+    assert!(began.elapsed() < ms(14_000));
+    drop(left);
+}
+
+async fn until_announced(server: &Server) {
+    while !server.keys().contains(&ANNOUNCEMENT.to_owned()) {
+        sleep(ms(1)).await;
+    }
+}
+
+async fn read(rw: &ReadWriteLock) -> ReadGuard {
+    let request = rw.read().lock().owner(&Owner::new());
+    request.await.expect("nothing is wrong with the server")
+}
+
+fn writer(rw: &ReadWriteLock) -> JoinHandle<WriteGuard> {
+    let request = rw.write().lock().owner(&Owner::new());
+    tokio::spawn(async move { request.await.expect("nothing is wrong with the server") })
+}
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+const ANNOUNCEMENT: &str = "lockdog_writer:{doc}";

@@ -1,0 +1,46 @@
+//! The same world with a read/write lock in it: invariants RW1 to RW8 of the design.
+
+mod command;
+mod crowd;
+mod observer;
+mod plan;
+mod run;
+mod task;
+
+use super::suite::Simulation;
+use observer::Seen;
+use plan::Plan;
+use run::run;
+
+const SEEDS: u64 = 2000;
+
+const SIMULATION: Simulation<Plan, Seen> = Simulation {
+    module: "simulation::read_write",
+    draw: Plan::draw,
+    smaller: Plan::smaller,
+    run,
+    add: Seen::add,
+};
+
+#[test]
+fn no_seed_violates_an_invariant() {
+    let Some((seeds, seen)) = SIMULATION.no_seed_fails(SEEDS) else {
+        return;
+    };
+    // A run that never meets a fault would prove nothing.
+    let rates = [
+        seen.executed / 10,
+        seen.copies,
+        seen.reads,
+        seen.writes,
+        seen.shared,
+        seen.both_modes,
+        seen.announced,
+        seen.upgrades * 5,
+        seen.outlived * 20,
+        seen.renewals,
+        seen.losses * 10,
+        seen.crowds * 20,
+    ];
+    assert!(rates.iter().all(|rate| *rate >= seeds / 10), "{seen:?}");
+}

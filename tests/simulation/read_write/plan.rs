@@ -1,0 +1,140 @@
+//! The steps of one run: derived from its seed, and shortened to find the shortest failing plan.
+
+use super::crowd::Crowd;
+use crate::simulation::chance::Chance;
+use crate::simulation::network::Faults;
+use crate::simulation::plan::{self, Cancel};
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Plan {
+    /// Clocks, faults, pauses and settings. Its own tasks are left out.
+    pub(super) world: plan::Plan,
+    pub(super) tasks: Vec<Task>,
+    /// In place of the tasks.
+    pub(super) crowd: Option<Crowd>,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Task {
+    pub(super) client: usize,
+    pub(super) owner: u64,
+    pub(super) steps: Vec<Step>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Step {
+    /// A first acquire or a re-entry, depending on what the owner holds.
+    Acquire {
+        reads: bool,
+        wait_ms: Option<u64>,
+        lease_ms: Option<u64>,
+        cancel: Cancel,
+    },
+    /// Unlocks the newest guard.
+    Unlock(Cancel),
+    /// Drops the oldest guard, because guards may end in any order.
+    Drop,
+    /// Leaves the oldest guard to its lease.
+    Leave,
+    /// Turns the newest guard into one of the other mode.
+    Change {
+        wait_ms: u64,
+        cancel: Cancel,
+    },
+    Rest(u64),
+}
+
+impl Plan {
+    pub(super) fn draw(seed: u64) -> Self {
+        let mut world = plan::Plan::draw(seed);
+        world.tasks.clear();
+        let mut chance = Chance::new(seed, 30);
+        let lease_ms = world.watchdog_lease_ms;
+        // The fourth task shares the third owner.
+        let owners = [0, 1, 2, 2, 3];
+        let count = chance.within(2, 5) as usize;
+        let tasks = owners.into_iter().take(count).map(|owner| Task {
+            client: usize::from(owner == 1),
+            owner,
+            steps: (0..chance.within(3, 9))
+                .map(|_| step(&mut chance, lease_ms))
+                .collect(),
+        });
+        let mut plan = Self {
+            tasks: tasks.collect(),
+            world,
+            crowd: None,
+        };
+        if chance.percent(2) {
+            plan.crowd = Some(Crowd::draw(&mut chance));
+            plan.tasks.clear();
+            plan.world.faults = Faults::default();
+            plan.world.pauses.clear();
+        }
+        plan
+    }
+
+    pub(super) fn is_without_faults(&self) -> bool {
+        self.world.faults == Faults::default() && self.world.pauses.is_empty()
+    }
+
+    /// How long Redis may have anything of the run after the last command.
+    pub(super) fn longest_lease_ms(&self) -> u64 {
+        let steps = self.tasks.iter().flat_map(|task| &task.steps);
+        let leases = steps.filter_map(|step| match step {
+            Step::Acquire { lease_ms, .. } => *lease_ms,
+            _ => None,
+        });
+        leases.fold(self.world.watchdog_lease_ms, u64::max)
+    }
+
+    /// Every plan that is a little shorter than this one.
+    pub(super) fn smaller(&self) -> Vec<Self> {
+        let mut plans = Vec::new();
+        for i in 0..self.tasks.len() {
+            let mut plan = self.clone();
+            plan.tasks.remove(i);
+            plans.push(plan);
+            for j in (0..self.tasks[i].steps.len()).rev() {
+                let mut plan = self.clone();
+                plan.tasks[i].steps.remove(j);
+                plans.push(plan);
+            }
+        }
+        let worlds = self.world.smaller().into_iter();
+        plans.extend(worlds.map(|world| Self {
+            world,
+            ..self.clone()
+        }));
+        plans
+    }
+}
+
+fn step(chance: &mut Chance, lease_ms: u64) -> Step {
+    let mut cancel = |percent: u64| match chance.within(1, 100) {
+        n if n > percent => Cancel::Never,
+        n if n % 4 == 0 => Cancel::Left(chance.within(1, 6)),
+        n if n % 2 == 0 => Cancel::AtPoll(chance.within(1, 6)),
+        _ => Cancel::After(chance.within(0, 100)),
+    };
+    let (cancel_acquire, cancel_end) = (cancel(25), cancel(20));
+    match chance.within(0, 99) {
+        0..45 => Step::Acquire {
+            reads: chance.percent(60),
+            wait_ms: chance.percent(60).then(|| chance.within(1, 2 * lease_ms)),
+            lease_ms: chance.percent(50).then(|| chance.within(20, 2 * lease_ms)),
+            cancel: cancel_acquire,
+        },
+        45..62 => Step::Unlock(cancel_end),
+        62..72 => Step::Drop,
+        72..76 => Step::Leave,
+        76..90 => Step::Change {
+            wait_ms: chance.within(0, lease_ms),
+            cancel: cancel_end,
+        },
+        _ => {
+            let longest = chance.one_of(&[5, 50, 2 * lease_ms]);
+            Step::Rest(chance.within(0, longest))
+        }
+    }
+}
