@@ -235,7 +235,7 @@ const REVIEWED: [(&str, &str); 38] = [
     ),
     (
         "lua/fair/transfer.lua",
-        "79582c0f3334193f38bc2444320962f4b1cda97a",
+        "e7a2764b77122ea486f6d75cabe279915ccd8c1f",
     ),
     (
         "lua/fair/unlock.lua",
