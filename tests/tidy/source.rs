@@ -227,7 +227,7 @@ const REVIEWED: [(&str, &str); 38] = [
     ),
     (
         "lua/fair/acquire.lua",
-        "a366988c0c55aab18826ed96ab71743b3815ac3d",
+        "1bcf24de4c7b6e0f9a48235edf09768d11937d30",
     ),
     (
         "lua/fair/force_unlock.lua",
