@@ -21,9 +21,11 @@ pub(super) struct Observer {
     patience: Patience,
     /// The fields with which each wait has waited.
     waits: HashMap<String, u64>,
-    /// Since when the lock is free and awaited, and how long it may be.
-    free_since: Option<u64>,
-    longest_free_ms: Option<u64>,
+    /// The first waiter of a lock that is free and awaited, and since when.
+    free_since: Option<(String, u64)>,
+    limits: Limits,
+    /// The command by which each field asked for a place.
+    entered_by: HashMap<String, u64>,
     lost: HashSet<(usize, u64)>,
     /// The last executed command about each hold.
     executed: HashMap<String, u64>,
@@ -67,6 +69,39 @@ impl Seen {
     }
 }
 
+/// What is true in a run without faults.
+struct Limits {
+    without_faults: bool,
+    silence_ms: u64,
+    poll_cap_ms: u64,
+}
+
+impl Limits {
+    fn of(plan: &Plan) -> Self {
+        let world = &plan.world;
+        let kill = world.faults.kill;
+        let without = Faults {
+            kill,
+            ..Faults::default()
+        };
+        Self {
+            without_faults: world.faults == without && world.pauses.is_empty(),
+            silence_ms: world.silence_ms,
+            poll_cap_ms: world.poll_cap_ms,
+        }
+    }
+
+    /// How long one waiter may be first and not take the free lock. `is_known`: another waiter of its client is
+    /// polled, and finds that it is not there. If not, others wait for the end of its silence.
+    fn longest_free_ms(&self, is_known: bool) -> u64 {
+        let found = TAKEN_OVER_MS + 3 * self.poll_cap_ms;
+        match is_known {
+            true => found,
+            false => found + self.silence_ms,
+        }
+    }
+}
+
 /// What the server has of the lock.
 #[derive(Debug)]
 struct Stand {
@@ -93,11 +128,6 @@ impl Observer {
         patience: Patience,
         plan: &Plan,
     ) -> Self {
-        let world = &plan.world;
-        let without_faults = world.faults == Faults::default() && world.pauses.is_empty();
-        // A first waiter that is not there is undone by its client, which finds it absent after the time for
-        // an answer, a poll cap and the time for a sign of life, or it is passed after its silence.
-        let longest = world.silence_ms + 3 * world.poll_cap_ms + world.command_timeout_ms + 1_100;
         Self {
             redis,
             network,
@@ -105,7 +135,8 @@ impl Observer {
             patience,
             waits: HashMap::new(),
             free_since: None,
-            longest_free_ms: without_faults.then_some(longest),
+            limits: Limits::of(plan),
+            entered_by: HashMap::new(),
             lost: HashSet::new(),
             executed: HashMap::new(),
             late: HashSet::new(),
@@ -219,6 +250,18 @@ impl Observer {
                 self.seen.forced += 1;
             }
         }
+        if let FairCommand::Look {
+            field,
+            mode: "enter",
+            ..
+        } = command
+        {
+            let first = *self.entered_by.entry((*field).to_owned()).or_insert(serial);
+            if first != serial && self.limits.without_faults {
+                self.found
+                    .violated(format!("{field} asks for a place for the second time"));
+            }
+        }
         if !matches!(command, FairCommand::Renew { .. }) {
             for field in command.fields() {
                 self.executed.insert(field.to_owned(), serial);
@@ -226,23 +269,38 @@ impl Observer {
         }
     }
 
-    /// FA6 and FA7: a lock for which a waiter waits that is polled does not stay free.
-    fn look_at_freedom(&mut self, stand: &Stand) {
+    /// What is true without faults: a waiter that is polled shows that it is there (FA4), and a lock for which
+    /// it waits does not stay free (FA6, FA7).
+    fn look_at_patient_waiters(&mut self, stand: &Stand) {
         let now = self.found.now_ms();
-        let waits = |field: &String| {
+        let waits = |field: &&String| {
             let wait = self.patience.wait_of(owner_of(field));
-            wait.is_some() && wait == self.waits.get(field).copied() && stand.is_there(field, now)
+            wait.is_some() && wait == self.waits.get(*field).copied() && !self.late.contains(*field)
         };
-        if !stand.holders.is_empty() || !stand.queue.iter().any(waits) {
+        let patient: Vec<String> = stand.queue.iter().filter(waits).cloned().collect();
+        let absent = patient.iter().find(|it| !stand.is_there(it, now));
+        // It takes that long until others have the role of a contender that is left while it looks.
+        if self.limits.silence_ms >= TAKEN_OVER_MS
+            && let Some(absent) = absent
+        {
+            self.found
+                .violated(format!("{absent} waits, and does not show it: {stand:?}"));
+        }
+        let head = stand.queue.iter().find(|it| stand.is_there(it, now));
+        let Some(head) = head.filter(|_| stand.holders.is_empty() && !patient.is_empty()) else {
             self.free_since = None;
             return;
-        }
-        let since = *self.free_since.get_or_insert(now);
-        if let Some(longest) = self.longest_free_ms {
-            self.found.claim(now - since <= longest, || {
-                format!("free and awaited for {} ms: {stand:?}", now - since)
-            });
-        }
+        };
+        let since = match &self.free_since {
+            Some((first, since)) if first == head => *since,
+            _ => now,
+        };
+        self.free_since = Some((head.clone(), since));
+        let is_known = patient.iter().any(|it| client_of(it) == client_of(head));
+        let longest = self.limits.longest_free_ms(is_known);
+        self.found.claim(now - since <= longest, || {
+            format!("free and awaited for {} ms: {stand:?}", now - since)
+        });
     }
 
     fn look_at_hold(&mut self, client: usize, hold: &Hold, stand: &Stand) {
@@ -343,7 +401,14 @@ impl Observes for Observer {
             )
         });
         self.compare(&command, &before, &after);
-        self.account(&command, delivery.serial, &before, &after);
+        if let (FairCommand::Look { field, .. }, Value::Int(-5)) = (&command, &value) {
+            // It has lost its place, and asks for another one.
+            self.entered_by.remove(*field);
+        }
+        // A script that the server does not know is sent once more.
+        if !matches!(value, Value::ServerError(_)) {
+            self.account(&command, delivery.serial, &before, &after);
+        }
         self.look();
         value
     }
@@ -355,7 +420,9 @@ impl Observes for Observer {
                 self.look_at_hold(client, &hold, &stand);
             }
         }
-        self.look_at_freedom(&stand);
+        if self.limits.without_faults {
+            self.look_at_patient_waiters(&stand);
+        }
     }
 
     fn found(&mut self) -> &mut Findings {
@@ -366,6 +433,13 @@ impl Observes for Observer {
         &mut self.redis
     }
 }
+
+fn client_of(field: &str) -> &str {
+    field.split_once(':').map_or(field, |(client, _)| client)
+}
+
+/// The time for an answer, a poll cap, the time for a sign of life, and what a client draws beside them.
+const TAKEN_OVER_MS: u64 = 1_700;
 
 /// The owner in a field, `<client uuid>:<owner>.<number of the hold>`.
 fn owner_of(field: &str) -> &str {

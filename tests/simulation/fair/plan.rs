@@ -57,10 +57,15 @@ impl Plan {
                 steps: (0..steps).map(|_| step(&mut chance, lease_ms)).collect(),
             }
         });
-        Self {
+        let mut plan = Self {
             tasks: tasks.collect(),
             world,
+        };
+        if chance.percent(5) {
+            plan.tasks = long_hold(&mut chance);
+            plan.world.silence_ms = 2_000;
         }
+        plan
     }
 
     /// How long Redis may have the lock of the run after the last command.
@@ -93,6 +98,24 @@ impl Plan {
         }));
         plans
     }
+}
+
+/// One owner has the lock for longer than others of its client may be silent.
+fn long_hold(chance: &mut Chance) -> Vec<Task> {
+    let acquire = Step::Acquire {
+        wait_ms: Some(9_000),
+        lease_ms: None,
+        cancel: Cancel::Never,
+    };
+    let held_ms = chance.within(3_000, 7_000);
+    let task = |client, steps| Task { client, steps };
+    let waits = |first| vec![Step::Rest(first), acquire, Step::Drop];
+    vec![
+        task(0, vec![acquire, Step::Rest(held_ms), Step::Drop]),
+        task(0, waits(chance.within(10, 500))),
+        task(0, waits(chance.within(10, 500))),
+        task(1, waits(chance.within(10, 500))),
+    ]
 }
 
 fn step(chance: &mut Chance, lease_ms: u64) -> Step {
