@@ -22,16 +22,11 @@ pub(crate) struct Object {
 
 impl Object {
     pub(crate) fn new(session: Arc<Session>, kind: &'static Kind, name: &str) -> Self {
-        let mapper = session.core().settings.name_mapper.as_ref();
-        let is_cluster = session.core().server.is_cluster();
-        let key = LockKey::new(kind, name, mapper).and_then(|key| match is_cluster {
-            true => key.check_slot(),
-            false => Ok(key),
-        });
+        let key = session.core().key(kind, name);
         Self {
             session,
             name: name.into(),
-            key: key.map(Arc::new),
+            key,
         }
     }
 

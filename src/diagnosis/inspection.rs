@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
+use crate::key::Kind;
 use crate::server::{Connection, Server};
 
 /// The parts of a client's configuration that its servers have to support.
@@ -21,29 +24,38 @@ pub(crate) struct ClientProfile {
     pub(crate) waits: bool,
     /// The client waits until grants are on disk. `Some(true)` includes the master's own disk.
     pub(crate) on_disk: Option<bool>,
-    /// Locks of this client issue fencing tokens. It is shared because it is known only once such a
+    /// A quorum of this client issues fencing tokens. It is shared because it is known only once such a
     /// lock is made.
     pub(crate) fenced: Arc<AtomicBool>,
-    /// Such tokens come from the server's clock. Shared for the same reason.
-    pub(crate) fenced_by_clock: Arc<AtomicBool>,
+    /// The kinds of what was made from this client, if they need more than a plain lock. Shared for the same
+    /// reason.
+    pub(crate) kinds: Arc<Mutex<Vec<&'static Kind>>>,
 }
 
 impl ClientProfile {
-    pub(crate) fn is_fenced(&self) -> bool {
+    /// The kinds of what was made from this client, if they need more than a plain lock.
+    pub(super) fn kinds(&self) -> Vec<&'static Kind> {
+        self.kinds.lock().clone()
+    }
+
+    /// Records that an object of this kind was made from this client.
+    pub(crate) fn expect(&self, kind: &'static Kind) {
+        if kind.commands.is_empty() {
+            return;
+        }
+        let mut kinds = self.kinds.lock();
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+
+    pub(super) fn is_fenced(&self) -> bool {
         self.fenced.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn is_fenced_by_clock(&self) -> bool {
-        self.fenced_by_clock.load(Ordering::Relaxed)
-    }
-
-    /// Records that a lock with fencing tokens was made from this client, and whether these come from the
-    /// server's clock.
-    pub(crate) fn expect_fencing(&self, by_clock: bool) {
+    /// Records that a quorum with fencing tokens was made from this client.
+    pub(crate) fn expect_fencing(&self) {
         self.fenced.store(true, Ordering::Relaxed);
-        if by_clock {
-            self.fenced_by_clock.store(true, Ordering::Relaxed);
-        }
     }
 }
 

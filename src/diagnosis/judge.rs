@@ -245,7 +245,7 @@ fn permissions(findings: &mut Findings<'_>, answers: &ServerFacts, expected: &Cl
     let of = |wanted| {
         let all = permissions.found.iter();
         let all = all.filter(move |(_, permitted)| *permitted == wanted);
-        all.map(|(need, _)| *need).collect::<Vec<&Need>>()
+        all.map(|(need, _)| need).collect::<Vec<&Need>>()
     };
     let user = match &expected.user {
         _ if expected.by_pool => "<the pool's user>",

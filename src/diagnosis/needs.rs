@@ -1,5 +1,7 @@
 //! The permissions that the client's user needs.
 
+use std::borrow::Cow;
+
 use super::inspection::Inspection;
 
 /// A permission that the client uses.
@@ -7,10 +9,9 @@ pub(super) struct Need {
     /// The rule that grants it.
     pub(super) rule: &'static str,
     /// The consequence of not having it.
-    pub(super) loss: &'static str,
+    pub(super) loss: Cow<'static, str>,
     /// A complete command that changes nothing, whatever the server contains. Words are separated
-    /// by single spaces. `KEY` means an unused key, `TOKEN` the register of its fencing
-    /// tokens (the counter of a fenced lock needs the same commands), `CHANNEL` an unused channel.
+    /// by single spaces. `KEY` in a word stands for an unused key, `CHANNEL` for an unused channel.
     pub(super) words: &'static str,
 }
 
@@ -19,12 +20,38 @@ impl Need {
     pub(super) fn uses(&self, word: &str) -> bool {
         self.words.split(' ').any(|it| it == word)
     }
+
+    /// The keys and channels in the command whose names depend on those of the locks.
+    pub(super) fn places(&self) -> impl Iterator<Item = &'static str> {
+        let words = self.words.split(' ');
+        words.filter(|word| word.contains(KEY) || *word == CHANNEL)
+    }
 }
 
-/// What this client needs on this server.
-pub(super) fn needs(inspection: &Inspection<'_>) -> Vec<&'static Need> {
+/// What this client needs on this server: each rule once.
+pub(super) fn needs(inspection: &Inspection<'_>) -> Vec<Need> {
+    let mut needs = needs_of_client(inspection);
+    for kind in inspection.expected.kinds() {
+        for words in kind.commands {
+            let rule = words.split(' ').next().unwrap_or_default();
+            let loss = format!("no {}", kind.name);
+            match needs.iter_mut().find(|need| need.rule == rule) {
+                Some(need) => need.loss.to_mut().push_str(&format!(", {loss}")),
+                None => needs.push(Need {
+                    rule,
+                    loss: loss.into(),
+                    words,
+                }),
+            }
+        }
+    }
+    needs
+}
+
+/// What it needs whatever kinds of locks it has.
+fn needs_of_client(inspection: &Inspection<'_>) -> Vec<Need> {
     let expected = inspection.expected;
-    let is_needed = |need: &&Need| match need.rule {
+    let is_needed = |need: &Need| match need.rule {
         "publish" | "pubsub|numsub" => !inspection.is_sharded,
         "spublish" => inspection.is_sharded,
         // If the server refuses it, the client assumes that the server has no sharded messages.
@@ -35,16 +62,20 @@ pub(super) fn needs(inspection: &Inspection<'_>) -> Vec<&'static Need> {
         "client|setname" => expected.client_name.is_some() && !expected.by_pool,
         "wait" => expected.waits,
         "waitaof" => expected.on_disk.is_some(),
-        "time" => expected.quarantine_on_server || expected.is_fenced_by_clock(),
+        "time" => expected.quarantine_on_server || expected.is_fenced(),
         "hset" | "hmget" => expected.quarantine_on_server,
         "get" | "set" => expected.is_fenced(),
         _ => true,
     };
-    NEEDS.iter().filter(is_needed).collect()
+    NEEDS.into_iter().filter(is_needed).collect()
 }
 
 const fn need(rule: &'static str, words: &'static str, loss: &'static str) -> Need {
-    Need { rule, loss, words }
+    Need {
+        rule,
+        loss: Cow::Borrowed(loss),
+        words,
+    }
 }
 
 /// `docs/security.md` has the same list. A command that would write has invalid arguments, which
@@ -119,10 +150,10 @@ const NEEDS: [Need; 34] = [
     need(
         "time",
         "time",
-        "no lock with quarantine_on_server or fencing tokens",
+        "no lock with quarantine_on_server, no RedLock with fencing tokens",
     ),
-    need("get", "get TOKEN", NO_TOKEN),
-    need("set", "set TOKEN x px x", NO_TOKEN),
+    need("get", "get lockdog_token:{KEY}", NO_TOKEN),
+    need("set", "set lockdog_token:{KEY} x px x", NO_TOKEN),
     need("hmget", "hmget lockdog:epoch id", NO_QUARANTINE),
     need("hset", "hset lockdog:epoch id x y", NO_QUARANTINE),
 ];
@@ -134,7 +165,7 @@ const KILL_NOBODY: &str = "client kill id 9223372036854775807";
 const NO_LOCK: &str = "no lock at all";
 const NO_QUARANTINE: &str = "no lock with quarantine_on_server";
 pub(super) const SHARDED: &str = "pubsub|shardnumsub";
-const NO_TOKEN: &str = "no lock with fencing tokens";
+const NO_TOKEN: &str = "no RedLock with fencing tokens";
 const NO_REENTRY: &str = "no re-entry, renewal or multi lock";
 const POLLS: &str = "waiters of this client only poll";
 const UNHEARD: &str = "waiters of other clients get no release messages";
@@ -142,8 +173,6 @@ const UNSEEN: &str = "waiters of other clients are not detected";
 const SILENT_STAYS: &str = "a connection that does not answer is not closed";
 
 pub(super) const KEY: &str = "KEY";
-/// The register of a key's fencing tokens.
-pub(super) const TOKEN: &str = "TOKEN";
 pub(super) const CHANNEL: &str = "CHANNEL";
 pub(super) const SCRIPT: &str = "SCRIPT";
 pub(super) const NAME: &str = "NAME";

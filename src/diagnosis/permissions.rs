@@ -7,7 +7,7 @@ use redis::aio::PubSub;
 use uuid::Uuid;
 
 use super::inspection::{ClientProfile, Inspection};
-use super::needs::{CHANNEL, EPOCH, KEY, NAME, Need, SCRIPT, SHARDED, TOKEN, needs};
+use super::needs::{CHANNEL, EPOCH, KEY, NAME, Need, SCRIPT, SHARDED, needs};
 use crate::script;
 use crate::server::{Failure, Node, Server, Subscriber};
 
@@ -23,7 +23,7 @@ pub(super) enum Permitted {
 
 #[derive(Default)]
 pub(super) struct Permissions {
-    pub(super) found: Vec<(&'static Need, Permitted)>,
+    pub(super) found: Vec<(Need, Permitted)>,
     /// The user may use only some keys or channels. The names of the locks are unknown here.
     pub(super) is_limited: bool,
     /// The user may not use the key of the server's epoch, but the client wants to.
@@ -72,29 +72,24 @@ pub(super) async fn reported_permissions(inspection: &Inspection<'_>) -> Permiss
         let is_conclusive = |need: &Need| need.uses(word) && !need.rule.ends_with("unsubscribe");
         pairs.any(|(need, answer)| is_conclusive(need) && *answer == Some(true))
     };
-    let (keys, channels, epoch) = (may_use(KEY), may_use(CHANNEL), may_use(EPOCH));
-    let tokens = may_use(TOKEN);
-    let judged = needs.iter().zip(&answers).map(|(need, answer)| {
+    let unproved: Vec<&str> = needs.iter().flat_map(Need::places).collect();
+    let unproved: Vec<&str> = unproved.into_iter().filter(|it| !may_use(it)).collect();
+    let epoch = may_use(EPOCH);
+    let is_expected = |place: &&str| **place != *CHANNEL || inspection.expected.listens;
+    let is_limited = unproved.iter().any(is_expected);
+    let found = needs.into_iter().zip(answers).map(|(need, answer)| {
+        let is_about_place = need.places().any(|it| unproved.contains(&it));
         let permitted = match answer {
             Some(true) => Permitted::Yes,
-            Some(false)
-                if need.uses(KEY) && !keys
-                    || need.uses(CHANNEL) && !channels
-                    || need.uses(TOKEN) && !tokens
-                    || need.uses(EPOCH) && !epoch =>
-            {
-                Permitted::Unknown
-            }
+            Some(false) if is_about_place || need.uses(EPOCH) && !epoch => Permitted::Unknown,
             Some(false) => Permitted::No,
             None => Permitted::Unknown,
         };
-        (*need, permitted)
+        (need, permitted)
     });
     Permissions {
-        found: judged.collect(),
-        is_limited: !keys
-            || inspection.expected.is_fenced() && !tokens
-            || inspection.expected.listens && !channels,
+        found: found.collect(),
+        is_limited,
         no_epoch: false,
         may_ask_config,
     }
@@ -121,7 +116,7 @@ pub(super) async fn tried(
                 "subscribe" | "ssubscribe" => heard[0].clone(),
                 "unsubscribe" | "sunsubscribe" => heard[1].clone(),
                 _ => {
-                    let command = names.command(need, inspection.expected);
+                    let command = names.command(&need, inspection.expected);
                     let sent = inspection.connection.send(&command, inspection.limit).await;
                     sent.map(drop)
                 }
@@ -238,7 +233,6 @@ fn refused(failure: &Failure) -> Refusal {
 /// Unique names that no other client uses.
 struct Names {
     key: String,
-    token: String,
     channel: String,
 }
 
@@ -247,7 +241,6 @@ impl Names {
         let unique = Uuid::new_v4();
         Self {
             key: format!("lockdog:diagnosis:{unique}"),
-            token: format!("lockdog_token:{{lockdog:diagnosis:{unique}}}"),
             channel: format!("lockdog:diagnosis:{unique}"),
         }
     }
@@ -255,7 +248,6 @@ impl Names {
     fn put_into(&self, words: &str) -> String {
         let words = words
             .replace(KEY, &self.key)
-            .replace(TOKEN, &self.token)
             .replace(CHANNEL, &self.channel);
         words.replace(SCRIPT, "return")
     }

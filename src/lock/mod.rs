@@ -88,22 +88,10 @@ struct Inner {
 
 impl<G: FromGuard> Lock<G> {
     pub(crate) fn new(session: Arc<Session>, kind: &'static Kind, name: &str) -> Self {
-        let settings = &session.core().settings;
-        if let (Some(counter), Some(expected)) = (kind.counter, &settings.expected) {
-            // `Client::diagnose` then checks the permissions that the counter needs.
-            expected.expect_fencing(counter.is_clock());
-        }
-        let mapper = settings.name_mapper.as_ref();
-        let is_cluster = session.core().server.is_cluster();
-        let key = LockKey::new(kind, name, mapper).and_then(|key| match is_cluster {
-            true => key.check_slot(),
-            false => Ok(key),
-        });
-        let key = key.map(Arc::new);
-        let name = name.into();
+        let key = session.core().key(kind, name);
         let inner = Inner {
             session,
-            name,
+            name: name.into(),
             key,
             way: Way::default(),
         };

@@ -147,7 +147,7 @@ impl RedLock {
         for lock in self.locks() {
             if let Some(expected) = &lock.session().core().settings.expected {
                 // An instance without its register takes the token from its clock.
-                expected.expect_fencing(true);
+                expected.expect_fencing();
             }
         }
         self.with_settings(|inner| inner.fenced = true)

@@ -34,7 +34,7 @@ use crate::diagnosis::ClientProfile;
 use crate::error::{Error, LostReason};
 use crate::hold::{HandOverLimits, Hold, Holds};
 use crate::key::kind::PermitKind;
-use crate::key::{LineTimes, LockKey, Mode, NameMapper, PermitId, WRITER};
+use crate::key::{Kind, LineTimes, LockKey, Mode, NameMapper, PermitId, WRITER};
 use crate::script::{AcquireItem, Manner, Sharing};
 use crate::server::Server;
 use crate::wait::{Backoff, Waiters, Wake};
@@ -188,6 +188,18 @@ impl Core {
         let task = field.strip_prefix(&self.prefix)?;
         let task = task.strip_suffix(WRITER).unwrap_or(task);
         task.rsplit_once('.')?.1.parse().ok()
+    }
+
+    /// The key of what a caller calls by this name. `Client::diagnose` then checks what its kind needs.
+    pub(crate) fn key(&self, kind: &'static Kind, name: &str) -> Result<Arc<LockKey>, Error> {
+        if let Some(expected) = &self.settings.expected {
+            expected.expect(kind);
+        }
+        let key = LockKey::new(kind, name, self.settings.name_mapper.as_ref())?;
+        if self.server.is_cluster() {
+            return key.check_slot().map(Arc::new);
+        }
+        Ok(Arc::new(key))
     }
 
     /// The pauses between polls of a waiter of this lock; `None` if messages wake it.

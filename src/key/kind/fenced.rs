@@ -12,6 +12,11 @@ pub(crate) static FENCED: Kind = Kind {
         ..PLAIN.scripts
     },
     counter: Some(COUNTER),
+    commands: &[
+        "time",
+        "get redisson_lock_token:{KEY}",
+        "set redisson_lock_token:{KEY} x px x",
+    ],
     ..PLAIN
 };
 
@@ -22,6 +27,10 @@ pub(crate) static FENCED_FROM_ONE: Kind = Kind {
         from: "one",
         ..COUNTER
     }),
+    commands: &[
+        "get redisson_lock_token:{KEY}",
+        "set redisson_lock_token:{KEY} x px x",
+    ],
     ..FENCED
 };
 

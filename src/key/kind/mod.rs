@@ -68,6 +68,11 @@ pub(crate) struct Kind {
     /// The mode of its holds. The two kinds of a read/write lock are two kinds of holds under one key, and
     /// their waiters stand in one queue. `None`: its holds have no mode.
     pub(crate) mode: Option<Mode>,
+    /// The commands that it needs and a plain lock does not, which `Client::diagnose` tries. Each is a complete
+    /// command that changes nothing, whatever the server contains: one that would write has an argument that the
+    /// server refuses after it has checked the permission. Words are separated by single spaces. `KEY` in a word
+    /// stands for an unused key.
+    pub(crate) commands: &'static [&'static str],
 }
 
 /// Where the queue of a lock's waiters is, and so which of the waiters of one client ask the server.
@@ -145,13 +150,6 @@ pub(crate) struct Counter {
     pub(crate) prefix: &'static str,
     /// Where the tokens begin, as the scripts take it.
     pub(crate) from: &'static str,
-}
-
-impl Counter {
-    /// Whether the scripts read the server's clock for a token.
-    pub(crate) fn is_clock(&self) -> bool {
-        self.from == CLOCK
-    }
 }
 
 impl Kind {

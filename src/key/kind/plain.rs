@@ -22,6 +22,7 @@ pub(crate) static PLAIN: Kind = Kind {
     counter: None,
     permits: None,
     mode: None,
+    commands: &[],
 };
 
 static ACQUIRE: LazyScript =

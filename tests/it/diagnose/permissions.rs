@@ -116,6 +116,41 @@ async fn fencing_permissions_are_required_once_a_lock_is_fenced() {
     }
 }
 
+/// Each kind's own permissions are required once something of that kind was made, and not before.
+#[tokio::test]
+async fn permissions_of_a_kind_are_required_once_it_is_used() {
+    for binary in SERVERS {
+        let rules = ["+get", "+set", "+hset", "+hlen"];
+        let (server, redis) = with_user(binary, &["on"]).await;
+        for rule in rules {
+            let mut granted = documented();
+            granted.retain(|it| !it.starts_with('~'));
+            granted.extend(["~*", "&*"].map(str::to_owned));
+            granted.extend(
+                rules
+                    .iter()
+                    .filter(|it| **it != rule)
+                    .map(|it| (*it).to_owned()),
+            );
+            let granted: Vec<&str> = granted.iter().map(String::as_str).collect();
+            reset(&redis, &granted).await;
+            let client = client(&server).build().await.unwrap();
+            assert!(missing(&findings(&client).await).is_empty(), "{binary:?}");
+            let lock = client.read_write_lock("r");
+            let line = format!("ACL SETUSER lockdog {rule}");
+            let found = findings(&client).await;
+            assert_eq!(missing(&found), [line.as_str()], "{binary:?}");
+            assert_eq!(about(&found, "no read lock, no write lock"), 1, "{found:?}");
+            redis.cmd(&line.split(' ').collect::<Vec<_>>()).await;
+            assert!(missing(&findings(&client).await).is_empty(), "{binary:?}");
+            let reader = lock.read().lock().await.unwrap();
+            let writer = reader.upgrade().await.unwrap();
+            writer.unlock().await.unwrap();
+            client.shutdown().await;
+        }
+    }
+}
+
 type MakeLock = fn(&Client) -> Box<dyn AnyLock>;
 
 /// Each makes a lock that has fencing tokens, and says whether they come from the server's clock.
