@@ -158,6 +158,14 @@ local function keep(one)
     return true
 end
 
+-- A field without a presence counts as Redisson's, and is there up to its score. So the presence lasts longer
+-- than the last place, however long no client looks.
+local function outlast()
+    local last = redis.call('zrange', places, -1, -1, 'withscores')
+    local ends = tonumber(last[2] or now)
+    redis.call('pexpire', presence, math.max(0, ends - now) + silence * 4)
+end
+
 if #ARGV > 8 then
     -- The usual case in two calls: all of them stand and are worth enough.
     local others, marks = {}, {}
@@ -177,7 +185,7 @@ if #ARGV > 8 then
     if #marks > 0 then
         redis.call('zadd', presence, unpack(marks))
         -- The key may be new: it was deleted, and a grant ends the script below.
-        redis.call('pexpire', presence, silence * 4)
+        outlast()
     end
 end
 
@@ -210,8 +218,7 @@ if mode == 'enter' and not stands then
     arrival = string.format('%.0f', clock[1] * 1000000 + clock[2])
 end
 if mode ~= 'try' then
-    -- Four absences later nobody has looked for long, so no entry of ours is of use.
-    redis.call('pexpire', presence, silence * 4)
+    outlast()
 end
 if is_free then
     -- The waiter whose turn it is has not taken it: its message was lost, or those before it just went.

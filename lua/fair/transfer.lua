@@ -13,22 +13,27 @@
 -- ARGV[6]  what a place is worth in Redisson's arithmetic, in milliseconds
 --
 -- Returns
---   -1   handed on; how many listen is not asked
+--   -1   handed on, and the TTL is the lease or longer; how many listen is not asked
 --   -2   the first hold ended, and it is the turn of another waiter, which was told, or of none
 --   nil  the first hold is not there, and neither is the second: it was lost
 --
--- Run twice it does what it does once: without the first field it changes nothing. HDEL comes first,
--- because a server out of memory lets a script go on that has written.
+-- Run twice it does what it does once: without the first field it changes no count, and a TTL only grows.
+-- HDEL comes first, because a server out of memory lets a script go on that has written.
 -- Example: { a = 2 }, queue { b, c }, from a to b, lease 30000 -> { b = 1 }, TTL 30000, queue { c }, -1.
 
 local key, queue, places, presence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local from, to, worth = ARGV[1], ARGV[2], tonumber(ARGV[6])
 
 if redis.call('hdel', key, from) == 0 then
-    if redis.call('hexists', key, to) == 1 then
-        return -1
+    if redis.call('hexists', key, to) == 0 then
+        return nil
     end
-    return nil
+    -- This is a repetition. Or a look whose answer was lost granted it before: the receiver counts its lease
+    -- from this command.
+    if redis.call('pttl', key) < tonumber(ARGV[3]) then
+        redis.call('pexpire', key, ARGV[3])
+    end
+    return -1
 end
 
 local function hand_on()

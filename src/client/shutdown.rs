@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::clock::Moment;
 use crate::error::LostReason;
-use crate::hold::{HoldPhase, HoldState};
+use crate::hold::HoldPhase;
 use crate::session::{Core, Job, JobOutcome};
 
 /// The result of a shutdown, from [`Client::shutdown`](crate::Client::shutdown).
@@ -39,7 +39,7 @@ pub(super) async fn release_all(core: &Arc<Core>) -> ShutdownReport {
             held.push(answer);
         } else if hold.is_with_caller() {
             // The caller may never poll its future again, so the background undoes the acquire.
-            core.holds.change(&hold, HoldState::end_pending);
+            core.end_pending(&hold);
             let (job, answer) = Job::if_listed(hold);
             core.settle_in_background(job);
             in_flight.push(answer);

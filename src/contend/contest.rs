@@ -5,7 +5,7 @@ use super::{Contender, LocalState, OwnerHas, QueuePlace, SHORTEST_ATTEMPT, SILEN
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::session::Core;
-use crate::wait::{Backoff, Found, QueueView};
+use crate::wait::{Backoff, Found, QueueView, TakeOver};
 
 /// Waits until the contender has what it waits for. Returns `None` if others had it until the deadline.
 /// The call starts in the queue `at`, if there is one.
@@ -85,10 +85,12 @@ impl<C: Contender> Contest<C> {
         let expected = match found {
             // Usually a grant. Accept it even at the deadline: no other waiter can use it.
             Some(Found::Here(handed)) => return self.accept_hand_over(handed).await,
-            // The owner that hands over is frozen. Undo what it may have acquired for this waiter, and
-            // let this waiter ask for itself.
+            // The owner that hands over is frozen, or the server does not answer it. Undo what it may have
+            // acquired for this waiter, and let this waiter ask for itself.
             Some(Found::Overdue(hold)) => {
-                if let Some(hold) = hold {
+                if let Some(hold) = hold
+                    && !self.contender.finds_out(&hold)
+                {
                     self.core().clock.gap().await;
                     self.core().abandon(&hold);
                 }
@@ -125,9 +127,19 @@ impl<C: Contender> Contest<C> {
         // without a place in the server's queue, and the contender.
         let at_once = self.contender.asks_at_once();
         let is_in_turn = has_part || self.place.is_none() || at_once || view.is_contender;
-        if !is_in_turn && !self.take_over(now).await {
-            self.is_busy = true;
-            return self.stand_by(now).await;
+        if !is_in_turn {
+            let until = match self.take_over(now).await {
+                TakeOver::Taken(_) => None,
+                TakeOver::Kept => Some(Moment::NEVER),
+                TakeOver::Asked(until) => Some(until),
+            };
+            if let Some(until) = until {
+                self.is_busy = true;
+                return Ok(match self.stand_by(now).await? {
+                    Step::Wait(later) => Step::Wait(later.min(until)),
+                    step => step,
+                });
+            }
         }
         // Almost no time is left. The answer would come after the deadline, and a grant would have to
         // be undone.
@@ -159,18 +171,17 @@ impl<C: Contender> Contest<C> {
         self.follow(tried, view.is_listening).await
     }
 
-    /// Takes the role from a contender that is not polled, and undoes its command in flight. Returns
-    /// false if that contender keeps the role.
-    async fn take_over(&self, now: Moment) -> bool {
-        let abandoned = self.place.as_ref().map(|place| place.waiter.take_over(now));
-        let Some(Some(abandoned)) = abandoned else {
-            return false;
+    /// Takes the role from a contender that is not polled, and undoes its command in flight.
+    async fn take_over(&self, now: Moment) -> TakeOver {
+        let Some(place) = &self.place else {
+            return TakeOver::Kept;
         };
-        if let Some(hold) = abandoned {
+        let taken = place.waiter.take_over(now);
+        if let TakeOver::Taken(Some(abandoned)) = &taken {
             self.core().clock.gap().await;
-            self.core().abandon(&hold);
+            self.core().abandon(abandoned);
         }
-        true
+        taken
     }
 
     /// Stops the waiters of this client from sending anything while the client itself has the lock, or

@@ -109,6 +109,12 @@ pub(crate) trait Contender: Send {
         async { Ok(Attempted::Unasked) }
     }
 
+    /// A hand-over to this hold has no answer. Returns true if the contender itself finds out whether it was
+    /// granted; otherwise it has to be undone.
+    fn finds_out(&mut self, _hold: &Arc<Hold>) -> bool {
+        false
+    }
+
     /// Undoes a hand-over to a waiter that leaves.
     fn decline(&self, _handed: HandedOver) {}
 

@@ -100,6 +100,11 @@ impl Hold {
         Some(seen)
     }
 
+    /// The turn of the caller that has it, to see later whether the future was polled.
+    pub(crate) fn turn_of_caller(&self) -> Option<TurnSnapshot> {
+        self.turns.turn.lock().seen()
+    }
+
     /// The future was polled since then, or its turn is over.
     pub(crate) fn gave_a_sign(&self, since: TurnSnapshot) -> bool {
         self.turns.turn.lock().seen() != Some(since)

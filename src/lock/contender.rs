@@ -247,6 +247,15 @@ impl Contender for LockContender<'_> {
         Ok(self.weigh(acquiring.hold(), attempt))
     }
 
+    /// A hold that waits in the server's queue keeps its place: the next looks tell.
+    fn finds_out(&mut self, hold: &Arc<Hold>) -> bool {
+        let is_own = self.is_spare(hold);
+        if is_own {
+            self.in_line.miss_hand_over();
+        }
+        is_own
+    }
+
     fn leave_with(&self, waiter: &WaiterGuard) {
         waiter.has_lock();
         if self.caller.key.mode() == Some(Mode::Read) {
@@ -256,8 +265,7 @@ impl Contender for LockContender<'_> {
     }
 
     fn decline(&self, handed: HandedOver) {
-        let is_own = |spare: &PendingAcquire| Arc::ptr_eq(spare.hold(), &handed.hold);
-        if self.spare.as_ref().is_some_and(is_own) {
+        if self.is_spare(&handed.hold) {
             // Its drop gives back what waited in the server's queue, granted or not.
             return;
         }
@@ -300,6 +308,12 @@ impl LockContender<'_> {
             ..
         } = *self.caller;
         PendingAcquire::first(session, key, owner)
+    }
+
+    /// Whether the acquire that waits is for this hold.
+    fn is_spare(&self, hold: &Arc<Hold>) -> bool {
+        let spare = self.spare.as_ref();
+        spare.is_some_and(|spare| Arc::ptr_eq(spare.hold(), hold))
     }
 
     /// Replicas must acknowledge the acquire, so it may take longer than usual.

@@ -25,6 +25,7 @@ impl LockContender<'_> {
                 // Dropped before the next one begins, so that its place is given back first.
                 drop(ended);
                 self.lose_place(waiter);
+                self.in_line.begin();
                 self.first()
             }
         };
@@ -60,15 +61,20 @@ impl LockContender<'_> {
         }
         waiter.attempted();
         match looked {
+            Ok(LookOutcome::Waits { .. }) if !acquiring.may_look() => {
+                // Others took it over meanwhile, and give its place back.
+                self.lose_place(waiter);
+                Ok(Attempted::Again)
+            }
             Ok(LookOutcome::Waits { ttl, head, .. }) => {
                 self.too_late = None;
-                acquiring.rest();
+                if !self.in_line.is_hand_over_missed() {
+                    acquiring.rest();
+                }
                 self.in_line.take(acquiring.is_certain());
                 self.spare = Some(acquiring);
-                if let Some(head) = head {
-                    self.call(waiter, &head);
-                }
-                Ok(self.waits(waiter, ttl))
+                let asked = head.and_then(|head| self.call(waiter, &head));
+                Ok(self.waits(waiter, ttl, asked))
             }
             Ok(LookOutcome::NoPlace) => {
                 // It was silent for too long, or the queue was deleted: it stands last again.
@@ -112,7 +118,13 @@ impl LockContender<'_> {
     }
 
     /// What a waiter does that stands in the queue.
-    fn waits(&self, waiter: &WaiterGuard, ttl: Option<Duration>) -> Attempted<Claim> {
+    /// `asked`: until when the waiter whose turn it is may show that it is there.
+    fn waits(
+        &self,
+        waiter: &WaiterGuard,
+        ttl: Option<Duration>,
+        asked: Option<Moment>,
+    ) -> Attempted<Claim> {
         let core = self.caller.core();
         let now = core.clock.now();
         let next = self.next_look(waiter, now);
@@ -134,26 +146,28 @@ impl LockContender<'_> {
         if is_contender {
             pause = pause.min(next);
         }
+        let again = now + pause;
         Attempted::Taken {
-            again: Some(now + pause),
+            again: Some(asked.map_or(again, |asked| asked.min(again))),
         }
     }
 
-    /// The lock is free, and it is the turn of the waiter with this field.
-    fn call(&self, waiter: &WaiterGuard, head: &str) {
+    /// The lock is free, and it is the turn of the waiter with this field. Returns until when that waiter may
+    /// show that it is there, if it has missed its check-in.
+    fn call(&self, waiter: &WaiterGuard, head: &str) -> Option<Moment> {
         let core = self.caller.core();
         let key = self.caller.key;
         let number = core.number_of(head);
-        let Some(hold) = number.and_then(|number| core.holds.numbered(key, number)) else {
-            // Another client's. Or this client has given its place back, or its presence ends.
-            return;
-        };
+        // Without one it is another client's. Or this client has given its place back, or its presence ends.
+        let hold = number.and_then(|number| core.holds.numbered(key, number))?;
         match waiter.call(&hold, core.clock.now()) {
             // Its future is not polled.
             Called::Absent => core.abandon(&hold),
+            Called::Asked(until) => return Some(until),
             // It is woken; or it has just left, and gives its place back.
             Called::Here | Called::Unknown => {}
         }
+        None
     }
 
     fn lose_place(&mut self, waiter: &WaiterGuard) {
@@ -167,3 +181,34 @@ const MOST_OTHERS: usize = 100;
 
 /// Each waiter is kept present this often while it may be silent.
 const LOOKS: u32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures_util::FutureExt;
+
+    use crate::clock::Clock;
+    use crate::key::{LockKey, kind};
+    use crate::owner::Owner;
+    use crate::session::disconnected;
+    use crate::wait::{Line, WaitRequest};
+
+    /// The channels of a fair lock are those of its waiters. On another one there is no message, and the other
+    /// waiters would not subscribe to their own.
+    #[tokio::test]
+    async fn a_waiter_without_a_place_in_the_servers_queue_does_not_subscribe() {
+        let core = disconnected(&Clock::default());
+        let key = Arc::new(LockKey::new(&kind::FAIR, "l", None).unwrap());
+        let request = WaitRequest {
+            owner: Owner::new(),
+            terms: None,
+            deadline: None,
+            line: Line::Sole,
+        };
+        let waiter = core.waiters.enter(&key, request, core.clock.now()).unwrap();
+        let settled = waiter.subscribed(&core.server).now_or_never();
+        let names = core.waiters.subscriptions().list().names();
+        assert_eq!((settled, names), (Some(()), Vec::new()));
+    }
+}

@@ -5,6 +5,8 @@
 pub(super) struct LinePlace {
     is_taken: bool,
     is_in_doubt: bool,
+    /// A hand-over had no answer in time. It may grant the lock at any later moment.
+    is_hand_over_missed: bool,
 }
 
 impl LinePlace {
@@ -24,14 +26,32 @@ impl LinePlace {
         self.is_in_doubt = true;
     }
 
+    /// A hand-over to it had no answer.
+    pub(super) fn miss_hand_over(&mut self) {
+        self.is_hand_over_missed = true;
+    }
+
+    /// Whether a hand-over may grant the lock although the last look did not find that.
+    pub(super) fn is_hand_over_missed(&self) -> bool {
+        self.is_hand_over_missed
+    }
+
     /// It has no place any more.
     pub(super) fn lose(&mut self) {
+        *self = Self {
+            is_hand_over_missed: self.is_hand_over_missed,
+            ..Self::default()
+        };
+    }
+
+    /// A new hold waits from now on.
+    pub(super) fn begin(&mut self) {
         *self = Self::default();
     }
 
     /// Whether the waiter has to ask itself, in turn or not: for a place, or whether a command without an
     /// answer was granted.
     pub(super) fn asks_at_once(&self) -> bool {
-        !self.is_taken || self.is_in_doubt
+        !self.is_taken || self.is_in_doubt || self.is_hand_over_missed
     }
 }

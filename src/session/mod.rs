@@ -33,7 +33,7 @@ use uuid::Uuid;
 use crate::clock::Clock;
 use crate::diagnosis::ClientProfile;
 use crate::error::{Error, LostReason};
-use crate::hold::{HandOverLimits, Hold, HoldState, Holds};
+use crate::hold::{HandOverLimits, Hold, Holds};
 use crate::key::kind::PermitKind;
 use crate::key::{Kind, LineTimes, LockKey, Mode, NameMapper, PermitId, WRITER};
 use crate::script::{AcquireItem, Manner, Sharing};
@@ -253,7 +253,7 @@ impl Core {
     /// Notes that this client force-unlocked a hold. A grant whose answer is still unread does not
     /// count.
     pub(crate) fn forced(&self, hold: &Arc<Hold>) {
-        if self.holds.change(hold, HoldState::end_pending) {
+        if self.end_pending(hold) {
             // The hold's call may never be polled again, and waiters wait for the end of this hold.
             let (job, _) = Job::if_listed(hold.clone());
             self.settle_in_background(job);

@@ -10,7 +10,7 @@ use super::{Core, Session};
 use crate::clock::Moment;
 use crate::error::LostReason;
 use crate::hold::{Dropped, Hold, HoldPhase, HoldState, TurnGuard};
-use crate::key::Mode;
+use crate::key::{Mode, QueueSide};
 use crate::script::SettleReply;
 use crate::server::Failure;
 
@@ -27,7 +27,7 @@ impl Core {
     /// Abandons an acquire whose future is not polled: its effect is undone. If the future accepts its
     /// grant between the caller's decision and this call, the hold has an owner and stays.
     pub(crate) fn abandon(&self, hold: &Arc<Hold>) {
-        if self.holds.change(hold, HoldState::end_pending) {
+        if self.end_pending(hold) {
             self.settle_in_background(Job::new(hold.clone()));
         }
         if hold.key().kind().permits.is_some() {
@@ -59,6 +59,18 @@ impl Core {
             }
             _ => {}
         }
+    }
+
+    /// Ends a hold whose grant was not accepted. Returns false if it was accepted, or the hold ended before.
+    pub(crate) fn end_pending(&self, hold: &Arc<Hold>) -> bool {
+        self.holds.change(hold, |state| {
+            let has_ended = state.end_pending();
+            if has_ended && hold.key().kind().queue == QueueSide::Server {
+                // The settlement is tried for as long as other waiters heed the place.
+                state.sending(self.clock.now(), self.settings.line.silence);
+            }
+            has_ended
+        })
     }
 
     /// When an acquire that may run until `until` counts as abandoned. An acquire that is polled has

@@ -49,13 +49,6 @@ impl Next {
         }
     }
 
-    /// Notes how the command was sent. `refused`: its answer was a definite no.
-    fn note(&mut self, sent: &Sent, refused: bool) {
-        if let Self::New(next) = self {
-            next.note(sent, refused);
-        }
-    }
-
     fn hand_on(&mut self, sent: &Sent) -> HandedOver {
         match self {
             Self::New(next) => next.hand_on(sent),
@@ -160,8 +153,7 @@ impl Transfer {
         self.finished = true;
         let Ok(TransferReply::Handed { listening, token }) = *answer else {
             let is_no = matches!(answer, Ok(_) | Err(Failure::Refused { .. }));
-            self.next.note(sent, is_no && sent.is_answered());
-            hold.state().handing_on = false;
+            self.miss(hold, sent, is_no && sent.is_answered());
             return false;
         };
         let core = session.core();
@@ -184,8 +176,9 @@ impl Transfer {
             match self.next {
                 // Dropping it undoes the grant and wakes the next waiter.
                 Next::New(_) => drop(PendingAcquire::handed(session, declined)),
-                // Its owner gives its place back, or has done so: then the server did not grant it.
-                Next::Standing(_) => core.abandon(&declined.hold),
+                // It looks itself. Or it gives its place back, or has done so: then the server did not grant
+                // it.
+                Next::Standing(_) => self.receiver.wake(),
             }
         }
         true
@@ -194,8 +187,18 @@ impl Transfer {
     /// Notes that the answer is unknown, unless the hand-over is complete.
     pub(super) fn abandon(&mut self, hold: &Hold, sent: &Sent) {
         if !self.finished {
-            self.next.note(sent, false);
-            hold.state().handing_on = false;
+            self.miss(hold, sent, false);
+        }
+    }
+
+    /// The receiver does not get the lock by this. `refused`: the answer was a definite no.
+    fn miss(&mut self, hold: &Hold, sent: &Sent, refused: bool) {
+        hold.state().handing_on = false;
+        match &mut self.next {
+            Next::New(next) => next.note(sent, refused),
+            // The command may still be granted.
+            Next::Standing(_) if !refused => self.receiver.lose_answer(),
+            Next::Standing(_) => {}
         }
     }
 }

@@ -60,7 +60,7 @@ impl WaiterGuard {
         let overdue = now.minus(self.waiters.poll_cap);
         let mut queues = self.waiters.shard(&self.key);
         match queues.queue(&self.key) {
-            Some((queue, calls)) => queue.call(hold, overdue, calls),
+            Some((queue, calls)) => queue.call(hold, now, overdue, calls),
             None => Called::Unknown,
         }
     }

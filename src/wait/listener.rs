@@ -9,7 +9,7 @@ use super::line::Line;
 use super::waiter::{WaitRequest, Waiter};
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::key::LockKey;
+use crate::key::{LockKey, QueueSide};
 use crate::owner::Owner;
 use crate::server::Server;
 
@@ -61,6 +61,10 @@ impl Waiters {
         server: &Server,
     ) {
         let own = waiter.and_then(|waiter| Some((waiter, waiter.seat.lock().standing()?)));
+        if own.is_none() && key.kind().queue == QueueSide::Server {
+            // Nothing is published on the common part of the waiters' channels.
+            return;
+        }
         let own = own.map(|(waiter, standing)| (waiter, standing.channel.to_string()));
         let Some(channel) = own
             .as_ref()

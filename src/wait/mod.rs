@@ -18,6 +18,7 @@ mod queue_listeners;
 mod queue_places;
 mod receiver;
 mod retreat;
+mod sign;
 mod standing;
 mod subscriptions;
 mod waiter;
@@ -51,7 +52,7 @@ pub(crate) use standing::Standing;
 pub(crate) use subscriptions::{Subscription, Subscriptions};
 use waiter::Waiter;
 pub(crate) use waiter::{Found, HandedOver, WaitRequest};
-pub(crate) use waiter_guard::WaiterGuard;
+pub(crate) use waiter_guard::{TakeOver, WaiterGuard};
 
 /// All waiters of one client.
 pub(crate) struct Waiters {
@@ -391,12 +392,13 @@ mod tests {
         let now = waiters.clock.now();
         let second = waiters.enter(&key, request(Owner::new()), now).unwrap();
         let later = now + Duration::from_secs(120);
-        assert!(second.take_over(later).is_some());
+        let is_taken = |by: &WaiterGuard| matches!(by.take_over(later), TakeOver::Taken(_));
+        assert!(is_taken(&second));
         assert!(!first.look(later).is_contender && second.look(later).is_contender);
         drop(second);
         assert!(first.look(later).is_contender);
         let third = waiters.enter(&key, request(Owner::new()), now).unwrap();
-        assert!(third.take_over(later).is_some());
+        assert!(is_taken(&third));
         drop(first);
         assert!(third.look(later).is_contender);
         drop(third);

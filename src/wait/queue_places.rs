@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::queue::WaitQueue;
+use super::sign::Sign;
 use super::standing::Standing;
 use super::waiter::Waiter;
 use super::wake_ups::WakeUps;
@@ -14,7 +15,9 @@ use crate::hold::Hold;
 pub(crate) enum Called {
     /// It is the contender now, and is woken.
     Here,
-    /// It missed its check-in: its hold has to be undone.
+    /// It missed its check-in. It is the contender, and has until then to show that it is there.
+    Asked(Moment),
+    /// It is not there: its hold has to be undone.
     Absent,
     /// No waiter of this lock has that hold.
     Unknown,
@@ -102,20 +105,51 @@ impl WaitQueue {
     pub(super) fn call(
         &mut self,
         hold: &Arc<Hold>,
+        now: Moment,
         overdue: Moment,
         calls: &mut WakeUps,
     ) -> Called {
         let Some(first) = self.all().find(|waiter| waits_with(waiter, hold)).cloned() else {
             return Called::Unknown;
         };
+        let mut called = Called::Here;
         if !first.is_there(overdue) {
-            return Called::Absent;
+            match sign(&first, now, calls) {
+                Sign::Missing => return Called::Absent,
+                Sign::Asked(until) => called = Called::Asked(until),
+                Sign::Given => {}
+            }
         }
         first.note_call();
         calls.add(&first);
         self.contender = Some(first);
-        Called::Here
+        called
     }
+
+    /// Whether the contender is there, for another waiter that would take its role over.
+    pub(super) fn sign_of_contender(
+        &self,
+        waiter: &Waiter,
+        now: Moment,
+        overdue: Moment,
+        calls: &mut WakeUps,
+    ) -> Sign {
+        match &self.contender {
+            Some(contender) if contender.id == waiter.id => Sign::Missing,
+            Some(contender) if contender.is_there(overdue) => Sign::Given,
+            Some(contender) => sign(contender, now, calls),
+            None => Sign::Missing,
+        }
+    }
+}
+
+/// Whether a waiter is there that missed its check-in.
+fn sign(waiter: &Waiter, now: Moment, calls: &mut WakeUps) -> Sign {
+    let Some((_, hold)) = waiter.unanswered() else {
+        return Sign::Missing;
+    };
+    let wake = |hold| calls.ask_for_sign(hold);
+    waiter.asked_for_sign.lock().sign(&hold, now, wake)
 }
 
 /// Whether it waits for a grant to this hold.

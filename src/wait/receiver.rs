@@ -31,6 +31,16 @@ impl Receiver {
         self.waiter.announce(hold)
     }
 
+    /// The command has no answer. The waiter looks itself whether it was granted.
+    pub(crate) fn lose_answer(&self) {
+        self.waiter.lose_answer();
+    }
+
+    /// Wakes the waiter, which looks itself.
+    pub(crate) fn wake(&self) {
+        self.waiter.wake();
+    }
+
     /// Delivers the lock to the waiter, or returns it if the waiter does not expect it any more.
     pub(crate) fn deliver(&self, handed: HandedOver, now: Moment) -> Option<HandedOver> {
         self.waiter.deliver(handed, now)

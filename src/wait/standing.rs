@@ -58,6 +58,11 @@ impl Seat {
         self.subscription = Some(subscription);
     }
 
+    /// Ends the subscription: the waiter leaves.
+    pub(super) fn unsubscribe(&mut self) -> Option<Subscription> {
+        self.subscription.take()
+    }
+
     pub(super) fn is_listening(&self) -> bool {
         let subscription = self.subscription.as_ref();
         subscription.is_some_and(Subscription::is_listening)

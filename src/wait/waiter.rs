@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::line::Line;
+use super::sign::AskedForSign;
 use super::standing::Seat;
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
@@ -44,6 +45,7 @@ pub(super) struct Waiter {
     /// It was woken as the contender since its last acquire began.
     was_called: AtomicBool,
     pub(super) seat: Mutex<Seat>,
+    pub(super) asked_for_sign: Mutex<AskedForSign>,
     state: Mutex<WaiterState>,
 }
 
@@ -65,6 +67,8 @@ enum Reception {
     Nothing,
     /// The command of the hand-over is in flight.
     Expected,
+    /// The command of the hand-over ended without an answer: it may be granted.
+    Unanswered,
     Here(HandedOver),
 }
 
@@ -73,7 +77,7 @@ pub(crate) enum Found {
     Nothing,
     /// The command of the hand-over is in flight. The waiter waits for it at most until this moment.
     Expected(Moment),
-    /// The command has taken too long: this hold, if any, is to be undone.
+    /// The command has taken too long, or ended without an answer. It may be granted to this hold, if any.
     Overdue(Option<Arc<Hold>>),
     Here(HandedOver),
 }
@@ -87,6 +91,7 @@ impl Waiter {
             woken: Notify::new(),
             was_called: AtomicBool::new(false),
             seat: Mutex::default(),
+            asked_for_sign: Mutex::default(),
             state: Mutex::new(WaiterState {
                 promised: now,
                 absent: false,
@@ -180,6 +185,7 @@ impl Waiter {
         let reception = match state.reception {
             Reception::Nothing => "nothing",
             Reception::Expected => "a hand-over",
+            Reception::Unanswered => "its own look after a hand-over",
             Reception::Here(_) => "its own look at a hand-over",
         };
         format!(
@@ -288,6 +294,16 @@ impl Waiter {
         }
     }
 
+    /// The command of the hand-over has no answer: the waiter looks whether it was granted.
+    pub(super) fn lose_answer(&self) {
+        let mut state = self.state.lock();
+        if matches!(state.reception, Reception::Expected) {
+            state.reception = Reception::Unanswered;
+            drop(state);
+            self.wake();
+        }
+    }
+
     /// The state of a hand-over. `timeout` is how long its command may take.
     pub(super) fn look(&self, now: Moment, timeout: Duration) -> Found {
         let mut state = self.state.lock();
@@ -295,7 +311,7 @@ impl Waiter {
         match state.reception {
             Reception::Nothing => Found::Nothing,
             Reception::Expected if now < until => Found::Expected(until),
-            Reception::Expected => {
+            Reception::Expected | Reception::Unanswered => {
                 state.reception = Reception::Nothing;
                 Found::Overdue(state.acquire.take())
             }
@@ -325,7 +341,7 @@ impl WaiterState {
         }
         match reception {
             Reception::Here(handed) => Some(handed),
-            Reception::Nothing | Reception::Expected => None,
+            Reception::Nothing | Reception::Expected | Reception::Unanswered => None,
         }
     }
 }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::sign::Sign;
 use super::waiter::{Found, HandedOver, Waiter};
 use super::{QueueView, Waiters};
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::hold::Hold;
-use crate::key::LockKey;
+use crate::key::{LockKey, QueueSide};
 use crate::server::Server;
 
 /// A waiter's place in the queue. Dropping it leaves the queue and passes the role on.
@@ -19,6 +20,16 @@ pub(crate) struct WaiterGuard {
     pub(super) waiter: Arc<Waiter>,
     has_lock: AtomicBool,
     shares: AtomicBool,
+}
+
+/// What became of a contender that has missed its check-in, or not.
+pub(crate) enum TakeOver {
+    /// It keeps the role.
+    Kept,
+    /// It was asked for a sign of life, and has until then.
+    Asked(Moment),
+    /// Its role is with the caller now. Its acquire, if one is in flight.
+    Taken(Option<Arc<Hold>>),
 }
 
 impl WaiterGuard {
@@ -84,12 +95,24 @@ impl WaiterGuard {
     }
 
     /// Takes the role from a contender that missed its check-in by a poll cap: its future was polled
-    /// once and abandoned. Returns that contender's acquire, if one is in flight.
-    pub(crate) fn take_over(&self, now: Moment) -> Option<Option<Arc<Hold>>> {
+    /// once and abandoned.
+    pub(crate) fn take_over(&self, now: Moment) -> TakeOver {
         let overdue = now.minus(self.waiters.poll_cap);
         let mut queues = self.waiters.shard(&self.key);
-        let queue = queues.get_mut(&*self.key)?;
-        queue.take_over(&self.waiter, overdue)
+        let Some((queue, calls)) = queues.queue(&self.key) else {
+            return TakeOver::Kept;
+        };
+        if self.key.kind().queue == QueueSide::Server {
+            // Without its acquire it would lose its place. It keeps that if the server is silent and not
+            // the waiter.
+            match queue.sign_of_contender(&self.waiter, now, overdue, calls) {
+                Sign::Given => return TakeOver::Kept,
+                Sign::Asked(until) => return TakeOver::Asked(until),
+                Sign::Missing => {}
+            }
+        }
+        let taken = queue.take_over(&self.waiter, overdue);
+        taken.map_or(TakeOver::Kept, TakeOver::Taken)
     }
 
     /// Notes the acquire in flight, so that another waiter can take over. Returns false if the acquire
@@ -152,6 +175,9 @@ impl WaiterGuard {
 
 impl Drop for WaiterGuard {
     fn drop(&mut self) {
+        // Others may keep the waiter for longer, such as a future that hands the lock over and is not polled.
+        let subscription = self.waiter.seat.lock().unsubscribe();
+        drop(subscription);
         let mut shard = self.waiters.shard(&self.key);
         self.waiters.waiting.fetch_sub(1, Ordering::Relaxed);
         let Some((queue, calls)) = shard.queue(&self.key) else {

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::waiter::Waiter;
 use crate::error::Error;
+use crate::hold::Hold;
 
 /// Waiters to wake when this is dropped.
 ///
@@ -14,11 +15,18 @@ use crate::error::Error;
 #[derive(Default)]
 pub(super) struct WakeUps {
     waiters: SmallVec<[Arc<Waiter>; 1]>,
+    /// The holds whose commands have no answer: the futures that wait for them.
+    unanswered: Vec<Arc<Hold>>,
 }
 
 impl WakeUps {
     pub(super) fn add(&mut self, waiter: &Arc<Waiter>) {
         self.waiters.push(waiter.clone());
+    }
+
+    /// Wakes the future that waits for the answer to the command of this hold.
+    pub(super) fn ask_for_sign(&mut self, hold: Arc<Hold>) {
+        self.unanswered.push(hold);
     }
 
     /// Ends its wait with this error.
@@ -32,6 +40,9 @@ impl Drop for WakeUps {
     fn drop(&mut self) {
         for waiter in &self.waiters {
             waiter.wake();
+        }
+        for hold in &self.unanswered {
+            hold.request_poll();
         }
     }
 }

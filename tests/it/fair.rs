@@ -6,6 +6,7 @@ mod cluster;
 mod faults;
 mod nemesis;
 mod order;
+mod processes;
 
 use std::time::Duration;
 

@@ -1,6 +1,8 @@
-//! The keys of one simulated server: hashes, strings and sorted sets, with expiry in virtual time.
+//! The keys of one simulated server: hashes, strings, lists and sorted sets, with expiry in virtual time.
 
 use std::collections::{BTreeMap, HashMap};
+
+use super::lists;
 
 #[derive(Default)]
 pub(super) struct Keys {
@@ -18,6 +20,7 @@ struct Entry {
 enum Data {
     Hash(BTreeMap<String, String>),
     Text(String),
+    List(Vec<String>),
     Sorted(BTreeMap<String, f64>),
 }
 
@@ -37,11 +40,13 @@ pub(super) enum Reply {
     Nil,
     Bulk(String),
     List(Vec<String>),
+    /// Each may be missing.
+    Scores(Vec<Option<String>>),
     Listeners(String, i64),
     Ok,
 }
 
-type Answer = Result<Reply, String>;
+pub(super) type Answer = Result<Reply, String>;
 
 impl Default for Data {
     fn default() -> Self {
@@ -54,6 +59,7 @@ impl Data {
         match self {
             Self::Hash(counts) => counts.is_empty(),
             Self::Text(_) => false,
+            Self::List(items) => items.is_empty(),
             Self::Sorted(members) => members.is_empty(),
         }
     }
@@ -78,7 +84,7 @@ impl Keys {
                     until_ms: entry.until_ms,
                 })
             }
-            Data::Text(_) | Data::Sorted(_) => None,
+            _ => None,
         }
     }
 
@@ -110,6 +116,13 @@ impl Keys {
         }
     }
 
+    pub(super) fn list(&mut self, key: &str) -> Vec<String> {
+        match self.living(key).map(|entry| &entry.data) {
+            Some(Data::List(items)) => items.clone(),
+            _ => Vec::new(),
+        }
+    }
+
     pub(super) fn set(&mut self, key: &str, value: &str) {
         let entry = self.entries.entry(key.to_owned()).or_default();
         entry.data = Data::Text(value.to_owned());
@@ -136,6 +149,7 @@ impl Keys {
         }
         match name.chars().next() {
             Some('h') => self.call_hash(&name, args),
+            Some('l' | 'r') => self.call_list(&name, args),
             Some('z') => self.call_sorted(&name, args),
             _ => self.call_any(&name, args),
         }
@@ -145,7 +159,10 @@ impl Keys {
     fn call_any(&mut self, name: &str, args: &[String]) -> Answer {
         let (now, key) = (self.now_ms, arg(args, 1)?);
         Ok(match name {
-            "exists" => Reply::Int(i64::from(self.living(key).is_some())),
+            "exists" => {
+                let there = args[1..].iter().filter(|key| self.living(key).is_some());
+                Reply::Int(there.count() as i64)
+            }
             "del" => {
                 let was = self.living(key).is_some();
                 self.entries.remove(key);
@@ -235,16 +252,29 @@ impl Keys {
         Ok(reply)
     }
 
+    fn call_list(&mut self, name: &str, args: &[String]) -> Answer {
+        let key = arg(args, 1)?;
+        let entry = self.or_new(key, || Data::List(Vec::new()));
+        let Data::List(items) = &mut entry.data else {
+            return Err(WRONG_TYPE.to_owned());
+        };
+        let answer = lists::call(items, name, args);
+        self.remove_empty(key);
+        answer
+    }
+
     fn call_sorted(&mut self, name: &str, args: &[String]) -> Answer {
         let key = arg(args, 1)?;
         if name == "zadd" {
-            let score = arg(args, 2)?.parse().map_err(|_| NOT_A_NUMBER.to_owned())?;
-            let member = arg(args, 3)?.to_owned();
             let members = self
                 .or_new(key, || Data::Sorted(BTreeMap::new()))
                 .sorted()?;
-            let is_new = members.insert(member, score).is_none();
-            return Ok(Reply::Int(i64::from(is_new)));
+            let mut new = 0;
+            for pair in args[2..].chunks(2) {
+                let score = score(pair, 0)?;
+                new += i64::from(members.insert(arg(pair, 1)?.to_owned(), score).is_none());
+            }
+            return Ok(Reply::Int(new));
         }
         let mut none = BTreeMap::new();
         let members = match self.living(key) {
@@ -255,6 +285,18 @@ impl Keys {
             "zscore" => {
                 let score = members.get(arg(args, 2)?);
                 score.map_or(Reply::Nil, |score| Reply::Bulk(score.to_string()))
+            }
+            "zmscore" => {
+                let scores = args[2..].iter().map(|it| members.get(it));
+                Reply::Scores(scores.map(|it| it.map(f64::to_string)).collect())
+            }
+            "zincrby" => {
+                let by = score(args, 2)?;
+                let Some(score) = members.get_mut(arg(args, 3)?) else {
+                    return Err("ERR a new member is not simulated".to_owned());
+                };
+                *score += by;
+                Reply::Bulk(score.to_string())
             }
             "zcard" => Reply::Int(members.len() as i64),
             "zcount" => Reply::Int(within(members, args)?.len() as i64),
@@ -268,6 +310,19 @@ impl Keys {
                 let found = within(members, args)?.into_iter().take(most);
                 Reply::List(found.map(|(_, member)| member).collect())
             }
+            // `-1 -1 withscores`: the last one.
+            "zrange" if args[2] == "-1" => {
+                let last = ordered(members).pop();
+                let last = last.map(|(score, member)| vec![member, score.to_string()]);
+                Reply::List(last.unwrap_or_default())
+            }
+            // `0 -1`: all.
+            "zrange" if args.len() == 4 => Reply::List(
+                ordered(members)
+                    .into_iter()
+                    .map(|(_, member)| member)
+                    .collect(),
+            ),
             // `0 0 withscores`: the first one.
             "zrange" => {
                 let first = ordered(members).into_iter().next();
@@ -342,19 +397,19 @@ fn ordered(members: &BTreeMap<String, f64>) -> Vec<(f64, String)> {
 
 /// The members with scores between two numbers, both included.
 fn within(members: &BTreeMap<String, f64>, args: &[String]) -> Result<Vec<(f64, String)>, String> {
-    let bound = |i| {
-        let bound = arg(args, i)?.parse::<f64>();
-        bound.map_err(|_| NOT_A_NUMBER.to_owned())
-    };
-    let (least, most) = (bound(2)?, bound(3)?);
+    let (least, most) = (score(args, 2)?, score(args, 3)?);
     let mut found = ordered(members);
     found.retain(|(score, _)| (least..=most).contains(score));
     Ok(found)
 }
 
-fn arg(args: &[String], i: usize) -> Result<&str, String> {
+pub(super) fn arg(args: &[String], i: usize) -> Result<&str, String> {
     let arg = args.get(i).map(String::as_str);
     arg.ok_or_else(|| "ERR wrong number of arguments".to_owned())
+}
+
+fn score(args: &[String], i: usize) -> Result<f64, String> {
+    arg(args, i)?.parse().map_err(|_| NOT_A_NUMBER.to_owned())
 }
 
 fn number(args: &[String], i: usize) -> Result<i64, String> {

@@ -10,8 +10,10 @@
 mod chance;
 mod clock;
 mod command;
+mod fair;
 mod findings;
 mod keys;
+mod lists;
 mod network;
 mod observer;
 mod permits;

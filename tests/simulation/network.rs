@@ -27,6 +27,16 @@ pub(super) struct Faults {
     pub(super) flushed: u64,
     /// Abandoned connections may be killed.
     pub(super) kill: bool,
+    /// Nothing arrives at the server from one of these milliseconds to the other.
+    pub(super) stalls: [u64; 2],
+}
+
+impl Faults {
+    /// When something arrives that would arrive then, in nanoseconds.
+    fn arrival(&self, at: u64) -> u64 {
+        let [begin, end] = self.stalls.map(|ms| ms * 1_000_000);
+        if (begin..end).contains(&at) { end } else { at }
+    }
 }
 
 pub(super) struct Network {
@@ -238,8 +248,8 @@ impl Network {
         }
         let (answer, answered) = oneshot::channel();
         let faults = wires.faults;
-        let arrival = now + wires.delay();
-        let copy_arrival = now + wires.late();
+        let arrival = faults.arrival(now + wires.delay());
+        let copy_arrival = faults.arrival(now + wires.late());
         let second_answers = wires.chance.percent(50);
         let deaf = wires.chance.percent(faults.deaf);
         let breaks = wires.chance.percent(faults.broken);

@@ -10,6 +10,8 @@ pub(super) struct Plan {
     pub(super) watchdog_lease_ms: u64,
     pub(super) command_timeout_ms: u64,
     pub(super) poll_cap_ms: u64,
+    /// How long a waiter in the server's queue may be silent.
+    pub(super) silence_ms: u64,
     /// The rate of each client's clock, in parts per million of the server's.
     pub(super) rates: [u64; 2],
     /// When each client's watchdog is frozen, and for how long.
@@ -102,6 +104,7 @@ impl Plan {
             watchdog_lease_ms,
             command_timeout_ms: chance.one_of(&[60, 150, 400]),
             poll_cap_ms,
+            silence_ms: 10_000,
             rates: [chance.one_of(&rates), chance.one_of(&rates)],
             pauses,
             tasks,
@@ -156,6 +159,7 @@ impl Plan {
         add(&|plan| plan.faults.refused = 0);
         add(&|plan| plan.faults.unreachable = 0);
         add(&|plan| plan.faults.flushed = 0);
+        add(&|plan| plan.faults.stalls = [0, 0]);
         plans
     }
 }
@@ -236,6 +240,7 @@ fn faults(chance: &mut Chance, lease_ms: u64) -> Faults {
         unreachable,
         flushed,
         kill: chance.percent(70),
+        stalls: [0, 0],
     }
 }
 

@@ -67,6 +67,18 @@ impl Redis {
         (keys.number(key), keys.sorted(set))
     }
 
+    /// The items of a list, and the members of a sorted set with their scores.
+    pub(super) fn queued(
+        &self,
+        list: &str,
+        set: &str,
+        now_ms: u64,
+    ) -> (Vec<String>, BTreeMap<String, f64>) {
+        let mut keys = self.keys.borrow_mut();
+        let keys = keys.at(now_ms);
+        (keys.list(list), keys.sorted(set))
+    }
+
     pub(super) fn set(&mut self, key: &str, value: &str) {
         self.keys.borrow_mut().set(key, value);
     }
@@ -126,6 +138,12 @@ impl Reply {
                     .map(|text| Value::BulkString(text.into_bytes()))
                     .collect(),
             ),
+            Self::Scores(scores) => Value::Array(
+                scores
+                    .into_iter()
+                    .map(|score| score.map_or(Value::Nil, |it| Value::BulkString(it.into_bytes())))
+                    .collect(),
+            ),
             Self::Listeners(channel, count) => Value::Array(vec![
                 Value::BulkString(channel.into_bytes()),
                 Value::Int(count),
@@ -178,6 +196,16 @@ fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<LuaValue> {
         Reply::Nil => LuaValue::Boolean(false),
         Reply::Bulk(text) => LuaValue::String(lua.create_string(text)?),
         Reply::List(texts) => LuaValue::Table(lua.create_sequence_from(texts)?),
+        Reply::Scores(scores) => {
+            let table = lua.create_table()?;
+            for score in scores {
+                match score {
+                    Some(score) => table.push(score)?,
+                    None => table.push(false)?,
+                }
+            }
+            LuaValue::Table(table)
+        }
         Reply::Listeners(channel, count) => {
             let table = lua.create_table()?;
             table.push(channel)?;

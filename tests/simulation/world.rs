@@ -163,7 +163,10 @@ fn client(
             hand_overs: 3,
             time: ms(20),
         },
-        line: LineTimes::default(),
+        line: LineTimes {
+            silence: ms(plan.silence_ms),
+            ..LineTimes::default()
+        },
         reentry: Reentry::default(),
         quarantine_on_server: false,
         expected: None,

@@ -227,7 +227,7 @@ const REVIEWED: [(&str, &str); 38] = [
     ),
     (
         "lua/fair/acquire.lua",
-        "a366988c0c55aab18826ed96ab71743b3815ac3d",
+        "1bcf24de4c7b6e0f9a48235edf09768d11937d30",
     ),
     (
         "lua/fair/force_unlock.lua",
@@ -235,7 +235,7 @@ const REVIEWED: [(&str, &str); 38] = [
     ),
     (
         "lua/fair/transfer.lua",
-        "79582c0f3334193f38bc2444320962f4b1cda97a",
+        "e7a2764b77122ea486f6d75cabe279915ccd8c1f",
     ),
     (
         "lua/fair/unlock.lua",

@@ -1,6 +1,7 @@
 //! Waiters that are not there any more.
 
 use super::*;
+use crate::support::{Direction, Proxy};
 
 #[tokio::test]
 async fn a_future_that_is_polled_once_delays_the_others_by_a_little_only() {
@@ -89,6 +90,27 @@ async fn a_waiter_of_a_dead_client_is_dropped_after_its_absence() {
         "it was dropped while it was present"
     );
     guard.unlock().await.unwrap();
+    test.eventually_empty().await;
+}
+
+/// FA6: an entry without a presence would count as one of Redisson's, up to its score.
+#[tokio::test]
+async fn a_waiter_of_a_dead_client_is_dropped_although_no_client_looked_for_long() {
+    let set = |builder: ClientBuilder| builder.poll_cap(ms(250)).fair_absence(ms(1_000));
+    let test = Fixture::with(set).await;
+    let held = test.another().await.lock().lease(LONG).await.unwrap();
+    let proxy = Proxy::start(&test.server).await;
+    let dead = set(Client::builder().url(proxy.url()));
+    let dead = dead.build().await.unwrap().fair_lock(NAME);
+    let left = test.queued(&dead).await;
+    proxy.blackhole(Direction::ToServer);
+    left.abort();
+    // Five absences.
+    tokio::time::sleep(ms(5_000)).await;
+    let waiter = test.queued_beside(&test.lock).await;
+    held.unlock().await.unwrap();
+    let guard = tokio::time::timeout(SOON, waiter).await;
+    guard.expect("in time").unwrap().unlock().await.unwrap();
     test.eventually_empty().await;
 }
 

@@ -4,6 +4,7 @@ use lockdog::Error;
 
 use super::*;
 use crate::support::Cluster;
+use crate::support::cluster::{names, slot};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_master_of_its_slot_has_the_queue_of_a_lock() {
@@ -52,4 +53,62 @@ async fn a_fair_lock_whose_keys_are_in_several_slots_is_refused() {
     for node in &cluster.nodes {
         assert!(node.redis().await.keys().await.is_empty());
     }
+}
+
+/// The nodes answer with TRYAGAIN while the keys of one queue are at both, and with ASK once all have moved.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_keeps_its_order_while_its_slot_is_migrated() {
+    const SLOT: u16 = 42;
+    let cluster = Cluster::start(3, 0).await;
+    let to = &cluster.nodes[2];
+    let name = &names("door", 1, |it| it == SLOT)[0];
+    assert_eq!(slot(name), SLOT);
+    let connect = async || {
+        let client = Client::builder().url(cluster.url()).poll_cap(ms(200));
+        client.build().await.unwrap().fair_lock(name)
+    };
+    let locks = [connect().await, connect().await];
+    let held = connect().await.lock().lease(LONG).await.unwrap();
+    let mut waiters = Vec::new();
+    for number in 0..4 {
+        let request = locks[number % 2].try_lock().owner(&Owner::new()).wait(LONG);
+        waiters.push(tokio::spawn(request.into_future()));
+        eventually(SOON, "it stands in the queue", async || {
+            locks[0].waiters().await.unwrap().len() == number + 1
+        })
+        .await;
+    }
+    let entries = async || {
+        let waiters = locks[0].waiters().await.unwrap();
+        let fields = waiters.iter().map(|it| it.field().to_owned());
+        fields.collect::<Vec<_>>()
+    };
+    let before = entries().await;
+    let migration = cluster.migrate(SLOT, to).await;
+    let source = migration.from.redis().await;
+    source.reset_stats().await;
+    // The queue is at one node, and the rest at the other.
+    let queue = format!("redisson_lock_queue:{{{name}}}");
+    assert!(migration.move_key(&queue).await);
+    eventually(SOON, "a look met the migration", async || {
+        source.errorstats().await.contains_key("TRYAGAIN")
+    })
+    .await;
+    migration.move_keys().await;
+    eventually(SOON, "a look was sent on", async || {
+        source.errorstats().await.contains_key("ASK")
+    })
+    .await;
+    assert_eq!(entries().await, before);
+    migration.finish().await;
+    held.unlock().await.unwrap();
+    let redis = to.redis().await;
+    for (waiter, entry) in waiters.into_iter().zip(before) {
+        let guard = tokio::time::timeout(SOON, waiter).await;
+        let guard = guard.expect("in time").unwrap().unwrap();
+        let guard = guard.expect("it is its turn");
+        assert_eq!(redis.hash(name).await.keys().next(), Some(&entry));
+        guard.unlock().await.unwrap();
+    }
+    assert!(!redis.exists(&queue).await);
 }

@@ -206,6 +206,52 @@ async fn a_server_out_of_memory_refuses_a_waiter_and_releases_the_lock() {
     test.eventually_empty().await;
 }
 
+/// FA4: the contender's look has no answer for longer than a second and a poll cap, and all waiters are polled.
+#[tokio::test]
+async fn waiters_keep_their_places_while_a_real_server_is_paused() {
+    let set = |builder: ClientBuilder| builder.poll_cap(ms(200)).command_timeout(LONG);
+    let test = Fixture::with(set).await;
+    let held = test.another().await.lock().lease(LONG).await.unwrap();
+    let mut waiters = Vec::new();
+    for _ in 0..3 {
+        waiters.push(test.queued(&test.lock).await);
+    }
+    let before = test.queue().await;
+    test.redis.reset_stats().await;
+    test.redis.cmd(&["CLIENT", "PAUSE", "3000", "ALL"]).await;
+    // Answered after the pause.
+    assert_eq!(test.queue().await, before);
+    let blocked = test.redis.commandstats().await;
+    assert!(
+        blocked.contains_key("evalsha"),
+        "no look waited: {blocked:?}"
+    );
+    held.unlock().await.unwrap();
+    for (waiter, entry) in waiters.into_iter().zip(before) {
+        let guard = tokio::time::timeout(SOON, waiter).await;
+        let guard = guard.expect("in time").unwrap();
+        assert_eq!(test.redis.hash(NAME).await.keys().next(), Some(&entry));
+        guard.unlock().await.unwrap();
+    }
+    test.eventually_empty().await;
+}
+
+/// A look without an answer granted the second hold before. Its client counts the lease from the transfer.
+#[tokio::test]
+async fn a_transfer_to_a_hold_that_has_the_lock_extends_its_lease() {
+    let test = Fixture::start().await;
+    test.redis.cmd(&["HSET", NAME, "to", "1"]).await;
+    test.redis.cmd(&["PEXPIRE", NAME, "2000"]).await;
+    for (lease, least) in [("30000", 20_000), ("1000", 20_000)] {
+        let keys = ["EVAL", TRANSFER, "4", NAME, QUEUE, PLACES, PRESENCE];
+        let values = ["from", "to", lease, "prefix", "publish", "300000"];
+        let answer: i64 = test.redis.ask(&[&keys[..], &values[..]].concat()).await;
+        assert_eq!(answer, -1);
+        let left: i64 = test.redis.ask(&["PTTL", NAME]).await;
+        assert!(left > least, "{left} ms are left");
+    }
+}
+
 /// FA6: a process that is stopped keeps its place for as long as its presence lasts.
 #[tokio::test]
 async fn a_stopped_head_delays_the_others_by_its_absence_only() {

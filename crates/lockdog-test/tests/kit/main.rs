@@ -7,6 +7,7 @@ mod connectors;
 mod exclusive;
 mod extend;
 mod failure_model;
+mod fair;
 mod faults;
 mod fenced;
 mod latches;

@@ -1,0 +1,190 @@
+//! The queue of a fair lock on a server that is silent for a time, on tokio's clock.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lockdog::{Client, Lock, Owner};
+use lockdog_test::Server;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+const LONG: Duration = Duration::from_secs(3600);
+
+/// A client whose commands have time for all stalls of a test.
+async fn patient(server: &Server) -> Client {
+    let builder = server.builder().command_timeout(ms(20_000));
+    builder.build().await.unwrap()
+}
+
+/// Starts owners that wait one after another, and note their turns.
+async fn queue(lock: &Lock, turns: &Arc<Mutex<Vec<u32>>>) -> Vec<JoinHandle<()>> {
+    let mut waiters = Vec::new();
+    for number in 0..3 {
+        let request = lock.try_lock().owner(&Owner::new()).wait(LONG);
+        let turns = turns.clone();
+        waiters.push(tokio::spawn(async move {
+            let guard = request.await.unwrap().expect("it is its turn");
+            turns.lock().unwrap().push(number);
+            guard.unlock().await.unwrap();
+        }));
+        sleep(ms(10)).await;
+    }
+    waiters
+}
+
+async fn entries(lock: &Lock) -> Vec<String> {
+    let waiters = lock.waiters().await.unwrap();
+    waiters.iter().map(|it| it.field().to_owned()).collect()
+}
+
+/// FA4: the silence is the server's, and the waiters are polled.
+#[tokio::test(start_paused = true)]
+async fn waiters_keep_their_places_while_the_server_is_silent() {
+    let server = Server::new();
+    let held = server.client().await.fair_lock("door");
+    let held = held.lock().lease(LONG).await.unwrap();
+    let lock = patient(&server).await.fair_lock("door");
+    let turns = Arc::default();
+    let waiters = queue(&lock, &turns).await;
+    let before = entries(&lock).await;
+    assert_eq!(before.len(), 3);
+    // Looks of the contender, one a second, have no answer for longer than a second and a poll cap.
+    for silent in [1_500, 2_500, 4_500] {
+        let commands = server.commands().len();
+        server.freeze();
+        sleep(ms(silent)).await;
+        server.thaw();
+        sleep(ms(200)).await;
+        assert!(server.commands().len() > commands, "no command waited");
+        assert_eq!(entries(&lock).await, before, "after {silent} ms");
+    }
+    held.unlock().await.unwrap();
+    for waiter in waiters {
+        timeout(LONG, waiter).await.expect("its turn").unwrap();
+    }
+    assert_eq!(*turns.lock().unwrap(), [0, 1, 2]);
+    server.assert_clean().await;
+}
+
+/// FA4: the receiver of a hand-over looks again after a second, from its place.
+#[tokio::test(start_paused = true)]
+async fn a_hand_over_that_the_server_answers_late_reaches_its_waiter() {
+    for silent in [1_500, 2_500, 4_500] {
+        let server = Server::new();
+        let lock = patient(&server).await.fair_lock("door");
+        let held = lock.lock().lease(LONG).await.unwrap();
+        let turns = Arc::default();
+        let waiters = queue(&lock, &turns).await;
+        let first = entries(&lock).await.remove(0);
+        server.freeze();
+        let unlock = tokio::spawn(held.unlock());
+        sleep(ms(silent)).await;
+        server.thaw();
+        unlock.await.unwrap().unwrap();
+        for waiter in waiters {
+            timeout(LONG, waiter).await.expect("its turn").unwrap();
+        }
+        assert_eq!(*turns.lock().unwrap(), [0, 1, 2], "after {silent} ms");
+        let handed = server.commands().into_iter().any(|command| {
+            // From the field of the first holder to that of the first waiter.
+            command.len() > 8 && command[8] == first && command[0] == "EVALSHA"
+        });
+        assert!(handed, "the lock was not handed over");
+        server.assert_clean().await;
+    }
+}
+
+/// The answer to a hand-over is lost with the future that unlocks. The waiter finds what was granted.
+#[tokio::test(start_paused = true)]
+async fn a_hand_over_by_a_future_that_is_left_keeps_the_place_of_its_waiter() {
+    let server = Server::new();
+    let lock = patient(&server).await.fair_lock("door");
+    let held = lock.lock().lease(LONG).await.unwrap();
+    let turns = Arc::default();
+    let waiters = queue(&lock, &turns).await;
+    let mut unlock = pin!(held.unlock());
+    assert!(timeout(ms(0), &mut unlock).await.is_err(), "it has to wait");
+    for waiter in waiters {
+        timeout(ms(5_000), waiter).await.expect("its turn").unwrap();
+    }
+    assert_eq!(*turns.lock().unwrap(), [0, 1, 2]);
+    server.assert_clean().await;
+}
+
+/// Invariant 2: a look whose answer is lost granted the lock before the hand-over did.
+#[tokio::test(start_paused = true)]
+async fn a_guard_of_a_hand_over_ends_before_the_lock_that_an_earlier_look_was_granted() {
+    let server = Server::new();
+    let lock = server.client().await.fair_lock("door");
+    let held = lock.lock().lease(LONG).await.unwrap();
+    let request = lock.try_lock().owner(&Owner::new()).wait(LONG);
+    let waiter = tokio::spawn(request.lease(ms(30_000)).into_future());
+    sleep(ms(100)).await;
+    // The holder does not notice it.
+    server.lose("door");
+    server.delay(ms(60_000));
+    while server.holder("door").is_none() {
+        sleep(ms(1)).await;
+    }
+    // The time limit of that look, and a part of the pause after it.
+    sleep(ms(3_005)).await;
+    server.delay(ms(0));
+    // Says that the lock was lost, or that it is released.
+    let _ = held.unlock().await;
+    let guard = timeout(LONG, waiter).await.expect("its turn").unwrap();
+    let guard = guard.unwrap().expect("it is its turn");
+    let ttl = server.holder("door").and_then(|holder| holder.ttl);
+    assert!(
+        Some(guard.remaining()) <= ttl,
+        "{:?} and {ttl:?}",
+        guard.remaining()
+    );
+    let handed = server
+        .commands()
+        .into_iter()
+        .any(|command| command.len() == 13 && command[2] == "4");
+    assert!(handed, "no hand-over was tried");
+    guard.unlock().await.unwrap();
+    server.assert_clean().await;
+}
+
+/// A contender whose future is left while the server answers its look delays the others by the time for an
+/// answer, a poll cap and the time for a sign of life.
+#[tokio::test(start_paused = true)]
+async fn a_contender_that_is_left_while_it_looks_is_passed_soon() {
+    let server = Server::new();
+    let held = server.client().await.fair_lock("door");
+    let held = held.lock().lease(LONG).await.unwrap();
+    let lock = patient(&server).await.fair_lock("door");
+    let mut left = lock
+        .try_lock()
+        .owner(&Owner::new())
+        .wait(LONG)
+        .into_future();
+    assert!(timeout(ms(100), &mut left).await.is_err());
+    let turns = Arc::default();
+    let waiters = queue(&lock, &turns).await;
+    // It is polled until its next look is under way.
+    server.delay(ms(300));
+    let looks = server.commands().len();
+    while server.commands().len() == looks {
+        assert!(timeout(ms(10), &mut left).await.is_err());
+    }
+    // The look of a waiter that is not polled any more is answered, and its answer is not read.
+    let began = Instant::now();
+    held.unlock().await.unwrap();
+    server.delay(ms(0));
+    for waiter in waiters {
+        timeout(LONG, waiter).await.expect("its turn").unwrap();
+    }
+    let took = began.elapsed();
+    assert!(took < ms(4_000), "{took:?}");
+    assert_eq!(*turns.lock().unwrap(), [0, 1, 2]);
+    drop(left);
+    server.assert_clean().await;
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}

@@ -1,0 +1,102 @@
+//! The meaning of a fair lock's command on the wire.
+
+/// It is recognised by its arguments only, so that a changed script changes nothing here.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum FairCommand<'a> {
+    Look {
+        field: &'a str,
+        mode: &'a str,
+        /// The further waiters of its client, which it keeps present.
+        others: Vec<&'a str>,
+    },
+    Lower {
+        field: &'a str,
+        target: &'a str,
+    },
+    Transfer {
+        from: &'a str,
+        to: &'a str,
+    },
+    Force {
+        field: &'a str,
+    },
+    Renew {
+        fields: Vec<&'a str>,
+    },
+    Other,
+}
+
+impl<'a> FairCommand<'a> {
+    pub(super) fn of(args: &'a [String]) -> Self {
+        if !args[0].starts_with("EVAL") {
+            return Self::Other;
+        }
+        let keys: usize = args[2].parse().expect("a script has a number of keys");
+        let values: Vec<&str> = args[3 + keys..].iter().map(String::as_str).collect();
+        let is_field = |text: &str| text.contains(':');
+        match values[..] {
+            [from, to, _lease, _prefix, _publish, _worth] if is_field(to) => {
+                Self::Transfer { from, to }
+            }
+            [field, target, _prefix, _publish, _worth, _leaves] => Self::Lower { field, target },
+            [field, _prefix, _publish] => Self::Force { field },
+            [
+                field,
+                _target,
+                _lease,
+                _worth,
+                _silence,
+                mode,
+                _prefix,
+                _publish,
+                ref others @ ..,
+            ] => Self::Look {
+                field,
+                mode,
+                others: others.to_vec(),
+            },
+            _ if keys == 1 => Self::Renew {
+                fields: values.iter().step_by(2).copied().collect(),
+            },
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether it shows that this waiter is there.
+    pub(super) fn shows(&self, waiter: &str) -> bool {
+        match self {
+            Self::Look {
+                field,
+                mode,
+                others,
+            } => (*field == waiter && *mode != "try") || others.contains(&waiter),
+            _ => false,
+        }
+    }
+
+    /// The holds that it is about.
+    pub(super) fn fields(&self) -> Vec<&'a str> {
+        match self {
+            Self::Look { field, .. } | Self::Lower { field, .. } | Self::Force { field } => {
+                vec![field]
+            }
+            Self::Transfer { from, to } => vec![from, to],
+            Self::Renew { fields } => fields.clone(),
+            Self::Other => Vec::new(),
+        }
+    }
+}
+
+/// The holds whose counts or places a command may change.
+pub(super) fn counted(args: &[String]) -> Vec<String> {
+    match FairCommand::of(args) {
+        FairCommand::Renew { .. } | FairCommand::Force { .. } => Vec::new(),
+        command => command.fields().into_iter().map(str::to_owned).collect(),
+    }
+}
+
+/// The one lock of a run, and its queue.
+pub(super) const KEY: &str = "door";
+pub(super) const QUEUE: &str = "redisson_lock_queue:{door}";
+pub(super) const PLACES: &str = "redisson_lock_timeout:{door}";
+pub(super) const PRESENCE: &str = "lockdog_fair:{door}";

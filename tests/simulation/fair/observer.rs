@@ -1,0 +1,448 @@
+//! Sees both sides at once and checks what must be true (design: invariants FA1 to FA8, and 1 to 7).
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use redis::Value;
+
+use super::command::{FairCommand, KEY, PLACES, PRESENCE, QUEUE};
+use super::patience::Patience;
+use super::plan::Plan;
+use crate::hold::{Hold, HoldPhase};
+use crate::simulation::findings::Findings;
+use crate::simulation::network::{Delivery, Faults, Network};
+use crate::simulation::redis::Redis;
+use crate::simulation::world::Observes;
+
+pub(super) struct Observer {
+    pub(super) redis: Redis,
+    network: Arc<Network>,
+    pub(super) found: Findings,
+    patience: Patience,
+    /// The fields with which each wait has waited.
+    waits: HashMap<String, u64>,
+    /// The first waiter of a lock that is free and awaited, and since when.
+    free_since: Option<(String, u64)>,
+    limits: Limits,
+    /// The command by which each field asked for a place.
+    entered_by: HashMap<String, u64>,
+    lost: HashSet<(usize, u64)>,
+    /// The last executed command about each hold.
+    executed: HashMap<String, u64>,
+    /// Fields that took a place by a command that had run before, or after a later one: others pass them
+    /// after their silence.
+    late: HashSet<String>,
+    /// Fields that a command deleted, and those that a force unlock deleted.
+    deleted: HashSet<String>,
+    forced: HashSet<String>,
+    pub(super) seen: Seen,
+}
+
+/// How often the run met the cases that it is meant to test.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) executed: u64,
+    pub(super) copies: u64,
+    /// Waiters that took a place.
+    pub(super) entered: u64,
+    pub(super) grants: u64,
+    pub(super) transfers: u64,
+    /// Waiters that gave their places back.
+    pub(super) left: u64,
+    /// Waiters that were silent and lost their places.
+    pub(super) dropped: u64,
+    pub(super) losses: u64,
+    pub(super) forced: u64,
+}
+
+impl Seen {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.executed += other.executed;
+        self.copies += other.copies;
+        self.entered += other.entered;
+        self.grants += other.grants;
+        self.transfers += other.transfers;
+        self.left += other.left;
+        self.dropped += other.dropped;
+        self.losses += other.losses;
+        self.forced += other.forced;
+    }
+}
+
+/// What is true in a run without faults.
+struct Limits {
+    without_faults: bool,
+    silence_ms: u64,
+    poll_cap_ms: u64,
+}
+
+impl Limits {
+    fn of(plan: &Plan) -> Self {
+        let world = &plan.world;
+        let kill = world.faults.kill;
+        let without = Faults {
+            kill,
+            ..Faults::default()
+        };
+        Self {
+            without_faults: world.faults == without && world.pauses.is_empty(),
+            silence_ms: world.silence_ms,
+            poll_cap_ms: world.poll_cap_ms,
+        }
+    }
+
+    /// How long one waiter may be first and not take the free lock. `is_known`: another waiter of its client is
+    /// polled, and finds that it is not there. If not, others wait for the end of its silence.
+    fn longest_free_ms(&self, is_known: bool) -> u64 {
+        let found = TAKEN_OVER_MS + 3 * self.poll_cap_ms;
+        match is_known {
+            true => found,
+            false => found + self.silence_ms,
+        }
+    }
+}
+
+/// What the server has of the lock.
+#[derive(Debug)]
+struct Stand {
+    holders: BTreeMap<String, i64>,
+    until_ms: Option<u64>,
+    queue: Vec<String>,
+    places: BTreeMap<String, f64>,
+    presence: BTreeMap<String, f64>,
+}
+
+impl Stand {
+    /// Whether a waiter has shown that it is there.
+    fn is_there(&self, field: &str, now_ms: u64) -> bool {
+        let presence = self.presence.get(field);
+        presence.is_some_and(|until| *until > now_ms as f64)
+    }
+}
+
+impl Observer {
+    pub(super) fn new(
+        redis: Redis,
+        network: Arc<Network>,
+        found: Findings,
+        patience: Patience,
+        plan: &Plan,
+    ) -> Self {
+        Self {
+            redis,
+            network,
+            found,
+            patience,
+            waits: HashMap::new(),
+            free_since: None,
+            limits: Limits::of(plan),
+            entered_by: HashMap::new(),
+            lost: HashSet::new(),
+            executed: HashMap::new(),
+            late: HashSet::new(),
+            deleted: HashSet::new(),
+            forced: HashSet::new(),
+            seen: Seen::default(),
+        }
+    }
+
+    pub(super) fn released(&mut self, field: &str) {
+        let is_deleted = self.deleted.contains(field);
+        self.found
+            .claim(is_deleted, || format!("{field} is said to be released"));
+    }
+
+    fn stand(&self) -> Stand {
+        let now = self.found.now_ms();
+        let hash = self.redis.hash(KEY, now).unwrap_or_default();
+        let (queue, places) = self.redis.queued(QUEUE, PLACES, now);
+        Stand {
+            holders: hash.counts,
+            until_ms: hash.until_ms,
+            queue,
+            places,
+            presence: self.redis.queued(QUEUE, PRESENCE, now).1,
+        }
+    }
+
+    fn compare(&mut self, command: &FairCommand<'_>, before: &Stand, after: &Stand) {
+        let now = self.found.now_ms();
+        let mut wrong = |what: String| self.found.violated(format!("{command:?} {what}"));
+        // FA1.
+        if after.holders.len() > 1 {
+            wrong(format!("made two holders: {:?}", after.holders));
+        }
+        // FA2.
+        let listed: HashSet<&String> = after.queue.iter().collect();
+        if listed.len() != after.queue.len() || listed != after.places.keys().collect() {
+            wrong(format!("left {:?} and {:?}", after.queue, after.places));
+        }
+        // FA3.
+        let granted: Vec<&String> = after
+            .holders
+            .keys()
+            .filter(|field| !before.holders.contains_key(*field))
+            .collect();
+        for field in &granted {
+            let is_there = |it: &&String| before.is_there(it, now) || command.shows(it);
+            let first = before.queue.iter().find(is_there);
+            if first.is_some_and(|first| first != *field) {
+                wrong(format!("granted {field}, and {first:?} is first"));
+            }
+            if !command.fields().contains(&field.as_str()) {
+                wrong(format!("granted {field}"));
+            }
+        }
+        // FA4: those that stay keep their order, and new ones come last.
+        let stay: Vec<&String> = before
+            .queue
+            .iter()
+            .filter(|it| listed.contains(it))
+            .collect();
+        if !after.queue.iter().take(stay.len()).eq(stay.iter().copied()) {
+            wrong(format!("made {:?} of {:?}", after.queue, before.queue));
+        }
+        for field in before.queue.iter().filter(|it| !listed.contains(it)) {
+            let is_own = command.fields().contains(&field.as_str());
+            if !is_own && before.is_there(field, now) {
+                wrong(format!("removed {field}, which is there"));
+            }
+            // Each look of a waiter that is polled comes from its place.
+            let wait = self.patience.wait_of(owner_of(field));
+            let is_patient = wait.is_some()
+                && wait == self.waits.get(field).copied()
+                && !self.late.contains(field);
+            if is_own && is_patient && before.is_there(field, now) && !granted.contains(&field) {
+                wrong(format!("gave the place of {field} back, which still waits"));
+            }
+        }
+    }
+
+    fn account(&mut self, command: &FairCommand<'_>, serial: u64, before: &Stand, after: &Stand) {
+        let now = self.found.now_ms();
+        for field in after.queue.iter().filter(|it| !before.queue.contains(it)) {
+            self.seen.entered += 1;
+            if self.executed.get(field).is_some_and(|last| *last >= serial) {
+                self.late.insert(field.clone());
+            }
+        }
+        let granted = after
+            .holders
+            .keys()
+            .any(|it| !before.holders.contains_key(it));
+        self.seen.grants += u64::from(granted);
+        self.seen.transfers +=
+            u64::from(granted && matches!(command, FairCommand::Transfer { .. }));
+        for field in before.queue.iter().filter(|it| !after.queue.contains(it)) {
+            match before.is_there(field, now) {
+                true => self.seen.left += u64::from(!after.holders.contains_key(field)),
+                false => self.seen.dropped += 1,
+            }
+        }
+        for field in before
+            .holders
+            .keys()
+            .filter(|it| !after.holders.contains_key(*it))
+        {
+            self.deleted.insert(field.clone());
+            if matches!(command, FairCommand::Force { .. }) {
+                self.forced.insert(field.clone());
+                self.seen.forced += 1;
+            }
+        }
+        if let FairCommand::Look {
+            field,
+            mode: "enter",
+            ..
+        } = command
+        {
+            let first = *self.entered_by.entry((*field).to_owned()).or_insert(serial);
+            if first != serial && self.limits.without_faults {
+                self.found
+                    .violated(format!("{field} asks for a place for the second time"));
+            }
+        }
+        if !matches!(command, FairCommand::Renew { .. }) {
+            for field in command.fields() {
+                self.executed.insert(field.to_owned(), serial);
+            }
+        }
+    }
+
+    /// What is true without faults: a waiter that is polled shows that it is there (FA4), and a lock for which
+    /// it waits does not stay free (FA6, FA7).
+    fn look_at_patient_waiters(&mut self, stand: &Stand) {
+        let now = self.found.now_ms();
+        let waits = |field: &&String| {
+            let wait = self.patience.wait_of(owner_of(field));
+            wait.is_some() && wait == self.waits.get(*field).copied() && !self.late.contains(*field)
+        };
+        let patient: Vec<String> = stand.queue.iter().filter(waits).cloned().collect();
+        let absent = patient.iter().find(|it| !stand.is_there(it, now));
+        // It takes that long until others have the role of a contender that is left while it looks.
+        if self.limits.silence_ms >= TAKEN_OVER_MS
+            && let Some(absent) = absent
+        {
+            self.found
+                .violated(format!("{absent} waits, and does not show it: {stand:?}"));
+        }
+        let head = stand.queue.iter().find(|it| stand.is_there(it, now));
+        let Some(head) = head.filter(|_| stand.holders.is_empty() && !patient.is_empty()) else {
+            self.free_since = None;
+            return;
+        };
+        let since = match &self.free_since {
+            Some((first, since)) if first == head => *since,
+            _ => now,
+        };
+        self.free_since = Some((head.clone(), since));
+        let is_known = patient.iter().any(|it| client_of(it) == client_of(head));
+        let longest = self.limits.longest_free_ms(is_known);
+        self.found.claim(now - since <= longest, || {
+            format!("free and awaited for {} ms: {stand:?}", now - since)
+        });
+    }
+
+    fn look_at_hold(&mut self, client: usize, hold: &Hold, stand: &Stand) {
+        let (core, clock) = &self.found.clients[client];
+        let field = core.field(hold);
+        let (phase, valid, deadline) = {
+            let state = hold.state();
+            (
+                state.phase,
+                state.is_valid(core.clock.now()),
+                state.deadline,
+            )
+        };
+        let until = clock.at_server(deadline) as f64 / 1e6;
+        if phase == HoldPhase::Pending
+            && let Some(wait) = self.patience.wait_of(owner_of(&field))
+        {
+            self.waits.entry(field.clone()).or_insert(wait);
+        }
+        let id = (client, hold.number());
+        if matches!(phase, HoldPhase::Lost(_)) && self.lost.insert(id) {
+            self.seen.losses += 1;
+        }
+        // The holder does not notice a force unlock before its next renewal.
+        if !valid || self.forced.contains(&field) {
+            return;
+        }
+        if self.lost.contains(&id) {
+            self.found
+                .violated(format!("{field} was lost and is valid again"));
+        }
+        let until_ms = stand.until_ms.unwrap_or(u64::MAX) as f64;
+        if !stand.holders.contains_key(&field) {
+            self.found
+                .violated(format!("{field} is believed in, and Redis has {stand:?}"));
+        } else if until > until_ms + 1.0 {
+            let beyond = until - until_ms;
+            self.found.violated(format!(
+                "{field} is believed in for {beyond} ms longer than Redis keeps it"
+            ));
+        }
+    }
+
+    /// Must be true when no command is in flight and no job is pending.
+    pub(super) fn look_at_rest(&mut self) {
+        let mut listed = HashSet::new();
+        for (core, _) in &self.found.clients {
+            listed.extend(core.holds.all().iter().map(|hold| core.field(hold)));
+        }
+        let stand = self.stand();
+        for field in stand.queue.iter().chain(stand.presence.keys()) {
+            let is_undone = self.executed.get(field).copied() == self.network.last_sent(field);
+            if !listed.contains(field) && is_undone && !self.late.contains(field) {
+                self.found
+                    .violated(format!("no waiter has the place of {field}"));
+            }
+        }
+    }
+
+    /// Must be true when every lease has ended.
+    pub(super) fn look_at_the_end(&mut self) {
+        for client in 0..self.found.clients.len() {
+            let left = self.found.clients[client].0.holds.all().len();
+            self.found.claim(left == 0, || {
+                format!("client {client} still lists {left} holds")
+            });
+        }
+    }
+
+    /// FA8: the last acquires have passed the entries that late commands left.
+    pub(super) fn look_whether_all_left(&mut self) {
+        let stand = self.stand();
+        let is_empty = stand.holders.is_empty() && stand.queue.is_empty();
+        self.found.claim(is_empty, || format!("left is {stand:?}"));
+    }
+}
+
+impl Observes for Observer {
+    fn execute(&mut self, delivery: &Delivery) -> Value {
+        let now_ms = self.found.now_ms();
+        let command = FairCommand::of(&delivery.args);
+        let before = self.stand();
+        let value = match delivery.args[0].as_str() {
+            "CLIENT" if delivery.args[1] == "KILL" => self.network.kill(&delivery.args[3]),
+            _ => self.redis.execute(&delivery.args, now_ms),
+        };
+        let after = self.stand();
+        self.seen.executed += 1;
+        self.seen.copies += u64::from(delivery.copy);
+        self.found.note(|| {
+            let copy = if delivery.copy { " (again)" } else { "" };
+            format!(
+                "#{} on {}{copy}: {command:?} -> {value:?}; {:?} holds, {:?} wait",
+                delivery.serial,
+                delivery.connection,
+                after.holders.keys(),
+                after.queue
+            )
+        });
+        self.compare(&command, &before, &after);
+        if let (FairCommand::Look { field, .. }, Value::Int(-5)) = (&command, &value) {
+            // It has lost its place, and asks for another one.
+            self.entered_by.remove(*field);
+        }
+        // A script that the server does not know is sent once more.
+        if !matches!(value, Value::ServerError(_)) {
+            self.account(&command, delivery.serial, &before, &after);
+        }
+        self.look();
+        value
+    }
+
+    fn look(&mut self) {
+        let stand = self.stand();
+        for client in 0..self.found.clients.len() {
+            for hold in self.found.clients[client].0.holds.all() {
+                self.look_at_hold(client, &hold, &stand);
+            }
+        }
+        if self.limits.without_faults {
+            self.look_at_patient_waiters(&stand);
+        }
+    }
+
+    fn found(&mut self) -> &mut Findings {
+        &mut self.found
+    }
+
+    fn redis(&mut self) -> &mut Redis {
+        &mut self.redis
+    }
+}
+
+fn client_of(field: &str) -> &str {
+    field.split_once(':').map_or(field, |(client, _)| client)
+}
+
+/// The time for an answer, a poll cap, the time for a sign of life, and what a client draws beside them.
+const TAKEN_OVER_MS: u64 = 1_700;
+
+/// The owner in a field, `<client uuid>:<owner>.<number of the hold>`.
+fn owner_of(field: &str) -> &str {
+    let owner = field.split_once(':').map_or(field, |(_, owner)| owner);
+    owner.rsplit_once('.').map_or(owner, |(owner, _)| owner)
+}

@@ -1,0 +1,144 @@
+//! The steps of one run: derived from its seed, and shortened to find the shortest failing plan.
+
+use crate::simulation::chance::Chance;
+use crate::simulation::plan::{self, Cancel};
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Plan {
+    /// Clocks, faults, pauses and settings. Its own tasks are left out.
+    pub(super) world: plan::Plan,
+    pub(super) tasks: Vec<Task>,
+}
+
+/// One task is one owner.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Task {
+    pub(super) client: usize,
+    pub(super) steps: Vec<Step>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Step {
+    Acquire {
+        wait_ms: Option<u64>,
+        lease_ms: Option<u64>,
+        cancel: Cancel,
+    },
+    /// Unlocks the newest guard.
+    Unlock(Cancel),
+    /// Drops the oldest guard.
+    Drop,
+    Force,
+    /// Resumes the oldest abandoned call.
+    Resume,
+    Rest(u64),
+}
+
+impl Plan {
+    pub(super) fn draw(seed: u64) -> Self {
+        let mut world = plan::Plan::draw(seed);
+        world.tasks.clear();
+        let mut chance = Chance::new(seed, 20);
+        // Two of three runs in which waiters are dropped that are silent for a time that faults reach.
+        world.silence_ms = chance.one_of(&[10_000, 6 * world.poll_cap_ms, 2_000]);
+        if chance.percent(25) {
+            // The server is silent for longer than a waiter may take to answer.
+            let begin = chance.within(50, 1_500);
+            world.faults.stalls = [begin, begin + chance.within(100, 3_500)];
+            world.command_timeout_ms = chance.one_of(&[world.command_timeout_ms, 5_000]);
+            world.silence_ms = 10_000;
+        }
+        let lease_ms = world.watchdog_lease_ms;
+        let tasks = (0..chance.within(2, 6)).map(|task| {
+            let steps = chance.within(3, 8);
+            Task {
+                // Two clients, and in one of them most of the tasks.
+                client: usize::from(task % 3 == 1),
+                steps: (0..steps).map(|_| step(&mut chance, lease_ms)).collect(),
+            }
+        });
+        let mut plan = Self {
+            tasks: tasks.collect(),
+            world,
+        };
+        if chance.percent(5) {
+            plan.tasks = long_hold(&mut chance);
+            plan.world.silence_ms = 2_000;
+        }
+        plan
+    }
+
+    /// How long Redis may have the lock of the run after the last command.
+    pub(super) fn longest_lease_ms(&self) -> u64 {
+        let steps = self.tasks.iter().flat_map(|task| &task.steps);
+        let leases = steps.filter_map(|step| match step {
+            Step::Acquire { lease_ms, .. } => *lease_ms,
+            _ => None,
+        });
+        leases.fold(self.world.watchdog_lease_ms, u64::max)
+    }
+
+    /// Every plan that is a little shorter than this one.
+    pub(super) fn smaller(&self) -> Vec<Self> {
+        let mut plans = Vec::new();
+        for i in 0..self.tasks.len() {
+            let mut plan = self.clone();
+            plan.tasks.remove(i);
+            plans.push(plan);
+            for j in (0..self.tasks[i].steps.len()).rev() {
+                let mut plan = self.clone();
+                plan.tasks[i].steps.remove(j);
+                plans.push(plan);
+            }
+        }
+        let worlds = self.world.smaller().into_iter();
+        plans.extend(worlds.map(|world| Self {
+            world,
+            ..self.clone()
+        }));
+        plans
+    }
+}
+
+/// One owner has the lock for longer than others of its client may be silent.
+fn long_hold(chance: &mut Chance) -> Vec<Task> {
+    let acquire = Step::Acquire {
+        wait_ms: Some(9_000),
+        lease_ms: None,
+        cancel: Cancel::Never,
+    };
+    let held_ms = chance.within(3_000, 7_000);
+    let task = |client, steps| Task { client, steps };
+    let waits = |first| vec![Step::Rest(first), acquire, Step::Drop];
+    vec![
+        task(0, vec![acquire, Step::Rest(held_ms), Step::Drop]),
+        task(0, waits(chance.within(10, 500))),
+        task(0, waits(chance.within(10, 500))),
+        task(1, waits(chance.within(10, 500))),
+    ]
+}
+
+fn step(chance: &mut Chance, lease_ms: u64) -> Step {
+    let mut cancel = |percent: u64| match chance.within(1, 100) {
+        n if n > percent => Cancel::Never,
+        n if n % 4 == 0 => Cancel::Left(chance.within(1, 6)),
+        n if n % 2 == 0 => Cancel::AtPoll(chance.within(1, 6)),
+        _ => Cancel::After(chance.within(0, 100)),
+    };
+    let (cancel_acquire, cancel_end) = (cancel(30), cancel(20));
+    match chance.within(0, 99) {
+        0..50 => Step::Acquire {
+            wait_ms: chance.percent(85).then(|| chance.within(1, 8 * lease_ms)),
+            lease_ms: chance.percent(50).then(|| chance.within(20, 2 * lease_ms)),
+            cancel: cancel_acquire,
+        },
+        50..70 => Step::Unlock(cancel_end),
+        70..80 => Step::Drop,
+        80..83 => Step::Force,
+        83..89 => Step::Resume,
+        _ => {
+            let longest = chance.one_of(&[5, 50, 2 * lease_ms]);
+            Step::Rest(chance.within(0, longest))
+        }
+    }
+}

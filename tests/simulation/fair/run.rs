@@ -1,0 +1,119 @@
+//! One run: the real engine on virtual time, the tasks of a plan, and the observer between them.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::command;
+use super::observer::{Observer, Seen};
+use super::patience::Patience;
+use super::plan::Plan;
+use super::task::{self, Report};
+use crate::key::kind;
+use crate::lock::Lock;
+use crate::owner::Owner;
+use crate::simulation::chance::Chance;
+use crate::simulation::network::Network;
+use crate::simulation::redis::Redis;
+use crate::simulation::suite::RunOutcome;
+use crate::simulation::world::{self, SimulatedClient, rest};
+
+/// Runs a plan on a server that is reset first. Returns the server for the next run.
+pub(super) fn run(plan: &Plan, redis: Redis, traced: bool) -> (RunOutcome<Seen>, Redis) {
+    world::in_virtual_time(redis, async |redis| simulate(plan, redis, traced).await)
+}
+
+async fn simulate(plan: &Plan, redis: Redis, traced: bool) -> (RunOutcome<Seen>, Redis) {
+    let chance = Chance::new(plan.world.seed, 21);
+    let network = Arc::new(Network::new(chance, plan.world.faults, command::counted));
+    let (clients, found) = world::clients(&plan.world, &network, traced);
+    let patience = Patience::default();
+    let observer = Observer::new(redis, network.clone(), found, patience.clone(), plan);
+    let observer = RefCell::new(observer);
+    world::play(
+        &network,
+        &observer,
+        story(plan, &network, &observer, clients, patience),
+    )
+    .await;
+    let mut observer = observer.into_inner();
+    let outcome = RunOutcome {
+        violation: observer.found.violation.take(),
+        seen: observer.seen,
+        trace: observer.found.trace(),
+    };
+    (outcome, observer.redis)
+}
+
+/// The tasks' steps with faults, then a calm network and the checks of its result.
+async fn story(
+    plan: &Plan,
+    network: &Arc<Network>,
+    observer: &RefCell<Observer>,
+    clients: Vec<SimulatedClient>,
+    patience: Patience,
+) {
+    let (reports, mut received) = tokio::sync::mpsc::unbounded_channel();
+    let lock =
+        |client: &SimulatedClient| Lock::new(client.session.clone(), &kind::FAIR, command::KEY);
+    let mut tasks = Vec::new();
+    for (number, task) in plan.tasks.iter().enumerate() {
+        let lock = lock(&clients[task.client]);
+        let work = task::run(
+            number,
+            task.clone(),
+            lock,
+            patience.clone(),
+            reports.clone(),
+        );
+        tasks.push(tokio::spawn(work));
+    }
+    drop(reports);
+    while let Some(report) = received.recv().await {
+        let mut observer = observer.borrow_mut();
+        match report {
+            Report::Says(line) => observer.found.note(|| line),
+            Report::Released(field) => observer.released(&field),
+        }
+    }
+    let mut remaining = Vec::new();
+    for task in tasks {
+        match task.await {
+            Ok(held) => remaining.push(held),
+            Err(error) => observer
+                .borrow_mut()
+                .found
+                .claim(false, || error.to_string()),
+        }
+    }
+    network.calm();
+    observer.borrow_mut().found.note(|| "calm".to_owned());
+    // A pending release is completed when another caller waits for it; here no caller does.
+    drop(remaining);
+    rest(&plan.world, network, observer).await;
+    observer.borrow_mut().look_at_rest();
+    let lease = plan.longest_lease_ms();
+    // A slower clock notices a little later what expired on the server.
+    tokio::time::sleep(Duration::from_millis(lease + lease / 50 + 10)).await;
+    observer.borrow_mut().look_at_the_end();
+
+    for client in clients {
+        // An entry that a late command left is passed after its silence.
+        let wait = Duration::from_millis(plan.world.silence_ms + 5_000);
+        let owner = Owner::from_id(100);
+        let request = lock(&client).try_lock().owner(&owner).wait(wait);
+        let guard = request.await;
+        let free = matches!(guard, Ok(Some(_)));
+        observer.borrow_mut().found.claim(free, || {
+            format!("a free lock cannot be had on a calm network: {guard:?}")
+        });
+        drop(guard);
+        rest(&plan.world, network, observer).await;
+        drop(client.session);
+        let ended = client.watchdog.await;
+        observer.borrow_mut().found.claim(ended.is_ok(), || {
+            format!("the watchdog panicked: {ended:?}")
+        });
+    }
+    observer.borrow_mut().look_whether_all_left();
+}
