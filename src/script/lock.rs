@@ -245,7 +245,7 @@ pub(crate) async fn transfer(
                 QueueSide::Server => Arg::Number(lease::millis(hand_over.line.worth)),
                 QueueSide::Client => from(key),
             },
-        ][..5 + more(key) + in_line(key)],
+        ][..5 + more(key).max(in_line(key))],
     };
     let answer = call.through(server, time, sent).await?;
     let handed = match &answer {
@@ -274,7 +274,8 @@ pub(super) fn more_keys(key: &LockKey, field: &str) -> SmallVec<[String; 3]> {
     match key.mode() {
         None => {
             let queue = key.server_queue().into_iter().flatten();
-            key.permits().into_iter().chain(queue).collect()
+            let others = key.permits().into_iter().chain(queue);
+            others.chain(key.said()).collect()
         }
         Some(mode) => read_write::more_keys(key, mode, field)
             .into_iter()

@@ -23,6 +23,7 @@ pub(crate) static PERMIT: Kind = Kind {
     counter: None,
     permits: Some(PermitKind::Leased),
     mode: None,
+    has_news: false,
 };
 
 static ACQUIRE: LazyScript =

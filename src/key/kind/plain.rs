@@ -22,6 +22,7 @@ pub(crate) static PLAIN: Kind = Kind {
     counter: None,
     permits: None,
     mode: None,
+    has_news: false,
 };
 
 static ACQUIRE: LazyScript =

@@ -23,6 +23,7 @@ pub(crate) static SEMAPHORE: Kind = Kind {
     queue: QueueSide::Client,
     permits: Some(PermitKind::Counted),
     mode: None,
+    has_news: false,
 };
 
 static ACQUIRE: LazyScript =
