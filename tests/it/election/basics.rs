@@ -155,6 +155,15 @@ async fn a_lock_of_another_kind_excludes_an_election_and_has_no_value() {
     let none = test.election.campaign("a").wait(ms(100)).await.unwrap();
     assert!(none.is_none());
     held.unlock().await.unwrap();
+    // LE3: what a leader said that is gone is not shown as what the next holder says.
+    let gone = test.election.campaign("gone").await.unwrap();
+    assert!(test.redis.ask::<bool>(&["DEL", NAME]).await);
+    let held = test.client.fair_lock(NAME).lock().await.unwrap();
+    assert!(test.said().await.is_some());
+    let leader = test.election.leader().await.unwrap().unwrap();
+    assert!(leader.term.is_none() && leader.value.is_none());
+    assert!(gone.resign().await.unwrap_err().is_lost());
+    held.unlock().await.unwrap();
     let lead = test.election.campaign("a").await.unwrap();
     for lock in [test.client.lock(NAME), test.client.fair_lock(NAME)] {
         let other = lock.try_lock().owner(&Owner::new()).await.unwrap();
@@ -176,6 +185,35 @@ async fn a_lock_of_another_kind_excludes_an_election_and_has_no_value() {
     let hash = test.redis.hash(NAME).await;
     assert!(hash.contains_key(leader.holder.field()) && hash.contains_key("mode"));
     assert_ne!(leader.holder.field(), "mode");
+}
+
+/// W15: ten candidates of ten clients. From a resignation to the word of the next leader there are three commands.
+#[tokio::test]
+async fn the_next_of_ten_clients_leads_after_three_commands() {
+    let test = Fixture::start().await;
+    let mut lead = test.election.campaign("first").await.unwrap();
+    let mut campaigns = Vec::new();
+    for number in 0..10 {
+        let election = test.another_with(|builder| builder.poll_cap(LONG)).await;
+        campaigns.push(test.queued(&election, &number.to_string()).await);
+    }
+    eventually(SOON, "all listen", async || {
+        let channels = test.redis.channels().await;
+        let own = |it: &&String| it.starts_with("redisson_lock__channel:{scheduler}:");
+        channels.iter().filter(own).count() == 10
+    })
+    .await;
+    // Each looks once more behind its subscription.
+    tokio::time::sleep(ms(300)).await;
+    for campaign in campaigns {
+        test.redis.reset_stats().await;
+        lead.resign().await.unwrap();
+        lead = in_time(campaign).await;
+        let stats = test.redis.commandstats().await;
+        assert_eq!(stats.get("evalsha"), Some(&3), "{stats:?}");
+    }
+    lead.resign().await.unwrap();
+    test.eventually_over().await;
 }
 
 #[tokio::test]

@@ -35,6 +35,8 @@ async fn a_repeated_command_counts_once() {
         rule.wait_hits(1).await;
         assert_eq!(test.value().await.as_deref(), Some("b"));
         let next = test.queued(&election, "c").await;
+        // The waiter reads the answer, so that the leadership can be handed to it.
+        tokio::time::sleep(ms(300)).await;
         let rule = proxy.on(is(transfer()), action.clone());
         lead.resign().await.unwrap();
         rule.wait_hits(1).await;
