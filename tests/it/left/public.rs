@@ -735,7 +735,7 @@ pub(super) const PUBLIC: &[Public] = &[
         }),
     ),
     Public::new(
-        "campaign, and what a leader does",
+        "campaign and what a leader does",
         &[
             "CampaignRequest",
             "Election::leader",
@@ -746,7 +746,7 @@ pub(super) const PUBLIC: &[Public] = &[
         made!(|stand| {
             let election = stand.election();
             Made::call(async move {
-                let lead = election.campaign("a").await?;
+                let lead = election.campaign("a").owner(&Owner::new()).await?;
                 lead.proclaim("b").await?;
                 election.leader().await?;
                 lead.resign().await
@@ -761,8 +761,8 @@ pub(super) const PUBLIC: &[Public] = &[
             let election = stand.election();
             let lead = election.campaign("a").owner(&Owner::new()).await;
             let lead = lead.expect("the server is well");
-            let waiting = election.campaign("b").wait(super::POLL_CAP / 5);
-            let waiting = waiting.into_future();
+            let waiting = election.campaign("b").owner(&Owner::new());
+            let waiting = waiting.wait(super::POLL_CAP / 5).into_future();
             Made::call(async move {
                 let none = waiting.await;
                 drop(lead);
@@ -776,7 +776,8 @@ pub(super) const PUBLIC: &[Public] = &[
         PLAIN,
         made!(|stand| {
             let election = stand.election();
-            Made::call(async move { election.run("a", async |lead| lead.term()).await })
+            let running = async move { election.run("a", async |lead| lead.term()).await };
+            Made::call(Owner::new().scope(running))
         }),
     ),
     Public::new(

@@ -323,12 +323,11 @@ impl Stand {
     }
 }
 
-/// What the keys of a queue at the server, and what a leader said, begin with.
-const LINES: [&str; 4] = [
+/// What the keys of a queue at the server begin with. What a leader said may outlive its lease.
+const LINES: [&str; 3] = [
     "redisson_lock_queue",
     "redisson_lock_timeout",
     "lockdog_fair",
-    "lockdog_leader",
 ];
 
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
