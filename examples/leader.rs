@@ -1,4 +1,4 @@
-//! One of several processes leads while it holds a lock; when it ends, another takes over.
+//! One of several processes leads; when it ends, the next one leads.
 //!
 //! ```text
 //! cargo run --example leader -- redis://127.0.0.1:6379 alice
@@ -7,7 +7,7 @@
 //!
 //! Ctrl-C or TERM: the leader resigns, and the next one leads at once.
 //! Killed: the next one leads when the lease is over, three seconds later at most.
-//! Cut off from the server: the leader stops by itself before its lease is over, and stands again.
+//! Cut off from the server: the leader stops by itself before its lease is over, and campaigns again.
 
 #![allow(
     clippy::disallowed_methods,
@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use lockdog::{CancellationToken, Client, Guard, Result};
+use lockdog::{CancellationToken, Client, Election, Leadership, Result};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
@@ -35,16 +35,17 @@ async fn main() -> Result<()> {
         .watchdog_lease(LEASE)
         .build()
         .await?;
-    let lock = client.lock("example:leader");
+    let election = client.election("example:leader");
+    let watching = tokio::spawn(watch(name.clone(), election.clone()));
     let resign = asked_to_end();
     while !resign.is_cancelled() {
-        println!("{name} stands");
+        println!("{name} campaigns");
         let elected = tokio::select! {
             () = resign.cancelled() => break,
-            elected = lock.lock() => elected,
+            elected = election.campaign(&*name) => elected,
         };
         let ended = match elected {
-            Ok(guard) => lead(&name, guard, &resign).await,
+            Ok(lead) => serve(&name, lead, &resign).await,
             Err(error) => Err(error),
         };
         if let Err(error) = ended {
@@ -53,29 +54,44 @@ async fn main() -> Result<()> {
             sleep(LEASE / 10).await;
         }
     }
+    watching.abort();
     client.shutdown().await;
     println!("{name} ended");
     Ok(())
 }
 
-/// What only the leader does, until it is asked to end or the lock is lost.
-async fn lead(name: &str, guard: Guard, resign: &CancellationToken) -> Result<()> {
-    println!("{name} leads");
+/// What only the leader does, until it is asked to end or the leadership is lost. `Election::run` does this for
+/// work that ends by itself.
+async fn serve(name: &str, lead: Leadership, resign: &CancellationToken) -> Result<()> {
+    println!("{name} leads, term {}", lead.term());
     loop {
         tokio::select! {
-            lost = guard.lost() => return Err(lost.into()),
+            lost = lead.lost() => return Err(lost.into()),
             () = resign.cancelled() => break,
             () = sleep(TICK) => {}
         }
-        // The work. `remaining` is how long no other process can lead, as far as leases can promise it.
-        println!(
-            "{name} works, safe for {} ms",
-            guard.remaining().as_millis()
-        );
+        // The work. A store that compares terms refuses the late writes of an earlier leader. `remaining` is
+        // how long no other process can lead, as far as leases can promise it.
+        println!("{name} works, safe for {} ms", lead.remaining().as_millis());
     }
-    guard.unlock().await?;
+    lead.resign().await?;
     println!("{name} resigned");
     Ok(())
+}
+
+/// Says who leads, whenever that changes.
+async fn watch(name: String, election: Election) {
+    let mut leaders = election.observe();
+    loop {
+        match leaders.next().await {
+            Ok(Some(leader)) => {
+                let value = leader.value.as_deref().unwrap_or("a client without a name");
+                println!("{name} sees that {value} leads");
+            }
+            Ok(None) => println!("{name} sees no leader"),
+            Err(error) => println!("{name} sees nothing: {error}"),
+        }
+    }
 }
 
 /// A token that is cancelled by Ctrl-C or TERM.

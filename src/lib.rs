@@ -153,6 +153,7 @@ mod client;
 mod clock;
 mod contend;
 mod diagnosis;
+mod election;
 pub mod error;
 mod guard;
 mod hold;
@@ -198,6 +199,7 @@ mod wait;
 mod watchdog;
 
 pub use client::{Client, ClientBuilder};
+pub use election::{CampaignRequest, Election, Leaders, Leadership, Leading, TimedCampaignRequest};
 pub use error::{Error, Result};
 pub use guard::{Guard, Held};
 pub use key::PermitId;
@@ -234,6 +236,7 @@ pub mod config {
 pub mod report {
     pub use crate::client::ShutdownReport;
     pub use crate::diagnosis::{Diagnosis, Finding, FindingKind};
+    pub use crate::election::Leader;
     pub use crate::guard::Verdict;
     pub use crate::lock::{HoldInfo, HolderInfo, Ttl, WaiterInfo};
     pub use crate::semaphore::PermitHolder;
@@ -261,6 +264,7 @@ mod tests {
         may_cross::<Semaphore>();
         may_cross::<ReadWriteLock>();
         may_cross::<CountDownLatch>();
+        may_cross::<Election>();
         may_cross::<Owner>();
     }
 }
@@ -274,6 +278,11 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/deployments.md")]
 struct Deployments;
+
+/// Compiles the example of the election.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/election.md")]
+struct ElectionPage;
 
 /// Compiles the examples of the guide.
 #[cfg(doctest)]

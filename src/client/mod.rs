@@ -4,6 +4,7 @@ mod access;
 mod build;
 mod builder;
 mod diagnose;
+mod objects;
 mod place;
 mod scope;
 mod shutdown;
@@ -18,12 +19,9 @@ use uuid::Uuid;
 use crate::background::ensure_runtime;
 use crate::error::{Error, Result};
 use crate::key::kind;
-use crate::latch::CountDownLatch;
 use crate::lock::{HoldInfo, Lock};
-use crate::permit_semaphore::PermitSemaphore;
 use crate::read_write_lock::ReadWriteLock;
 use crate::script;
-use crate::semaphore::Semaphore;
 use crate::server::Sent;
 use crate::session::Session;
 
@@ -225,36 +223,6 @@ impl Client {
     /// `RedLock` returns [`Error::Invalid`](crate::Error::Invalid).
     pub fn read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
         ReadWriteLock::new(self.session.clone(), name.as_ref())
-    }
-
-    /// The semaphore of this name, whose permits have leases. Corresponds to Redisson's
-    /// `getPermitExpirableSemaphore(name)`.
-    ///
-    /// The name has 1 to 512 bytes, which the client does not change. This call sends nothing. If the name
-    /// is invalid, each request of the semaphore returns [`Error::Invalid`](crate::Error::Invalid).
-    pub fn permit_semaphore(&self, name: impl AsRef<str>) -> PermitSemaphore {
-        PermitSemaphore::new(self.session.clone(), name.as_ref())
-    }
-
-    /// The semaphore of this name, whose permits have no leases. Corresponds to Redisson's
-    /// `getSemaphore(name)`.
-    ///
-    /// A permit stays in use until it is released, also if its process crashes. Where that matters, use
-    /// [`Client::permit_semaphore`].
-    ///
-    /// The name has 1 to 512 bytes, which the client does not change. This call sends nothing. If the name
-    /// is invalid, each request of the semaphore returns [`Error::Invalid`](crate::Error::Invalid).
-    pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
-        Semaphore::new(self.session.clone(), name.as_ref())
-    }
-
-    /// The count-down latch of this name. Corresponds to Redisson's `getCountDownLatch(name)`.
-    ///
-    /// The name has 1 to 512 bytes, which the client does not change; on a cluster it has no braces. This
-    /// call sends nothing. If the name is invalid, each request of the latch returns
-    /// [`Error::Invalid`](crate::Error::Invalid).
-    pub fn count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
-        CountDownLatch::new(self.session.clone(), name.as_ref())
     }
 
     /// The id of this client, random for each client. It is the first part of the field of each of its

@@ -226,6 +226,18 @@ impl LockKey {
         is_on_server.then(|| prefixes.map(|prefix| prefixed(prefix, self.key())))
     }
 
+    /// The key with what the leader said of itself, if its kind has that. It is the name of the channel of the
+    /// news, too. In a cluster it has the lock's slot.
+    pub(crate) fn said(&self) -> Option<String> {
+        let is_said = self.kind.has_news;
+        is_said.then(|| prefixed(kind::NEWS_PREFIX, self.key()))
+    }
+
+    /// The channel of an election's news, as a lock of its own that nobody holds.
+    pub(crate) fn listened(&self) -> Self {
+        self.of_kind(&kind::NEWS)
+    }
+
     /// The key that marks a request of this id as done. In a cluster it has the lock's slot.
     pub(crate) fn mark(&self, request: &PermitId) -> String {
         format!("{}:{request}", prefixed(LEDGER, self.key()))

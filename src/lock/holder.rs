@@ -45,7 +45,7 @@ pub struct HolderInfo {
 }
 
 impl HolderInfo {
-    pub(super) fn new(field: String, count: u32, ttl: Ttl, ours: bool) -> Self {
+    pub(crate) fn new(field: String, count: u32, ttl: Ttl, ours: bool) -> Self {
         Self {
             field,
             count,

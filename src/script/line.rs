@@ -1,10 +1,12 @@
 //! A look at a lock whose queue is on the server.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use redis::Value;
 
-use super::{Arg, ScriptCall, number, unexpected};
+use super::more_keys::{more_keys, with_more};
+use super::{Arg, ScriptCall, number, token, unexpected};
 use crate::key::{LineTimes, LockKey};
 use crate::lease;
 use crate::server::{Failure, Sent, Server, TimeBox};
@@ -35,7 +37,8 @@ pub(crate) struct QueueLook<'a> {
 /// The result of a look.
 #[derive(Debug)]
 pub(crate) enum LookReply {
-    Granted,
+    /// Contains the hold's fencing token, if its kind issues tokens.
+    Granted(Option<NonZeroU64>),
     /// Another holder has the lock, or another waiter is first.
     Waits {
         /// The TTL of the holder, if there is one and it has one.
@@ -59,8 +62,9 @@ pub(crate) async fn look(
     time: TimeBox,
     sent: &mut Sent,
 ) -> Result<LookReply, Failure> {
-    let line = key.server_queue().unwrap_or_default();
-    let [queue, places, presence] = &line;
+    let counter = key.counter();
+    let mut more = more_keys(key, look.field);
+    more.extend(counter.clone());
     let channel = key.channel().unwrap_or_default();
     let mut args = vec![
         Arg::Text(look.field),
@@ -79,12 +83,17 @@ pub(crate) async fn look(
     args.extend(look.others.iter().map(|field| Arg::Text(field)));
     let call = ScriptCall {
         script: key.kind().scripts.acquire,
-        keys: &[key.key(), queue, places, presence],
+        keys: &with_more(key, &more),
         args: &args,
     };
     let answer = call.through(server, time, sent).await?;
     match &answer {
-        Value::Nil => return Ok(LookReply::Granted),
+        Value::Nil if counter.is_none() => return Ok(LookReply::Granted(None)),
+        Value::BulkString(_) if counter.is_some() => {
+            if let Some(token) = token(&answer) {
+                return Ok(LookReply::Granted(Some(token)));
+            }
+        }
         Value::Int(-3) => return Ok(LookReply::Gone),
         Value::Int(-5) => return Ok(LookReply::NoPlace),
         Value::Array(parts) => {

@@ -247,7 +247,7 @@ pub(crate) async fn transfer(
                 QueueSide::Server => Arg::Number(lease::millis(hand_over.line.worth)),
                 QueueSide::Client => from(key),
             },
-        ][..5 + more(key) + in_line(key)],
+        ][..5 + more(key).max(in_line(key))],
     };
     let answer = call.through(server, time, sent).await?;
     let handed = match &answer {

@@ -2,6 +2,7 @@
 //! which script a transition uses.
 
 mod diagnosis;
+pub(crate) mod election;
 mod force_unlock;
 pub(crate) mod latch;
 mod line;

@@ -100,11 +100,12 @@ impl PendingAcquire {
             // The hold is not settled, so no settlement notices that the connection is half open.
             core.server.abandon_silent(&answer, &self.sent);
         }
-        let is_no = !matches!(&answer, Ok(LookReply::Granted) | Err(_))
+        let is_no = !matches!(&answer, Ok(LookReply::Granted(_)) | Err(_))
             || matches!(&answer, Err(Failure::Refused { .. }));
         self.refused = is_no && self.sent.is_answered();
         match answer? {
-            LookReply::Granted => {
+            LookReply::Granted(token) => {
+                self.hold.note_token(token);
                 self.acknowledged(until, false).await?;
                 self.accept_grant(terms).map(LookOutcome::Ended)
             }

@@ -3,6 +3,7 @@
 mod cell;
 mod crowds;
 mod deaths;
+mod election;
 mod fair;
 mod fenced;
 mod force;

@@ -8,6 +8,7 @@
 mod cluster;
 mod crowd;
 mod diagnose;
+mod election;
 mod examples;
 mod fair;
 mod faults;

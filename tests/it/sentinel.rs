@@ -2,6 +2,7 @@
 
 mod acceptance;
 mod connect;
+mod election;
 mod failover;
 mod fair;
 mod foreign;

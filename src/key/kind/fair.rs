@@ -27,11 +27,12 @@ pub(crate) static NON_REENTRANT_FAIR: Kind = Kind {
     ..FAIR
 };
 
-static ACQUIRE: LazyScript =
+// An election runs these too.
+pub(super) static ACQUIRE: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/fair/acquire.lua")));
-static UNLOCK: LazyScript =
+pub(super) static UNLOCK: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/fair/unlock.lua")));
-static TRANSFER: LazyScript =
+pub(super) static TRANSFER: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/fair/transfer.lua")));
-static FORCE_UNLOCK: LazyScript =
+pub(super) static FORCE_UNLOCK: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/fair/force_unlock.lua")));

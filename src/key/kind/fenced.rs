@@ -35,7 +35,7 @@ pub(crate) static FENCED_FROM_ONE: Kind = Kind {
 };
 
 /// The counter is Redisson's.
-const COUNTER: Counter = Counter {
+pub(super) const COUNTER: Counter = Counter {
     prefix: "redisson_lock_token",
     from: CLOCK,
 };

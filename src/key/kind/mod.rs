@@ -3,6 +3,7 @@
 //! All code above distinguishes kinds only by these values. A new kind needs one more value and no
 //! branch.
 
+mod election;
 mod fair;
 mod fenced;
 mod latch;
@@ -18,6 +19,7 @@ use std::fmt;
 use std::ptr;
 use std::time::Duration;
 
+pub(crate) use election::{ELECTION, NEWS, NEWS_PREFIX};
 pub(crate) use fair::{FAIR, NON_REENTRANT_FAIR};
 pub(crate) use fenced::{FENCED, FENCED_FROM_ONE};
 pub(crate) use latch::LATCH;
@@ -31,7 +33,7 @@ pub(crate) use semaphore::SEMAPHORE;
 pub(crate) use spin::SPIN;
 
 /// Every kind of lock. Semaphores are none.
-pub(super) static ALL: [&Kind; 9] = [
+pub(super) static ALL: [&Kind; 10] = [
     &PLAIN,
     &SPIN,
     &NON_REENTRANT,
@@ -39,6 +41,7 @@ pub(super) static ALL: [&Kind; 9] = [
     &FENCED_FROM_ONE,
     &FAIR,
     &NON_REENTRANT_FAIR,
+    &ELECTION,
     &READ,
     &WRITE,
 ];
@@ -73,6 +76,8 @@ pub(crate) struct Kind {
     /// server refuses after it has checked the permission. Words are separated by single spaces. `KEY` in a word
     /// stands for an unused key.
     pub(crate) commands: &'static [&'static str],
+    /// Its holder says who it is: there is a key with what it said, whose name is that of a channel too.
+    pub(crate) has_news: bool,
 }
 
 /// Where the queue of a lock's waiters is, and so which of the waiters of one client ask the server.

@@ -24,6 +24,7 @@ pub(crate) static PERMIT: Kind = Kind {
     permits: Some(PermitKind::Leased),
     mode: None,
     commands: &[],
+    has_news: false,
 };
 
 static ACQUIRE: LazyScript =

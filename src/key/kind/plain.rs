@@ -23,6 +23,7 @@ pub(crate) static PLAIN: Kind = Kind {
     permits: None,
     mode: None,
     commands: &[],
+    has_news: false,
 };
 
 static ACQUIRE: LazyScript =

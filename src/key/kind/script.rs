@@ -1,10 +1,11 @@
 //! A Lua file and the digest by which the server knows it.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 /// A Lua file and its digest.
 pub(crate) struct Script {
-    text: &'static str,
+    text: Cow<'static, str>,
     digest: String,
 }
 
@@ -13,12 +14,22 @@ pub(crate) type LazyScript = LazyLock<Script>;
 
 impl Script {
     pub(crate) fn new(text: &'static str) -> Self {
-        let digest = redis::Script::new(text).get_hash().to_owned();
+        Self::of(Cow::Borrowed(text))
+    }
+
+    /// A script that may call another one as the function of this name, with the same keys and arguments.
+    pub(super) fn above(function: &str, script: &Self, text: &str) -> Self {
+        let inner = script.text();
+        Self::of(format!("local function {function}()\n{inner}\nend\n{text}").into())
+    }
+
+    fn of(text: Cow<'static, str>) -> Self {
+        let digest = redis::Script::new(&text).get_hash().to_owned();
         Self { text, digest }
     }
 
-    pub(crate) fn text(&self) -> &'static str {
-        self.text
+    pub(crate) fn text(&self) -> &str {
+        &self.text
     }
 
     pub(crate) fn digest(&self) -> &str {

@@ -24,6 +24,7 @@ pub(crate) static SEMAPHORE: Kind = Kind {
     permits: Some(PermitKind::Counted),
     mode: None,
     commands: &[],
+    has_news: false,
 };
 
 static ACQUIRE: LazyScript =

@@ -89,6 +89,17 @@ async fn fencing_permissions_are_required_once_a_lock_is_fenced() {
             )
             .await;
             let take = format!("-{}", &rule[1..]);
+            // An election counts its terms in the same way.
+            redis.cmd(&["ACL", "SETUSER", "lockdog", &take]).await;
+            let electing = client(&server).build().await.unwrap();
+            let found = findings(&electing).await;
+            assert!(missing(&found).is_empty(), "{binary:?}: {found:?}");
+            let election = electing.election("e");
+            let lacks = missing(&findings(&electing).await);
+            assert_eq!(lacks, [format!("ACL SETUSER lockdog {rule}")], "{binary:?}");
+            let refused = election.campaign("a").wait(Duration::ZERO).await;
+            assert!(refused.is_err(), "{binary:?}: {rule} is not needed");
+            electing.shutdown().await;
             for (fenced, by_clock) in FENCED {
                 redis.cmd(&["ACL", "SETUSER", "lockdog", &take]).await;
                 let client = client(&server).build().await.unwrap();

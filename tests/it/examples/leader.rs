@@ -3,65 +3,67 @@
 use std::time::Duration;
 
 use super::program::Program;
-use crate::support::{RedisServer, eventually};
+use crate::support::{Redis, RedisServer, eventually};
 
 #[tokio::test]
 async fn another_node_leads_after_a_kill_and_at_once_after_a_resignation() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let mut alice = Program::start("leader", &[&server.url(), "alice"]);
-    alice.says("alice leads").await;
+    alice.says("alice leads, term ").await;
     let first = holder(&redis).await;
-    let mut others = [
-        Program::start("leader", &[&server.url(), "bob"]),
-        Program::start("leader", &[&server.url(), "carol"]),
-    ];
-    for (other, name) in others.iter_mut().zip(["bob", "carol"]) {
-        other.says(&format!("{name} stands")).await;
-    }
-    // Both asked, were refused, and wait for a message: neither leads beside her.
-    eventually(TAKEN_OVER, "bob and carol wait", async || {
-        let (_, waiting): (String, u64) = redis.ask(&["PUBSUB", "NUMSUB", CHANNEL]).await;
-        waiting == 2
-    })
-    .await;
+    let mut bob = Program::start("leader", &[&server.url(), "bob"]);
+    bob.says("bob sees that alice leads").await;
+    queued(&redis, 1).await;
+    let mut carol = Program::start("leader", &[&server.url(), "carol"]);
+    carol.says("carol sees that alice leads").await;
+    queued(&redis, 2).await;
     alice.says("alice works, safe for ").await;
     assert_eq!(holder(&redis).await, first);
 
     alice.kill().await;
-    eventually(TAKEN_OVER, "another leads", async || {
-        let now = redis.hash(LEADER).await;
-        now.keys().next().is_some_and(|field| *field != first)
-    })
-    .await;
-    let [mut bob, mut carol] = others;
-    let (leader, follower) = tokio::select! {
-        _ = bob.says("bob leads") => ((bob, "bob"), (carol, "carol")),
-        _ = carol.says("carol leads") => ((carol, "carol"), (bob, "bob")),
-    };
-
-    let ((leader, name), (mut next, its_name)) = (leader, follower);
+    // The order is that of the queue.
+    bob.says("bob leads, term ").await;
+    carol.says("carol sees that bob leads").await;
     let second = holder(&redis).await;
-    leader.terminate();
-    let (status, said) = leader.end().await;
-    assert!(status.success(), "{status}: {said:#?}");
-    let last: Vec<&str> = said.iter().rev().take(2).map(String::as_str).collect();
-    assert_eq!(last, [format!("{name} ended"), format!("{name} resigned")]);
+    assert_ne!(second, first);
 
-    next.says(&format!("{its_name} leads")).await;
+    bob.terminate();
+    let (status, said) = bob.end().await;
+    assert!(status.success(), "{status}: {said:#?}");
+    assert!(said.contains(&"bob resigned".to_owned()), "{said:#?}");
+    carol.says("carol leads, term ").await;
     assert_ne!(holder(&redis).await, second);
-    next.terminate();
-    let (status, said) = next.end().await;
+
+    let mut dave = Program::start("leader", &[&server.url(), "dave"]);
+    dave.says("dave sees that carol leads").await;
+    queued(&redis, 1).await;
+    // It leaves the queue, and never led.
+    dave.terminate();
+    let (status, said) = dave.end().await;
+    assert!(status.success(), "{status}: {said:#?}");
+    assert!(!said.contains(&"dave resigned".to_owned()), "{said:#?}");
+    queued(&redis, 0).await;
+
+    carol.terminate();
+    let (status, said) = carol.end().await;
     assert!(status.success(), "{status}: {said:#?}");
     redis.assert_clean().await;
     assert!(!redis.exists(LEADER).await);
 }
 
-async fn holder(redis: &crate::support::Redis) -> String {
+async fn queued(redis: &Redis, waiters: usize) {
+    eventually(TAKEN_OVER, "they stand in the queue", async || {
+        redis.ask::<usize>(&["LLEN", QUEUE]).await == waiters
+    })
+    .await;
+}
+
+async fn holder(redis: &Redis) -> String {
     let hash = redis.hash(LEADER).await;
     hash.into_keys().next().expect("an owner leads")
 }
 
 const LEADER: &str = "example:leader";
-const CHANNEL: &str = "redisson_lock__channel:{example:leader}";
+const QUEUE: &str = "redisson_lock_queue:{example:leader}";
 const TAKEN_OVER: Duration = Duration::from_secs(60);

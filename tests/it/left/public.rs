@@ -735,6 +735,82 @@ pub(super) const PUBLIC: &[Public] = &[
         }),
     ),
     Public::new(
+        "campaign and what a leader does",
+        &[
+            "CampaignRequest",
+            "Election::leader",
+            "Leadership::resign",
+            "Leading::proclaim",
+        ],
+        PLAIN,
+        made!(|stand| {
+            let election = stand.election();
+            Made::call(async move {
+                let lead = election.campaign("a").owner(&Owner::new()).await?;
+                lead.proclaim("b").await?;
+                election.leader().await?;
+                lead.resign().await
+            })
+        }),
+    ),
+    Public::new(
+        "campaign for some time",
+        &["TimedCampaignRequest"],
+        PLAIN,
+        made!(|stand| {
+            let election = stand.election();
+            let lead = election.campaign("a").owner(&Owner::new()).await;
+            let lead = lead.expect("the server is well");
+            let waiting = election.campaign("b").owner(&Owner::new());
+            let waiting = waiting.wait(super::POLL_CAP / 5).into_future();
+            Made::call(async move {
+                let none = waiting.await;
+                drop(lead);
+                none
+            })
+        }),
+    ),
+    Public::new(
+        "work while leading",
+        &["Election::run"],
+        PLAIN,
+        made!(|stand| {
+            let election = stand.election();
+            let running = async move { election.run("a", async |lead| lead.term()).await };
+            Made::call(Owner::new().scope(running))
+        }),
+    ),
+    Public::new(
+        "observation of an election",
+        &["Leaders::next"],
+        PLAIN,
+        made!(|stand| {
+            let mut leaders = stand.election().observe();
+            leaders.next().await.expect("the server is well");
+            let closed = Box::pin(async move {
+                match leaders.next().await {
+                    Ok(_) => End::Done,
+                    Err(error) => End::Failed(error),
+                }
+            });
+            Made::new(closed).in_situation(Situation::UntilClosed)
+        }),
+    ),
+    Public::new(
+        "lost of a leadership",
+        &["Leading::lost"],
+        PLAIN,
+        made!(|stand| {
+            let lead = stand.election().campaign("a").owner(&Owner::new()).await;
+            let lead = lead.expect("the server is well");
+            let lost = Box::pin(async move {
+                let _lost = lead.lost().await;
+                End::Done
+            });
+            Made::new(lost).in_situation(Situation::UntilClosed)
+        }),
+    ),
+    Public::new(
         "acquire of counted permits",
         &["SemaphoreRequest"],
         PLAIN,

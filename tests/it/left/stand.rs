@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, try_join_all};
 use lockdog::{
-    Client, CountDownLatch, Guard, Held, Lock, LockRequest, MultiLock, Owner, PermitSemaphore,
-    ReadWriteLock, RedLock, Result, Semaphore, TryLockRequest, UnlockRequest,
+    Client, CountDownLatch, Election, Guard, Held, Lock, LockRequest, MultiLock, Owner,
+    PermitSemaphore, ReadWriteLock, RedLock, Result, Semaphore, TryLockRequest, UnlockRequest,
 };
 
 use super::site::Site;
@@ -133,6 +133,11 @@ impl Stand {
     /// A latch that may be left with a count.
     pub(super) fn latch(&self) -> CountDownLatch {
         self.clients[0].count_down_latch(self.key(LATCH))
+    }
+
+    /// An election of another name.
+    pub(super) fn election(&self) -> Election {
+        self.clients[0].election(self.key("election"))
     }
 
     async fn semaphore(&self, name: &str, free: u32) -> PermitSemaphore {
@@ -318,7 +323,7 @@ impl Stand {
     }
 }
 
-/// What the keys of a queue at the server begin with.
+/// What the keys of a queue at the server begin with. What a leader said may outlive its lease.
 const LINES: [&str; 3] = [
     "redisson_lock_queue",
     "redisson_lock_timeout",

@@ -8,7 +8,7 @@ use lockdog::{Client, Error, Owner, Unlocked};
 use super::{LONG, SOON, ms, waiter};
 use crate::support::security::{
     documented, of_a_counted_semaphore, of_a_fair_lock, of_a_fenced_lock, of_a_latch,
-    of_a_read_write_lock, of_a_semaphore,
+    of_a_read_write_lock, of_a_semaphore, of_an_election,
 };
 use crate::support::{Redis, RedisServer, eventually};
 
@@ -329,6 +329,55 @@ async fn a_fair_lock_needs_what_is_documented_for_it() {
             "without {left_out}: {refused}"
         );
         assert!(redis.all_keys().await.is_empty(), "without {left_out}");
+    }
+}
+
+#[tokio::test]
+async fn an_election_needs_what_is_documented_for_it() {
+    let further = of_an_election();
+    let all = [documented(), of_a_fair_lock(), further.clone()].concat();
+    let (server, redis) = with_user(&all).await;
+    let client = Client::builder().url(url(&server)).poll_cap(ms(100));
+    let client = client.build().await.unwrap();
+    let election = client.election("orders:2");
+    let mut leaders = election.observe();
+    assert!(leaders.next().await.unwrap().is_none());
+    let lead = election.campaign("a").await.unwrap();
+    lead.proclaim("b").await.unwrap();
+    assert!(leaders.next().await.unwrap().is_some());
+    let next = election.campaign("c").owner(&Owner::new());
+    let next = tokio::spawn(next.into_future());
+    eventually(SOON, "it stands in the queue", async || {
+        redis
+            .ask::<usize>(&["LLEN", "redisson_lock_queue:{orders:2}"])
+            .await
+            == 1
+    })
+    .await;
+    lead.resign().await.unwrap();
+    next.await.unwrap().unwrap().resign().await.unwrap();
+    let mut refused = refused(&redis).await;
+    refused.remove("client");
+    assert_eq!(refused, BTreeSet::new());
+    // A campaign that is refused leaves nothing. Without the channel an observer polls.
+    for left_out in further.iter().filter(|rule| !rule.starts_with('&')) {
+        let rest = further.iter().filter(|rule| *rule != left_out).cloned();
+        let rules = documented().into_iter().chain(of_a_fair_lock());
+        let rules: Vec<String> = rules.chain(rest).collect();
+        let (server, redis) = with_user(&rules).await;
+        let client = Client::connect(url(&server)).await.unwrap();
+        let refused = client.election("orders:2").campaign("a").await.unwrap_err();
+        let is_denied = matches!(&refused, Error::Refused { .. });
+        assert!(
+            is_denied && refused.to_string().contains("NOPERM"),
+            "without {left_out}: {refused}"
+        );
+        eventually(SOON, "nothing but the counter is left", async || {
+            let keys = redis.all_keys().await;
+            keys.iter()
+                .all(|key| key.starts_with("redisson_lock_token"))
+        })
+        .await;
     }
 }
 

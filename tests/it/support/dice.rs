@@ -24,6 +24,11 @@ impl Dice {
         Self { state }
     }
 
+    /// From a seed that other dice gave.
+    pub(crate) fn of(seed: u64) -> Self {
+        Self { state: seed | 1 }
+    }
+
     /// A number below `faces`.
     pub(crate) fn roll(&mut self, faces: u64) -> u64 {
         self.state ^= self.state << 13;

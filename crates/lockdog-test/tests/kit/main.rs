@@ -4,6 +4,7 @@ mod bad_input;
 mod clients;
 mod commands_as_redis;
 mod connectors;
+mod elections;
 mod exclusive;
 mod extend;
 mod failure_model;

@@ -31,7 +31,7 @@ struct Before {
 #[test]
 fn every_script_behaves_as_on_redis() {
     let files = scripts(&root().join("lua"));
-    assert!(files.len() >= 38, "{files:?}");
+    assert!(files.len() >= 44, "{files:?}");
     let files = Mutex::new(files.into_iter());
     let next = || files.lock().expect("no thread panics with it").next();
     thread::scope(|threads| {
@@ -48,11 +48,15 @@ fn every_script_behaves_as_on_redis() {
 }
 
 fn behaves_as_on_redis(pair: &RefCell<Pair>, file: &Path) {
-    let text = fs::read_to_string(file).expect("a script is text");
+    let mut text = fs::read_to_string(file).expect("a script is text");
     let name = file
         .strip_prefix(root().join("lua"))
         .expect("it is in there");
     let name = name.to_str().expect("names are plain").to_owned();
+    if let Some(inner) = inside(&name) {
+        let inner = fs::read_to_string(root().join("lua").join(inner)).expect("it is text");
+        text = format!("local function fair()\n{inner}\nend\n{text}");
+    }
     let config = Config {
         cases: cases(300),
         failure_persistence: None,
@@ -67,6 +71,14 @@ fn behaves_as_on_redis(pair: &RefCell<Pair>, file: &Path) {
     if let Err(failure) = outcome {
         panic!("{name}: {failure}");
     }
+}
+
+/// The script that another one runs as its function `fair`.
+fn inside(name: &str) -> Option<String> {
+    let of_fair = ["acquire", "transfer", "unlock", "force_unlock"];
+    let name = name.strip_prefix("election/")?;
+    let is_around = of_fair.iter().any(|it| name == format!("{it}.lua"));
+    is_around.then(|| format!("fair/{name}"))
 }
 
 fn replay(
@@ -139,6 +151,10 @@ fn states() -> impl Strategy<Value = Before> {
             // A moment to come, so that both servers say the same about a pause.
             ["SET", "lockdog_writer:{a}", &format!("4000000000000 {mark}{field}")].map(str::to_owned).to_vec()
         }),
+        2 => (select(FIELDS), select(&["7 1 me", "7 3 you too", "x"][..])).prop_map(|(field, rest)| {
+            ["SET", SAID, &format!("{field} {rest}")].map(str::to_owned).to_vec()
+        }),
+        1 => select(STRINGS).prop_map(|text| ["SET", COUNTER, text].map(str::to_owned).to_vec()),
         1 => Just(["RPUSH", "?", "a", "b"].map(str::to_owned).to_vec()),
         1 => select(&["0", "1699999999999", "4000000000000", "x"][..]).prop_map(|since| {
             ["HSET", "?", "id", "<identity>", "since", since].map(str::to_owned).to_vec()
@@ -251,25 +267,29 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
                 flag(),
             ],
         ),
-        "fair/acquire.lua" => {
+        "fair/acquire.lua" => look(line()),
+        "election/acquire.lua" => look(election()),
+        "election/unlock.lua" => {
+            let args = vec![field(), target(), channel(), publish(), worth(), flag()];
+            with_keys(election(), args)
+        }
+        "election/transfer.lua" => {
+            let args = vec![field(), field(), lease(), channel(), publish(), worth()];
+            with_keys(election(), args)
+        }
+        "election/force_unlock.lua" => with_keys(election(), vec![field(), channel(), publish()]),
+        "election/proclaim.lua" => {
+            let keys = ["a", SAID].map(str::to_owned).to_vec();
             let args = vec![
                 field(),
-                target(),
-                lease(),
-                worth(),
-                mostly(&["4000", "10000"]),
-                mostly(&["enter", "enter", "look", "try"]),
-                channel(),
+                mostly(&["7", "8"]),
+                mostly(&["1", "2", "3"]),
+                mostly(&["me", "you too", ""]),
                 publish(),
             ];
-            let others = prop_oneof![Just(Vec::new()), waiters()];
-            (args, others)
-                .prop_map(|(args, others)| Call {
-                    keys: line(),
-                    args: [args, others].concat(),
-                })
-                .boxed()
+            with_keys(keys, args)
         }
+        "election/leader.lua" => with_keys(["a", SAID].map(str::to_owned).to_vec(), Vec::new()),
         "fair/unlock.lua" => in_line(vec![
             field(),
             target(),
@@ -378,7 +398,42 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
 
 /// A call with the keys of a fair lock.
 fn in_line(args: Vec<BoxedStrategy<String>>) -> BoxedStrategy<Call> {
-    args.prop_map(|args| Call { keys: line(), args }).boxed()
+    with_keys(line(), args)
+}
+
+fn with_keys(keys: Vec<String>, args: Vec<BoxedStrategy<String>>) -> BoxedStrategy<Call> {
+    args.prop_map(move |args| Call {
+        keys: keys.clone(),
+        args,
+    })
+    .boxed()
+}
+
+/// A look from a queue on the server.
+fn look(keys: Vec<String>) -> BoxedStrategy<Call> {
+    let args = vec![
+        field(),
+        target(),
+        lease(),
+        worth(),
+        mostly(&["4000", "10000"]),
+        mostly(&["enter", "enter", "look", "try"]),
+        channel(),
+        publish(),
+    ];
+    let others = prop_oneof![Just(Vec::new()), waiters()];
+    (args, others)
+        .prop_map(move |(args, others)| Call {
+            keys: keys.clone(),
+            args: [args, others].concat(),
+        })
+        .boxed()
+}
+
+/// The keys of an election.
+fn election() -> Vec<String> {
+    let more = [SAID, COUNTER].map(str::to_owned);
+    line().into_iter().chain(more).collect()
 }
 
 fn line() -> Vec<String> {
@@ -537,6 +592,9 @@ const IN_USE: &str = "{a}:timeout";
 const QUEUE: &str = "redisson_lock_queue:{a}";
 const PLACES: &str = "redisson_lock_timeout:{a}";
 const PRESENCE: &str = "lockdog_fair:{a}";
+/// What the leader of the election `a` said, and the counter of its terms.
+const SAID: &str = "lockdog_leader:{a}";
+const COUNTER: &str = "redisson_lock_token:{a}";
 /// The ledger of the semaphore `a`.
 const LEDGER: &str = "lockdog_ledger:{a}";
 /// What requests have, and when they ended.

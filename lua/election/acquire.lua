@@ -1,0 +1,61 @@
+-- Purpose: one look at an election: as lua/fair/acquire.lua, which is the function `fair` here, and a grant
+-- begins a term, whose number is a fencing token as that of lua/fenced/acquire.lua.
+--
+-- KEYS[1]    the lock's hash
+-- KEYS[2..4] the queue, the places and the presence: see lua/fair/acquire.lua
+-- KEYS[5]    what the leader said of itself; not used here
+-- KEYS[6]    the counter of the terms: the last one, in decimal; the counter of a fenced lock
+-- ARGV[1..]  as lua/fair/acquire.lua
+--
+-- Returns
+--   term       granted, as a text: the field stands at the target or above, the TTL is the lease or longer
+--   otherwise  what lua/fair/acquire.lua returns if it grants nothing
+--   error      WRONGTYPE: the counter is no number below 2^53 - 1; nothing was done
+--
+-- Run twice it does what it does once: while the field stands, no other grant changes the counter, so the
+-- counter has the term of the hold.
+-- Example: free, queue empty, counter 7, clock in 2026 -> { field = 1 }, counter "17...", "17...".
+
+local key, field, counter = KEYS[1], ARGV[1], KEYS[6]
+
+local function text(number)
+    -- tostring would write 1.7e+15.
+    return string.format('%.0f', number)
+end
+
+local function is_error(reply)
+    return type(reply) == 'table' and reply.err
+end
+
+-- Read before the look, so that a counter that is no number leaves the queue as it is.
+local value = redis.pcall('get', counter)
+if is_error(value) and not string.find(value.err, 'WRONGTYPE', 1, true) then
+    return value
+end
+local last = 0
+if value then
+    last = type(value) == 'string' and string.match(value, '^%d+$') and tonumber(value)
+end
+if not last or last >= 2 ^ 53 - 1 then
+    return redis.error_reply('WRONGTYPE the counter of the terms is no number below 2^53 - 1')
+end
+
+local stood = redis.call('hexists', key, field) == 1
+local answer = fair()
+if answer then
+    return answer
+end
+if stood and last > 0 then
+    return text(last)
+end
+-- A new term; or the counter was deleted during this one.
+local clock = redis.call('time')
+local term = text(math.max(last + 1, clock[1] * 1000000 + clock[2]))
+-- Without a TTL, because a counter that expires would restart.
+local noted = redis.pcall('set', counter, term)
+if is_error(noted) and not stood then
+    -- A leader without a term: undo the grant. Its place in the queue is gone, and its call fails.
+    redis.call('hdel', key, field)
+    return noted
+end
+return term

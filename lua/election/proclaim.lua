@@ -1,0 +1,32 @@
+-- Purpose: a leader says who it is, for all who ask or watch.
+--
+-- KEYS[1]  the lock's hash
+-- KEYS[2]  what the leader said of itself, "field term number value"; its name is the channel of the news
+-- ARGV[1]  the field of the leader's hold
+-- ARGV[2]  its term
+-- ARGV[3]  the number of this proclamation: it counts those of one leadership from 1
+-- ARGV[4]  the value
+-- ARGV[5]  the command that publishes: publish, or spublish on a cluster that knows it
+--
+-- Returns
+--   1  said, or this leader said something newer before; those who watch are told
+--   0  the field is not in the hash: it does not lead
+--
+-- Run twice or late it does no harm: the number says which proclamation of one leader is the newest.
+-- Example: { a = 1 }, field "a", term 17, number 1, "me" -> "a 17 1 me", message "17", 1.
+
+local field, said = ARGV[1], KEYS[2]
+
+if redis.call('hexists', KEYS[1], field) == 0 then
+    return 0
+end
+local before = redis.pcall('get', said)
+if type(before) == 'string' then
+    local by, number = string.match(before, '^(%S+) %d+ (%d+) ')
+    if by == field and tonumber(number) > tonumber(ARGV[3]) then
+        return 1
+    end
+end
+redis.call('set', said, table.concat({ field, ARGV[2], ARGV[3], ARGV[4] }, ' '))
+redis.pcall(ARGV[5], said, ARGV[2])
+return 1

@@ -1,0 +1,79 @@
+-- Purpose: ends one leadership and begins the next of the same client, as lua/fair/transfer.lua, which is
+-- the function `fair` here, does with holds. The next one has a new term.
+--
+-- KEYS[1]    the lock's hash
+-- KEYS[2..4] the queue, the places and the presence: see lua/fair/transfer.lua
+-- KEYS[5]    what the leader said of itself, "field term number value"; its name is the channel of the news
+-- KEYS[6]    the counter of the terms: the last one, in decimal; the counter of a fenced lock
+-- ARGV[1..]  as lua/fair/transfer.lua; ARGV[1] is the field that ends, ARGV[2] the one that begins
+--
+-- Returns
+--   { -1, term }  handed on, with this term as a text; how many listen is not asked
+--   -2            the first hold ended, and it is the turn of another waiter, which was told, or of none;
+--                 or the second could not begin, for example because the counter is no number
+--   nil           the first hold is not there, and neither is the second: it was lost
+--   error         WRONGTYPE: the second hold is there, and the counter is no number below 2^53 - 1
+--
+-- Run twice it does what it does once. It writes nothing before `fair`, which begins with HDEL, because a
+-- server out of memory lets a script go on that has written.
+-- Example: { a = 1 }, queue { b }, counter 7, from a to b -> { b = 1 }, counter "17...", { -1, "17..." }.
+
+local key, said, counter = KEYS[1], KEYS[5], KEYS[6]
+local from, to = ARGV[1], ARGV[2]
+
+local function text(number)
+    -- tostring would write 1.7e+15.
+    return string.format('%.0f', number)
+end
+
+local value = redis.pcall('get', counter)
+local last = 0
+if value then
+    last = type(value) == 'string' and string.match(value, '^%d+$') and tonumber(value)
+end
+if last and last >= 2 ^ 53 - 1 then
+    last = false
+end
+
+local stood = redis.call('hexists', key, to) == 1
+if not last then
+    if stood then
+        return redis.error_reply('WRONGTYPE the counter of the terms is no number below 2^53 - 1')
+    end
+    -- There is no term to begin: the first hold ends, and the head is told. No field has this name.
+    ARGV[2] = ''
+end
+
+-- What the first leader said goes with it. If another hold begins at once, that one says something new.
+local function fall_silent()
+    local text = redis.pcall('get', said)
+    if type(text) == 'string' and string.sub(text, 1, #from + 1) == from .. ' ' then
+        redis.pcall('del', said)
+        redis.pcall(ARGV[5], said, '')
+    end
+    return -2
+end
+
+local answer = fair()
+if answer == -2 then
+    return fall_silent()
+end
+if answer ~= -1 then
+    return answer
+end
+if stood and last > 0 then
+    return { -1, text(last) }
+end
+-- A new term; or the counter was deleted during the second leadership.
+local clock = redis.pcall('time')
+local term = not clock.err and text(math.max(last + 1, clock[1] * 1000000 + clock[2]))
+-- Without a TTL, because a counter that expires would restart.
+local noted = term and redis.pcall('set', counter, term)
+if not noted or noted.err then
+    if stood then
+        return clock.err and clock or noted
+    end
+    redis.pcall('hdel', key, to)
+    return fall_silent()
+end
+return { -1, term }

@@ -1,0 +1,25 @@
+-- Purpose: lowers the count of one hold of an election to a target, as lua/fair/unlock.lua, which is the
+-- function `fair` here. At zero, what the leader said of itself goes with it. Settles a campaign too.
+--
+-- KEYS[1]    the lock's hash
+-- KEYS[2..4] the queue, the places and the presence: see lua/fair/unlock.lua
+-- KEYS[5]    what the leader said of itself, "field term number value"; its name is the channel of the news
+-- ARGV[1..]  as lua/fair/unlock.lua; ARGV[1] is the field, ARGV[2] the target, ARGV[4] publishes
+--
+-- Returns what lua/fair/unlock.lua returns.
+--
+-- Run twice it does what it does once.
+-- Example: { a = 1 }, said "a 17... 1 me", target 0 -> no hash, nothing said, message "" on the channel, 1.
+
+local field, said = ARGV[1], KEYS[5]
+
+local answer = fair()
+if answer == 1 then
+    -- The hold has ended: what is wrong with this key must not look like an unlock that failed.
+    local text = redis.pcall('get', said)
+    if type(text) == 'string' and string.sub(text, 1, #field + 1) == field .. ' ' then
+        redis.pcall('del', said)
+        redis.pcall(ARGV[4], said, '')
+    end
+end
+return answer

@@ -1,0 +1,120 @@
+//! Watches who leads.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Election, Leader};
+use crate::background::ensure_runtime;
+use crate::clock::Moment;
+use crate::error::Result;
+use crate::owner::Owner;
+use crate::wait::Listener;
+
+/// The leaders of an election, one after the other, from [`Election::observe`].
+///
+/// It may leave out leaders that came and went between two of its questions. It never goes back to an earlier
+/// leadership.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn example(client: lockdog::Client) -> lockdog::Result<()> {
+/// let mut leaders = client.election("scheduler").observe();
+/// loop {
+///     match leaders.next().await? {
+///         Some(leader) => println!("{:?} leads", leader.value),
+///         None => println!("no client leads"),
+///     }
+/// }
+/// # }
+/// ```
+#[must_use = "it does nothing until `next` is called"]
+pub struct Leaders {
+    election: Election,
+    /// What was reported last; `None` before the first report.
+    seen: Option<Option<Leader>>,
+    /// From the second question on.
+    listener: Option<Listener>,
+    has_subscribed: bool,
+    /// When to ask again, if no message comes before; `None` if it has to ask now.
+    asks_at: Option<Moment>,
+}
+
+impl Leaders {
+    pub(super) fn new(election: Election) -> Self {
+        Self {
+            election,
+            seen: None,
+            listener: None,
+            has_subscribed: false,
+            asks_at: None,
+        }
+    }
+
+    /// The next leader, or `None` when no client leads. The first call returns the present state at once, each later
+    /// call waits for a change: by a message within a round trip, else within a
+    /// [`poll_cap`](crate::ClientBuilder::poll_cap).
+    ///
+    /// # Errors
+    ///
+    /// As [`Election::leader`]. It can be called again: it then asks after a poll cap.
+    ///
+    /// # Cancel safety
+    ///
+    /// If it is cancelled, the next call continues: no change is lost.
+    pub async fn next(&mut self) -> Result<Option<Leader>> {
+        ensure_runtime()?;
+        loop {
+            if let Some(at) = self.asks_at {
+                self.wait(at).await?;
+                // A question that is cancelled is asked at once by the next call.
+                self.asks_at = None;
+            }
+            let asked = self.election.leader().await;
+            let core = self.election.inner.object.core();
+            // One that failed is not asked again at once either.
+            self.asks_at = Some(core.clock.now() + core.clock.sooner(core.settings.poll_cap));
+            let leader = asked?;
+            let is_known = match (&self.seen, &leader) {
+                (Some(Some(seen)), Some(leader)) => seen.is_as(leader),
+                (Some(None), None) => true,
+                _ => false,
+            };
+            if !is_known {
+                self.seen = Some(leader.clone());
+                return Ok(leader);
+            }
+        }
+    }
+
+    /// Waits until there may be something new, at most until `until`.
+    async fn wait(&mut self, until: Moment) -> Result<()> {
+        let object = &self.election.inner.object;
+        let (core, key) = (object.core(), object.key()?);
+        let listener = match &mut self.listener {
+            Some(listener) => listener,
+            none => {
+                let news = Arc::new(key.listened());
+                none.insert(core.waiters.add_listener(&news, Owner::new())?)
+            }
+        };
+        let listens = core.backoff(key).is_none() && !self.has_subscribed;
+        tokio::select! {
+            biased;
+            // The change may come before the subscription, so it asks once more behind it.
+            () = listener.subscribed(&core.server), if listens => {
+                self.has_subscribed = true;
+                Ok(())
+            }
+            waited = listener.wait(until) => waited,
+        }
+    }
+}
+
+impl fmt::Debug for Leaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leaders")
+            .field("election", &self.election.name())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,49 @@
+//! A leader election: a fair lock whose holder has a term, and says who it is. Redisson has none.
+
+use super::fair;
+use super::fenced::COUNTER;
+use super::{Kind, LazyScript, NON_REENTRANT_FAIR, PLAIN, Script, Scripts};
+
+/// Like the non-reentrant fair lock, but each hold has a fencing token, the term.
+pub(crate) static ELECTION: Kind = Kind {
+    name: "election",
+    scripts: Scripts {
+        acquire: &ACQUIRE,
+        unlock: &UNLOCK,
+        settle: &UNLOCK,
+        transfer: Some(&TRANSFER),
+        force_unlock: &FORCE_UNLOCK,
+        ..NON_REENTRANT_FAIR.scripts
+    },
+    counter: Some(COUNTER),
+    has_news: true,
+    ..NON_REENTRANT_FAIR
+};
+
+/// The news of an election: a channel, and no holds.
+pub(crate) static NEWS: Kind = Kind {
+    name: "news of an election",
+    channel: Some(NEWS_PREFIX),
+    // Nobody holds it, so these scripts are never sent.
+    ..PLAIN
+};
+
+/// Of the key with what a leader said of itself, and of the channel of the news.
+pub(crate) const NEWS_PREFIX: &str = "lockdog_leader";
+
+static ACQUIRE: LazyScript = LazyScript::new(|| {
+    let text = include_str!("../../../lua/election/acquire.lua");
+    Script::above("fair", &fair::ACQUIRE, text)
+});
+static UNLOCK: LazyScript = LazyScript::new(|| {
+    let text = include_str!("../../../lua/election/unlock.lua");
+    Script::above("fair", &fair::UNLOCK, text)
+});
+static TRANSFER: LazyScript = LazyScript::new(|| {
+    let text = include_str!("../../../lua/election/transfer.lua");
+    Script::above("fair", &fair::TRANSFER, text)
+});
+static FORCE_UNLOCK: LazyScript = LazyScript::new(|| {
+    let text = include_str!("../../../lua/election/force_unlock.lua");
+    Script::above("fair", &fair::FORCE_UNLOCK, text)
+});

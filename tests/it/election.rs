@@ -1,0 +1,108 @@
+//! Leader election. LE1 to LE4 are the invariants of `docs/design.md`.
+
+mod basics;
+mod cluster;
+mod faults;
+mod input;
+mod nemesis;
+mod observe;
+mod run;
+
+use std::time::Duration;
+
+use lockdog::{Client, ClientBuilder, Election, Leadership, Owner};
+use tokio::task::JoinHandle;
+
+use crate::support::prelude::{LONG, SOON, ms, poll_once};
+use crate::support::{Redis, RedisServer, eventually};
+
+/// A server, a client with an election, and the test's own view.
+struct Fixture {
+    server: RedisServer,
+    redis: Redis,
+    client: Client,
+    election: Election,
+}
+
+impl Fixture {
+    async fn start() -> Self {
+        Self::with(|builder| builder).await
+    }
+
+    async fn with(set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
+        let server = RedisServer::start().await;
+        let redis = server.redis().await;
+        let client = set(Client::builder().url(server.url()));
+        let client = client.build().await.expect("it runs");
+        let election = client.election(NAME);
+        Self {
+            server,
+            redis,
+            client,
+            election,
+        }
+    }
+
+    /// The election through a client of its own.
+    async fn another(&self) -> Election {
+        self.another_with(|builder| builder).await
+    }
+
+    async fn another_with(&self, set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Election {
+        let client = set(Client::builder().url(self.server.url()));
+        client.build().await.expect("it runs").election(NAME)
+    }
+
+    /// Starts a task that campaigns, and waits until it stands in the queue.
+    async fn queued(&self, election: &Election, value: &str) -> JoinHandle<Leadership> {
+        let before: usize = self.redis.ask(&["LLEN", QUEUE]).await;
+        let waiter = campaigner(election, value);
+        eventually(SOON, "it stands in the queue", async || {
+            self.redis.ask::<usize>(&["LLEN", QUEUE]).await == before + 1
+        })
+        .await;
+        waiter
+    }
+
+    /// Nothing is left but the counter, and the presence, which expires by itself.
+    async fn eventually_over(&self) {
+        eventually(SOON, "nothing is left", async || {
+            let keys = self.redis.keys().await;
+            keys.iter().all(|key| key == PRESENCE || key == COUNTER)
+        })
+        .await;
+    }
+
+    /// What the leader says, as Redis has it.
+    async fn said(&self) -> Option<String> {
+        self.redis.ask(&["GET", SAID]).await
+    }
+
+    /// What a client without any part in it is told.
+    async fn value(&self) -> Option<String> {
+        let leader = self.election.leader().await.expect("the server is well");
+        leader.and_then(|leader| leader.value)
+    }
+}
+
+/// A task that campaigns as an owner of its own.
+fn campaigner(election: &Election, value: &str) -> JoinHandle<Leadership> {
+    let campaign = election.campaign(value).owner(&Owner::new());
+    tokio::spawn(async move { campaign.await.expect("it is its turn") })
+}
+
+async fn in_time<T>(task: JoinHandle<T>) -> T {
+    let ended = tokio::time::timeout(SOON, task).await;
+    ended.expect("in time").expect("it does not panic")
+}
+
+/// A script of an election and the one of the fair lock inside, as the client sends them.
+fn composed(fair: &str, election: &str) -> String {
+    format!("local function fair()\n{fair}\nend\n{election}")
+}
+
+const NAME: &str = "scheduler";
+const SAID: &str = "lockdog_leader:{scheduler}";
+const COUNTER: &str = "redisson_lock_token:{scheduler}";
+const QUEUE: &str = "redisson_lock_queue:{scheduler}";
+const PRESENCE: &str = "lockdog_fair:{scheduler}";

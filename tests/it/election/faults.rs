@@ -1,0 +1,248 @@
+//! Lost, late and repeated commands, dead leaders, and servers that refuse.
+
+use std::process::{Command, Stdio};
+
+use super::*;
+use crate::support::{Action, Direction, Gate, Proxy};
+
+/// A client behind a proxy. All scripts are loaded, so that a rule meets the first sending.
+async fn behind_a_proxy(test: &Fixture) -> (Proxy, Election) {
+    for script in [acquire(), unlock(), transfer(), PROCLAIM.to_owned()] {
+        test.redis.cmd(&["SCRIPT", "LOAD", &script]).await;
+    }
+    let proxy = Proxy::start(&test.server).await;
+    let client = Client::builder()
+        .url(proxy.url())
+        .command_timeout(ms(1_500))
+        .poll_cap(ms(200));
+    let client = client.build().await.unwrap();
+    (proxy, client.election(NAME))
+}
+
+/// LE1 and FE2: a command whose reply is lost, or that runs twice, begins one term.
+#[tokio::test]
+async fn a_repeated_command_counts_once() {
+    let test = Fixture::start().await;
+    let (proxy, election) = behind_a_proxy(&test).await;
+    for action in [Action::ExecuteThenCut, Action::Twice] {
+        let rule = proxy.on(is(acquire()), action.clone());
+        let lead = election.campaign("a").await.unwrap();
+        rule.wait_hits(1).await;
+        let counter: u64 = test.redis.ask(&["GET", COUNTER]).await;
+        assert_eq!(lead.term(), counter);
+        let rule = proxy.on(is(PROCLAIM.to_owned()), action.clone());
+        lead.proclaim("b").await.unwrap();
+        rule.wait_hits(1).await;
+        assert_eq!(test.value().await.as_deref(), Some("b"));
+        let next = test.queued(&election, "c").await;
+        // The waiter reads the answer, so that the leadership can be handed to it.
+        tokio::time::sleep(ms(300)).await;
+        let rule = proxy.on(is(transfer()), action.clone());
+        lead.resign().await.unwrap();
+        rule.wait_hits(1).await;
+        let lead = in_time(next).await;
+        let after: u64 = test.redis.ask(&["GET", COUNTER]).await;
+        assert!(lead.term() == after && after > counter);
+        let rule = proxy.on(is(unlock()), action);
+        lead.resign().await.unwrap();
+        rule.wait_hits(1).await;
+        test.eventually_over().await;
+    }
+}
+
+/// A late proclamation does not replace a newer one of the same leader, nor that of a later leader.
+#[tokio::test]
+async fn a_late_proclamation_changes_nothing() {
+    let test = Fixture::start().await;
+    let (proxy, election) = behind_a_proxy(&test).await;
+    let lead = election.campaign("a").await.unwrap();
+    let gate = Gate::new();
+    proxy.on(is(PROCLAIM.to_owned()), Action::HoldRequest(gate.clone()));
+    let late = lead.leading();
+    let late = tokio::spawn(async move { late.proclaim("late").await });
+    gate.wait_reached().await;
+    let error = in_time(late).await.unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    lead.proclaim("newer").await.unwrap();
+    assert_eq!(test.value().await.as_deref(), Some("newer"));
+    gate.open();
+    gate.wait_passed().await;
+    tokio::time::sleep(ms(300)).await;
+    assert_eq!(test.value().await.as_deref(), Some("newer"));
+
+    let gate = Gate::new();
+    proxy.on(is(PROCLAIM.to_owned()), Action::TwiceLate(gate.clone()));
+    lead.proclaim("last").await.unwrap();
+    lead.resign().await.unwrap();
+    let next = test.election.campaign("next").await.unwrap();
+    gate.open();
+    gate.wait_passed().await;
+    tokio::time::sleep(ms(300)).await;
+    assert_eq!(test.value().await.as_deref(), Some("next"));
+    next.resign().await.unwrap();
+    test.eventually_over().await;
+}
+
+/// A campaign that was elected and cannot say so does not lead: it gives the leadership back.
+#[tokio::test]
+async fn a_campaign_that_cannot_say_who_it_is_resigns() {
+    let test = Fixture::start().await;
+    let (proxy, election) = behind_a_proxy(&test).await;
+    let rule = proxy
+        .on(is(PROCLAIM.to_owned()), Action::DropReply)
+        .times(99);
+    let error = election.campaign("a").await.unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    rule.wait_hits(1).await;
+    let began = std::time::Instant::now();
+    let limit = ms(500);
+    let timed = election.campaign("a").wait(limit).await;
+    assert!(timed.is_err() && began.elapsed() >= limit, "{timed:?}");
+    rule.remove();
+    eventually(SOON, "none leads", async || {
+        test.election.leader().await.unwrap().is_none()
+    })
+    .await;
+    test.eventually_over().await;
+}
+
+/// The key disappears: the leader is told at its next proclamation at the latest, and a stranger's value stays.
+#[tokio::test]
+async fn a_leader_whose_key_is_gone_is_told_when_it_says_something() {
+    let test = Fixture::start().await;
+    let lead = test.election.campaign("a").await.unwrap();
+    test.redis.cmd(&["DEL", NAME]).await;
+    assert!(test.election.leader().await.unwrap().is_none());
+    let next = test.another().await.campaign("b").await.unwrap();
+    assert!(next.term() > lead.term());
+    let error = lead.proclaim("c").await.unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    assert!(!lead.is_valid());
+    lead.lost().await;
+    assert_eq!(test.value().await.as_deref(), Some("b"));
+    let error = lead.resign().await.unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    assert_eq!(test.value().await.as_deref(), Some("b"));
+    next.resign().await.unwrap();
+}
+
+/// The side keys may be deleted: the leader leads on, and the queue forms anew.
+#[tokio::test]
+async fn side_keys_that_are_deleted_cost_comfort_only() {
+    let test = Fixture::with(|builder| builder.poll_cap(ms(200))).await;
+    let lead = test.election.campaign("a").await.unwrap();
+    let next = test.queued(&test.election, "b").await;
+    for key in [SAID, COUNTER, PRESENCE] {
+        assert!(test.redis.ask::<bool>(&["DEL", key]).await, "{key}");
+    }
+    assert!(test.election.leader().await.unwrap().is_some());
+    let term = lead.term();
+    lead.resign().await.unwrap();
+    let lead = in_time(next).await;
+    assert!(lead.term() > term);
+    lead.resign().await.unwrap();
+    test.eventually_over().await;
+}
+
+/// LE4: the process of the leader is killed. Runs twice: as the test, and started by it as that process.
+#[tokio::test]
+async fn the_next_one_leads_when_the_lease_of_a_killed_leader_is_over() {
+    if let Ok(url) = std::env::var(LEADER) {
+        let client = Client::builder().url(url).watchdog_lease(ms(1_500));
+        let client = client.build().await.unwrap();
+        let _lead = client.election(NAME).campaign("killed").await;
+        return tokio::time::sleep(2 * LONG).await;
+    }
+    let test = Fixture::start().await;
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "election::faults::the_next_one_leads_when_the_lease_of_a_killed_leader_is_over",
+        ])
+        .env(LEADER, test.server.url())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    eventually(SOON, "it leads", async || {
+        test.value().await.as_deref() == Some("killed")
+    })
+    .await;
+    let before = test.election.leader().await.unwrap().unwrap();
+    let next = test.queued(&test.election, "next").await;
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let lead = in_time(next).await;
+    assert!(lead.term() > before.term.unwrap());
+    assert_eq!(test.value().await.as_deref(), Some("next"));
+    lead.resign().await.unwrap();
+}
+
+/// LE4: the first in the queue is not there, and delays the others by its absence only.
+#[tokio::test]
+async fn a_candidate_that_is_not_there_is_passed_over() {
+    let set = |builder: ClientBuilder| builder.poll_cap(ms(250)).fair_absence(ms(1_000));
+    let test = Fixture::with(set).await;
+    let lead = test.election.campaign("a").await.unwrap();
+    let proxy = Proxy::start(&test.server).await;
+    let stopped = set(Client::builder().url(proxy.url()))
+        .build()
+        .await
+        .unwrap();
+    let first = test.queued(&stopped.election(NAME), "b").await;
+    proxy.blackhole(Direction::ToServer);
+    let second = test.queued(&test.election, "c").await;
+    lead.resign().await.unwrap();
+    let lead = in_time(second).await;
+    assert_eq!(test.value().await.as_deref(), Some("c"));
+    first.abort();
+    proxy.heal();
+    lead.resign().await.unwrap();
+    test.eventually_over().await;
+}
+
+#[tokio::test]
+async fn a_leader_can_resign_to_a_server_without_memory() {
+    let test = Fixture::start().await;
+    let lead = test.election.campaign("a").await.unwrap();
+    test.redis.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let error = lead.proclaim("b").await.unwrap_err();
+    assert!(error.to_string().contains("OOM"), "{error}");
+    assert!(lead.is_valid());
+    let another = test.another().await;
+    let error = another.campaign("c").wait(ms(200)).await.unwrap_err();
+    assert!(error.to_string().contains("OOM"), "{error}");
+    lead.resign().await.unwrap();
+    assert!(!test.redis.exists(NAME).await && !test.redis.exists(SAID).await);
+    test.redis.cmd(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    another.campaign("c").await.unwrap().resign().await.unwrap();
+    test.eventually_over().await;
+}
+
+fn is(script: String) -> impl Fn(&[String]) -> bool + Clone + Send + Sync + 'static {
+    let digest = redis::Script::new(&script).get_hash().to_owned();
+    move |args: &[String]| args.get(1) == Some(&digest)
+}
+
+fn acquire() -> String {
+    composed(
+        include_str!("../../../lua/fair/acquire.lua"),
+        include_str!("../../../lua/election/acquire.lua"),
+    )
+}
+
+fn unlock() -> String {
+    composed(
+        include_str!("../../../lua/fair/unlock.lua"),
+        include_str!("../../../lua/election/unlock.lua"),
+    )
+}
+
+fn transfer() -> String {
+    composed(
+        include_str!("../../../lua/fair/transfer.lua"),
+        include_str!("../../../lua/election/transfer.lua"),
+    )
+}
+
+const PROCLAIM: &str = include_str!("../../../lua/election/proclaim.lua");
+const LEADER: &str = "ELECTION_LEADER_URL";

@@ -1,0 +1,151 @@
+//! Lost, late and repeated commands, cut connections and cancelled campaigns, all at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::support::{Action, Cell, Dice, Direction, Gate, Proxy, named, until_ok};
+
+/// LE1, LE2 and LE3 under faults, and LE4 after them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_election_has_one_leader_and_growing_terms_under_a_nemesis() {
+    let test = Fixture::start().await;
+    let mut dice = Dice::from_environment();
+    let run = Arc::new(Run::default());
+    let (mut proxies, mut tasks) = (Vec::new(), JoinSet::new());
+    for _ in 0..3 {
+        let proxy = Proxy::start(&test.server).await;
+        let client = Client::builder()
+            .url(proxy.url())
+            .watchdog_lease(LEASE)
+            .command_timeout(ms(500))
+            .poll_cap(ms(200))
+            .fair_absence(ms(800));
+        let client = until_ok(SOON, async || client.clone().build().await).await;
+        for _ in 0..3 {
+            let dice = Dice::of(dice.roll(u64::MAX) | 1);
+            tasks.spawn(contend(client.election(NAME), run.clone(), dice));
+        }
+        proxies.push(proxy);
+    }
+    let watching = tokio::spawn(watch(test.another().await, run.clone()));
+    let until = Instant::now() + LASTS;
+    let mut late = Vec::new();
+    while Instant::now() < until {
+        let proxy = &proxies[dice.roll(3) as usize];
+        match dice.roll(6) {
+            0 => drop(proxy.cut_all()),
+            1 => drop(proxy.on(named("evalsha"), Action::DropReply)),
+            2 => drop(proxy.on(named("evalsha"), Action::ExecuteThenCut).times(2)),
+            3 => drop(proxy.on(named("evalsha"), Action::Twice).times(3)),
+            4 => {
+                // It runs once more, or for the first time, when no call expects it any more.
+                let gate = Gate::new();
+                let action = match dice.roll(2) {
+                    0 => Action::TwiceLate(gate.clone()),
+                    _ => Action::HoldRequest(gate.clone()),
+                };
+                drop(proxy.on(named("evalsha"), action));
+                late.push((Instant::now() + ms(dice.roll(1_500)), gate));
+            }
+            _ => {
+                proxy.blackhole(Direction::ToClient);
+                tokio::time::sleep(ms(dice.roll(400))).await;
+                proxy.heal();
+            }
+        }
+        tokio::time::sleep(ms(dice.roll(150))).await;
+        late.retain(|(at, gate)| {
+            let is_due = Instant::now() >= *at;
+            if is_due {
+                gate.open();
+            }
+            !is_due
+        });
+    }
+    late.iter().for_each(|(_, gate)| gate.open());
+    proxies.iter().for_each(Proxy::heal);
+    run.is_over.store(true, Ordering::Relaxed);
+    while let Some(task) = tasks.join_next().await {
+        task.expect("none panics");
+    }
+    let seen = watching.await.expect("it saw no term twice");
+    let terms = run.terms.load(Ordering::Relaxed);
+    println!("{terms} leaderships, {seen} of them observed");
+    assert!(terms >= 20 && seen >= 5, "{terms}, {seen}");
+    let written = run.written.load(Ordering::Relaxed);
+    assert_eq!(run.cell.value(), written as i64, "two led at a time");
+    let lead = test.election.campaign("last").wait(SOON).await.unwrap();
+    let lead = lead.expect("it is free soon");
+    assert!(lead.term() > run.last.load(Ordering::Relaxed));
+    lead.resign().await.unwrap();
+    test.eventually_over().await;
+}
+
+#[derive(Default)]
+struct Run {
+    is_over: AtomicBool,
+    terms: AtomicU64,
+    written: AtomicU64,
+    /// The term of the last one that wrote.
+    last: AtomicU64,
+    cell: Cell,
+}
+
+async fn contend(election: Election, run: Arc<Run>, mut dice: Dice) {
+    while !run.is_over.load(Ordering::Relaxed) {
+        let campaign = election.campaign(dice.roll(99).to_string());
+        let campaign = campaign
+            .owner(&Owner::new())
+            .wait(ms(100 + dice.roll(2_000)));
+        let elected = match dice.roll(4) {
+            // The caller gives up at any point.
+            0 => {
+                let limit = ms(dice.roll(60));
+                tokio::time::timeout(limit, campaign.into_future()).await
+            }
+            _ => Ok(campaign.await),
+        };
+        let Ok(Ok(Some(lead))) = elected else {
+            tokio::time::sleep(ms(5)).await;
+            continue;
+        };
+        run.terms.fetch_add(1, Ordering::Relaxed);
+        let before = run.last.load(Ordering::Relaxed);
+        let has_written = run.cell.bump_while(ms(dice.roll(30)), || lead.is_valid());
+        if has_written.await {
+            run.written.fetch_add(1, Ordering::Relaxed);
+            assert!(lead.term() > before, "{} after {before}", lead.term());
+            run.last.fetch_max(lead.term(), Ordering::Relaxed);
+        }
+        match dice.roll(4) {
+            0 => drop(lead),
+            1 => drop(lead.proclaim("again").await),
+            // Its outcome may well be unknown.
+            _ => drop(lead.resign().await),
+        }
+    }
+}
+
+/// Observes, and checks that no term comes after a later one. Returns how many leaders it saw.
+async fn watch(election: Election, run: Arc<Run>) -> usize {
+    let mut leaders = election.observe();
+    let (mut last, mut seen) = (0, 0);
+    while !run.is_over.load(Ordering::Relaxed) {
+        let next = tokio::time::timeout(ms(500), leaders.next()).await;
+        let Ok(Ok(Some(leader))) = next else { continue };
+        if let Some(term) = leader.term {
+            assert!(term >= last, "{term} was seen after {last}");
+            seen += usize::from(term > last);
+            last = term;
+        }
+    }
+    seen
+}
+
+const LASTS: Duration = Duration::from_secs(8);
+/// A leader that is lost is told.
+const LEASE: Duration = Duration::from_millis(1_500);

@@ -1,0 +1,127 @@
+//! Observers.
+
+use super::*;
+use crate::support::Proxy;
+
+#[tokio::test]
+async fn an_observer_sees_each_change_by_its_message() {
+    let test = Fixture::start().await;
+    let watching = test.another_with(|builder| builder.poll_cap(LONG)).await;
+    let mut leaders = watching.observe();
+    assert!(leaders.next().await.unwrap().is_none());
+    let (send, mut seen) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok(leader) = leaders.next().await {
+            let value = leader.map(|leader| leader.value.expect("all say something"));
+            if send.send(value).is_err() {
+                break;
+            }
+        }
+    });
+    eventually(SOON, "it listens", async || {
+        test.redis.channels().await.contains(&SAID.to_owned())
+    })
+    .await;
+    // It asks once more behind its subscription.
+    tokio::time::sleep(ms(100)).await;
+    let next = async |seen: &mut tokio::sync::mpsc::UnboundedReceiver<_>| {
+        let next = tokio::time::timeout(SOON, seen.recv()).await;
+        next.expect("a message comes").expect("it watches")
+    };
+    let lead = test.election.campaign("a").await.unwrap();
+    assert_eq!(next(&mut seen).await.as_deref(), Some("a"));
+    lead.proclaim("b").await.unwrap();
+    assert_eq!(next(&mut seen).await.as_deref(), Some("b"));
+    let second = test.queued(&test.election, "c").await;
+    lead.resign().await.unwrap();
+    let lead = in_time(second).await;
+    assert_eq!(next(&mut seen).await.as_deref(), Some("c"));
+    lead.resign().await.unwrap();
+    assert_eq!(next(&mut seen).await, None);
+    let lead = test.election.campaign("d").await.unwrap();
+    assert_eq!(next(&mut seen).await.as_deref(), Some("d"));
+    assert!(test.client.fair_lock(NAME).force_unlock().await.unwrap());
+    drop(lead);
+}
+
+/// A leader that dies says nothing: the observer learns of it within a poll cap of the end of its lease.
+#[tokio::test]
+async fn an_observer_learns_of_a_silent_end_within_a_poll_cap() {
+    let test = Fixture::start().await;
+    let lead = test.election.campaign("a").lease(ms(2_000)).await.unwrap();
+    let mut leaders = test.another().await.observe();
+    let first = leaders.next().await.unwrap().expect("it leads");
+    assert_eq!(first.term, Some(lead.term()));
+    let end = tokio::time::timeout(SOON, leaders.next()).await;
+    assert!(end.expect("in time").unwrap().is_none());
+    assert!(!lead.is_valid());
+    // What it said is still there, and not believed any more (LE3).
+    assert!(test.said().await.is_some());
+    assert!(test.election.leader().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn an_observer_that_is_cancelled_at_any_point_misses_no_change() {
+    let test = Fixture::start().await;
+    let mut leaders = test.another().await.observe();
+    assert!(leaders.next().await.unwrap().is_none());
+    for number in 0..20_u64 {
+        let lead = test.election.campaign(number.to_string()).await.unwrap();
+        let seen = loop {
+            let limit = ms(number % 7);
+            if let Ok(seen) = tokio::time::timeout(limit, leaders.next()).await {
+                break seen.unwrap();
+            }
+        };
+        // The end of the one before, or this one.
+        let seen = match seen {
+            Some(leader) => leader,
+            None => leaders.next().await.unwrap().expect("it leads"),
+        };
+        assert_eq!(seen.term, Some(lead.term()));
+        lead.resign().await.unwrap();
+        assert!(leaders.next().await.unwrap().is_none());
+    }
+}
+
+/// It reports a failure, does not ask at once again, and goes on when the server is there.
+#[tokio::test]
+async fn an_observer_goes_on_after_an_outage() {
+    let test = Fixture::start().await;
+    let proxy = Proxy::start(&test.server).await;
+    let client = Client::builder()
+        .url(proxy.url())
+        .command_timeout(ms(300))
+        .poll_cap(ms(200));
+    let mut leaders = client.build().await.unwrap().election(NAME).observe();
+    assert!(leaders.next().await.unwrap().is_none());
+    proxy.refuse();
+    proxy.cut_all();
+    let began = std::time::Instant::now();
+    for _ in 0..3 {
+        let error = leaders.next().await.unwrap_err();
+        assert!(error.is_retriable(), "{error}");
+    }
+    // Three pauses; jitter shortens each a little.
+    assert!(began.elapsed() >= ms(300), "{:?}", began.elapsed());
+    proxy.heal();
+    let lead = test.election.campaign("a").await.unwrap();
+    let seen = loop {
+        if let Ok(seen) = leaders.next().await {
+            break seen;
+        }
+    };
+    assert_eq!(seen.and_then(|leader| leader.term), Some(lead.term()));
+}
+
+#[tokio::test]
+async fn an_observer_of_a_client_that_is_shut_down_ends() {
+    let test = Fixture::start().await;
+    let mut leaders = test.election.observe();
+    assert!(leaders.next().await.unwrap().is_none());
+    let ended = tokio::spawn(async move { leaders.next().await });
+    tokio::time::sleep(ms(50)).await;
+    test.client.shutdown().await;
+    let error = in_time(ended).await.unwrap_err();
+    assert!(matches!(error, lockdog::Error::Closed), "{error}");
+}

@@ -1,0 +1,117 @@
+//! An election whose queue has Java threads with a fair lock.
+
+use std::sync::{Arc, Mutex};
+
+use lockdog::{Client, Owner};
+
+use super::{NEVER, SAFETY};
+use crate::support::redisson::{JavaLock, Redisson};
+use crate::support::{Cell, RedisServer, eventually};
+
+fn java_lock() -> JavaLock {
+    JavaLock::from_getter("getFairLock", NAME)
+}
+
+/// A Java thread leads without a value, and those that wait get their turns in the order of arrival.
+#[tokio::test]
+async fn a_java_thread_with_a_fair_lock_stands_in_the_same_line() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let java = Redisson::start(&server.url()).await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let election = client.election(NAME);
+    let t1 = java.thread("t1");
+    t1.lock_for(java_lock(), NEVER).await;
+    let leader = election.leader().await.unwrap().expect("Java leads");
+    assert!(leader.term.is_none() && leader.value.is_none());
+    assert_eq!(leader.holder.field(), t1.field().await);
+    assert!(!leader.holder.is_lockdog() && !leader.holder.ours);
+
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let terms = Arc::new(Mutex::new(Vec::new()));
+    let mut turns = Vec::new();
+    for number in 0..WAITERS {
+        let order = order.clone();
+        turns.push(if number % 2 == 0 {
+            let (election, terms) = (election.clone(), terms.clone());
+            tokio::spawn(async move {
+                let campaign = election.campaign(number.to_string()).owner(&Owner::new());
+                let lead = campaign.await.unwrap();
+                order.lock().unwrap().push(number);
+                terms.lock().unwrap().push(lead.term());
+                let leader = election.leader().await.unwrap().unwrap();
+                assert_eq!(leader.value, Some(number.to_string()));
+                lead.resign().await.unwrap();
+            })
+        } else {
+            let thread = java.thread(&format!("w{number}"));
+            let waiting = thread.start_lock(java_lock());
+            tokio::spawn(async move {
+                waiting.value().await;
+                order.lock().unwrap().push(number);
+                thread.unlock(java_lock()).await.unwrap();
+            })
+        });
+        eventually(SAFETY, "it stands in the queue", async || {
+            redis.ask::<usize>(&["LLEN", QUEUE]).await == number + 1
+        })
+        .await;
+    }
+    t1.unlock(java_lock()).await.unwrap();
+    for turn in turns {
+        tokio::time::timeout(SAFETY, turn)
+            .await
+            .expect("in time")
+            .unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), (0..WAITERS).collect::<Vec<_>>());
+    let terms = terms.lock().unwrap().clone();
+    assert!(terms.is_sorted_by(|a, b| a < b), "{terms:?}");
+    eventually(SAFETY, "nothing but the counter is left", async || {
+        let keys = redis.keys().await;
+        keys.iter().all(|key| key == COUNTER || key == PRESENCE)
+    })
+    .await;
+}
+
+/// LE2 across both sides: Java threads and lockdog leaders write to one cell that nothing protects.
+#[tokio::test]
+async fn java_threads_and_leaders_exclude_each_other() {
+    let server = RedisServer::start().await;
+    let java = Redisson::start(&server.url()).await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let cell = Cell::new();
+    let mut turns = Vec::new();
+    for number in 0..2 {
+        let thread = java.thread(&format!("t{number}"));
+        let (theirs, ours) = (cell.clone(), cell.clone());
+        turns.push(tokio::spawn(async move {
+            for _ in 0..TURNS {
+                thread.lock_for(java_lock(), NEVER).await;
+                theirs.bump_as("Java", BRIEFLY).await;
+                thread.unlock(java_lock()).await.unwrap();
+            }
+        }));
+        let election = client.election(NAME);
+        turns.push(tokio::spawn(async move {
+            for _ in 0..TURNS {
+                let campaign = election.campaign("ours").owner(&Owner::new());
+                let lead = campaign.await.unwrap();
+                ours.bump_as("ours", BRIEFLY).await;
+                lead.resign().await.unwrap();
+            }
+        }));
+    }
+    for turn in turns {
+        turn.await.unwrap();
+    }
+    cell.assert_exclusive(i64::from(TURNS * 4));
+}
+
+const NAME: &str = "scheduler";
+const QUEUE: &str = "redisson_lock_queue:{scheduler}";
+const COUNTER: &str = "redisson_lock_token:{scheduler}";
+const PRESENCE: &str = "lockdog_fair:{scheduler}";
+const WAITERS: usize = 8;
+const TURNS: u32 = 15;
+const BRIEFLY: std::time::Duration = std::time::Duration::from_millis(3);
