@@ -100,8 +100,7 @@ pub(crate) struct HoldState {
     pub(crate) released_after: u64,
     /// Redis granted it or may have; its caller has until the deadline to accept the grant.
     pub(crate) awaited: bool,
-    /// The fencing token of the hold, if its kind issues tokens; of a semaphore, the era of its ledger. It
-    /// stays when the hold ends.
+    /// The fencing token of the hold, if its kind issues tokens. It stays when the hold ends.
     pub(crate) token: Option<NonZeroU64>,
     /// The longest lease that was sent for it, in milliseconds.
     pub(crate) lease_ms: u32,

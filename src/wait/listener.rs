@@ -120,8 +120,9 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
-    fn drop(&mut self) {
+impl Listener {
+    /// Hears no further message.
+    pub(crate) fn leave(&self) {
         let mut queues = self.waiters.shard(&self.key);
         let Some(queue) = queues.get_mut(&*self.key) else {
             return;
@@ -130,5 +131,11 @@ impl Drop for Listener {
         if queue.is_empty() {
             queues.remove(&*self.key);
         }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
