@@ -235,6 +235,28 @@ async fn an_abandoned_acquire_is_undone() {
     test.eventually_free().await;
 }
 
+/// A release of a part that is not polled any more: others wait for that part.
+#[tokio::test]
+async fn an_abandoned_release_of_a_part_gives_it_back() {
+    let test = Fixture::of(3).await;
+    let (proxy, seats) = behind_a_proxy(&test).await;
+    let mut three = seats.acquire_many(3).await.unwrap();
+    let gate = Gate::new();
+    proxy.on(is(RELEASE), Action::HoldRequest(gate.clone()));
+    let mut releasing = Box::pin(three.split(1).unwrap().release());
+    tokio::select! {
+        biased;
+        released = &mut releasing => panic!("{released:?}"),
+        () = gate.wait_reached() => {}
+    }
+    test.eventually_shared(1, &[2]).await;
+    gate.open();
+    gate.wait_passed().await;
+    drop(releasing);
+    three.release().await.unwrap();
+    test.eventually_free().await;
+}
+
 /// The known hole: a network that repeats an answered acquire after its release takes permits that only
 /// `reclaim` gives back. It never makes any.
 #[tokio::test]
