@@ -10,7 +10,7 @@ use crate::background::ensure_runtime;
 use crate::error::{Error, Result};
 use crate::key::{Kind, LockKey};
 use crate::server::{Failure, Sent, TimeBox};
-use crate::session::{Core, Session};
+use crate::session::{Core, Session, UnansweredCall};
 
 /// What the handles and requests of one object share.
 pub(crate) struct Object {
@@ -64,7 +64,8 @@ impl Object {
     }
 
     /// Starts a command that has to run, whatever becomes of the caller: the client's thread sends it until
-    /// it is answered, at most for `limit`. Returns the first outcome. `what` names the command in logs.
+    /// it is answered, at most for `limit`. A shutdown waits for it. Returns the first outcome. `what` names
+    /// the command in logs.
     ///
     /// # Cancel safety
     ///
@@ -77,10 +78,18 @@ impl Object {
     ) -> Result<T> {
         let (core, key) = (self.core().clone(), self.key()?.clone());
         ensure_runtime()?;
+        // Before the check, so that a shutdown either waits for it or is seen here.
+        let unanswered = UnansweredCall::new(core.clone());
         core.ensure_open()?;
         let patience = core.server.command_timeout() * 2;
         let (answer, answered) = oneshot::channel();
-        let sending = send_until_answered(core.clone(), key, what, limit, call, answer);
+        let sending = Sending {
+            unanswered,
+            key,
+            what,
+            last: None,
+        };
+        let sending = sending.until_answered(limit, call, answer);
         if core.upkeep.run(Box::pin(sending)).is_err() {
             return Err(Error::Closed);
         }
@@ -104,47 +113,64 @@ pub(crate) trait AsyncCommand<T>: Send + 'static {
     ) -> impl Future<Output = Result<T, Failure>> + Send;
 }
 
-async fn send_until_answered<T>(
-    core: Arc<Core>,
+/// A command that the client's thread sends.
+struct Sending {
+    unanswered: UnansweredCall,
     key: Arc<LockKey>,
     what: &'static str,
-    limit: Duration,
-    call: impl AsyncCommand<T>,
-    answer: oneshot::Sender<Result<T, Failure>>,
-) {
-    let mut answer = Some(answer);
-    let until = core.clock.now() + limit;
-    loop {
-        let time = core.server.allot(core.clock.now());
-        let mut sent = Sent::default();
-        let outcome = call.send(&core, &key, time, &mut sent).await;
-        core.server.abandon_silent(&outcome, &sent);
-        // A refusal that will not pass is an answer. What could not be sent was not refused, and an earlier
-        // sending of the same call may have run.
-        let failure = match &outcome {
-            Err(failure)
-                if failure.is_ambiguous()
-                    || failure.passes()
-                    || matches!(failure, Failure::Unsent(_)) =>
-            {
-                Some(failure.clone())
+    /// Why the last attempt had no answer.
+    last: Option<Failure>,
+}
+
+impl Sending {
+    async fn until_answered<T>(
+        mut self,
+        limit: Duration,
+        call: impl AsyncCommand<T>,
+        answer: oneshot::Sender<Result<T, Failure>>,
+    ) {
+        let mut answer = Some(answer);
+        let core = self.unanswered.core().clone();
+        let until = core.clock.now() + limit;
+        loop {
+            let time = core.server.allot(core.clock.now());
+            let mut sent = Sent::in_shutdown_too();
+            let outcome = call.send(&core, &self.key, time, &mut sent).await;
+            core.server.abandon_silent(&outcome, &sent);
+            // A refusal that will not pass is an answer. What could not be sent was not refused, and an
+            // earlier sending of the same call may have run.
+            self.last = match &outcome {
+                Err(failure)
+                    if failure.is_ambiguous()
+                        || failure.passes()
+                        || matches!(failure, Failure::Unsent(_)) =>
+                {
+                    Some(failure.clone())
+                }
+                _ => None,
+            };
+            if let Some(answer) = answer.take() {
+                // The receiver may be gone.
+                let _ = answer.send(outcome);
             }
-            _ => None,
-        };
-        if let Some(answer) = answer.take() {
-            // The receiver may be gone.
-            let _ = answer.send(outcome);
+            if self.last.is_none() || core.clock.now() + PAUSE >= until {
+                return;
+            }
+            tokio::time::sleep(PAUSE).await;
         }
-        let Some(failure) = failure else { return };
-        if core.is_closed() || core.clock.now() + PAUSE >= until {
+    }
+}
+
+/// Also when the client ends before.
+impl Drop for Sending {
+    fn drop(&mut self) {
+        if let Some(failure) = &self.last {
             tracing::warn!(
                 target: "lockdog::lock",
-                { lock.hash = %key.fingerprint(), what, %failure },
+                { lock.hash = %self.key.fingerprint(), what = self.what, %failure },
                 "the client gave up a command without an answer"
             );
-            return;
         }
-        tokio::time::sleep(PAUSE).await;
     }
 }
 

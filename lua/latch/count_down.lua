@@ -14,8 +14,9 @@
 -- A count of zero or less ends the latch: its key is deleted. At zero the message 0 is published.
 -- Example: count 1 -> no key, message "0", 1; once more -> 1; another request -> 0.
 
-local value = redis.call('get', KEYS[1])
-local count = string.match(value or '0', '^-?%d+$') and tonumber(value or '0')
+local value = redis.call('get', KEYS[1]) or nil
+local text = value or '0'
+local count = (text == '0' or string.match(text, '^-?[1-9]%d*$')) and tonumber(text)
 if not count or math.abs(count) >= 2 ^ 53 then
     return redis.error_reply('WRONGTYPE the count is no number below 2^53')
 end
@@ -23,6 +24,8 @@ local was = redis.call('get', KEYS[2])
 if was then
     return was == '1' and 1 or 0
 end
+-- It removes nothing: a server out of memory lets a script go on that has begun to write.
+redis.call('del', KEYS[2])
 redis.call('set', KEYS[2], value and '1' or '0', 'px', ARGV[1])
 if not value then
     return 0

@@ -19,7 +19,7 @@
 -- -> -1.
 
 local value = redis.call('get', KEYS[1]) or '0'
-local free = string.match(value, '^-?%d+$') and tonumber(value)
+local free = (value == '0' or string.match(value, '^-?[1-9]%d*$')) and tonumber(value)
 if not free or math.abs(free) >= 2 ^ 53 then
     return redis.error_reply('WRONGTYPE the free permits are no number below 2^53')
 end

@@ -23,7 +23,7 @@ if ARGV[2] ~= '0' then
     return redis.call('zscore', in_use, id) and 1 or nil
 end
 local value = redis.call('get', permits) or '0'
-local free = string.match(value, '^-?%d+$') and tonumber(value)
+local free = (value == '0' or string.match(value, '^-?[1-9]%d*$')) and tonumber(value)
 if not free or math.abs(free) >= 2 ^ 53 then
     return redis.error_reply('WRONGTYPE the free permits are no number below 2^53')
 end

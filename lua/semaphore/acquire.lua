@@ -2,37 +2,44 @@
 --
 -- KEYS[1]  the free permits, a number; Redisson's key
 -- KEYS[2]  the ledger, a sorted set of lockdog's own: request -> how many permits it has (below 2^31), or
---          the server's time in ms at which it ended. Its member '' is the ledger's era: the time in
---          microseconds at which it was made
+--          the server's time in ms at which it ended. Its member '' says that it is whole: it knows every
+--          request that has permits of this number
 -- ARGV[1]  the request, which is never used again after its end
 -- ARGV[2]  how many permits; 0: all that are free
 --
--- Returns { what, free, has, era }
+-- Returns { what, free, has }
 --   what  1: granted; 0: too few are free, nothing was done; -3: the request has ended before
 --   free  how many are free now
 --   has   how many the request has
---   era   of the ledger
 --   error WRONGTYPE: the free permits are no number below 2^53; nothing was done
 --
 -- Run twice it does what it does once: a request that is in the ledger keeps what it has. ZADD comes
 -- first, because a server out of memory refuses the first write only.
--- The ledger lives an hour longer than the free permits.
--- Example: 3 free, u:1.1 asks for 2 -> 1 free, { u:1.1 = 2 }, { 1, 1, 2, era }; once more -> the same.
+-- The ledger lives as long as the free permits, and an hour longer if they have a TTL. Without them it has
+-- no permits: those of an earlier number end here.
+-- Example: 3 free, u:1.1 asks for 2 -> 1 free, { u:1.1 = 2 }, { 1, 1, 2 }; once more -> the same.
 
 local permits, ledger, request = KEYS[1], KEYS[2], ARGV[1]
 
 local has = tonumber(redis.call('zscore', ledger, request) or nil)
-local value = redis.call('get', permits) or '0'
-local free = string.match(value, '^-?%d+$') and tonumber(value)
+local value = redis.call('get', permits)
+local free = not value and 0
+    or (value == '0' or string.match(value, '^-?[1-9]%d*$')) and tonumber(value)
 if not free or math.abs(free) >= 2 ^ 53 then
     return redis.error_reply('WRONGTYPE the free permits are no number below 2^53')
 end
-local era = tonumber(redis.call('zscore', ledger, '') or nil)
 if has and has >= 2 ^ 31 then
-    return { -3, free, 0, era or 0 }
+    return { -3, free, 0 }
+end
+if not value then
+    -- By pcall, because there is nothing to grant either way.
+    if redis.pcall('zremrangebyscore', ledger, 1, 2 ^ 31 - 1) ~= 0 then
+        redis.pcall('pexpire', ledger, 3600000)
+    end
+    return { 0, 0, 0 }
 end
 if has then
-    return { 1, free, has, era or 0 }
+    return { 1, free, has }
 end
 
 local wanted = tonumber(ARGV[2])
@@ -40,15 +47,10 @@ if wanted == 0 then
     wanted = math.min(free, 2 ^ 31 - 1)
 end
 if wanted < 1 or free < wanted then
-    return { 0, free, 0, era or 0 }
+    return { 0, free, 0 }
 end
 
-if not era then
-    local clock = redis.call('time')
-    era = clock[1] * 1000000 + clock[2]
-    redis.call('zadd', ledger, string.format('%.0f', era), '')
-end
-redis.call('zadd', ledger, string.format('%.0f', wanted), request)
+redis.call('zadd', ledger, 0, '', string.format('%.0f', wanted), request)
 free = redis.call('decrby', permits, string.format('%.0f', wanted))
 local left = redis.call('pttl', permits)
 if left > 0 then
@@ -57,4 +59,4 @@ else
     -- Only a permission can be missing, and the share is written.
     redis.pcall('persist', ledger)
 end
-return { 1, free, wanted, era }
+return { 1, free, wanted }

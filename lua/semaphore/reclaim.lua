@@ -9,12 +9,14 @@
 -- Returns how many permits were given back
 --   error WRONGTYPE: the free permits are no number below 2^53; nothing was done
 --
--- The ledger forgets the requests, so a later release by that client gives nothing back. ZREM comes
+-- The ledger forgets the requests, so a later release by that client gives nothing back: the ledger lasts as
+-- long as the number. ZREM comes
 -- first, because a server out of memory lets a script go on that has written.
 -- Example: 1 free, { u:1.1 = 2, v:1.1 = 1 }, client u: -> 3 free, { v:1.1 = 1 }, message "3", 2.
 
-local value = redis.call('get', KEYS[1])
-local free = string.match(value or '0', '^-?%d+$') and tonumber(value or '0')
+local value = redis.call('get', KEYS[1]) or nil
+local text = value or '0'
+local free = (text == '0' or string.match(text, '^-?[1-9]%d*$')) and tonumber(text)
 if not free or math.abs(free) >= 2 ^ 53 then
     return redis.error_reply('WRONGTYPE the free permits are no number below 2^53')
 end
@@ -27,7 +29,7 @@ for i = 1, #found, 2 do
     end
 end
 if given > 0 then
-    if redis.call('zcount', KEYS[2], 1, 2 ^ 31 - 1) == 0 then
+    if not value and redis.call('zcount', KEYS[2], 1, 2 ^ 31 - 1) == 0 then
         redis.call('pexpire', KEYS[2], 3600000)
     end
     if value then

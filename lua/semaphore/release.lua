@@ -1,36 +1,37 @@
 -- Purpose: lowers what one request has of a semaphore: after a release, and after an outcome nobody saw.
 --
 -- KEYS[1]  the free permits, a number
--- KEYS[2]  the ledger: request -> how many permits it has, or when it ended; '' -> the ledger's era
+-- KEYS[2]  the ledger: request -> how many permits it has, or when it ended; '' if it was not lost
 -- ARGV[1]  the request
 -- ARGV[2]  how many permits it keeps; at 0 it ends
 -- ARGV[3]  the channel of the semaphore's messages
 -- ARGV[4]  the command that publishes there: publish, or spublish on a cluster that knows it
 -- ARGV[5]  1: a command of this request may arrive later; its end is remembered for an hour. Else 0
 -- ARGV[6]  how many permits the request has for certain, as its client knows; 0: it does not know
--- ARGV[7]  the era of the ledger that granted it
 --
 -- Returns
 --   1     the request had more, and the rest is given back; or it has as many as it keeps, or fewer
 --   nil   the ledger does not know it: it has ended, or others gave its permits back
 --   error WRONGTYPE: the free permits are no number below 2^53; nothing was done
 --
--- A ledger of another era was lost meanwhile (deleted, evicted): then the client's number counts, once.
--- The semaphore is not made anew. ZREM comes first, because a server out of memory lets a script go on
--- that has written. A ledger without permits in use ends after an hour.
+-- A ledger without its member '' was lost (deleted, evicted): then the client's number counts, once. A
+-- ledger that has it knows every request with permits. The semaphore is not made anew. ZREM comes first,
+-- because a server out of memory lets a script go on that has written. A ledger without
+-- permits in use ends after an hour if it was lost or the number has ended.
 -- Example: 1 free, { u:1.1 = 2 }, keeps 0 -> 3 free, {}, message "3", 1; once more -> nil.
 
 local permits, ledger, request = KEYS[1], KEYS[2], ARGV[1]
 local keeps, doubt, known = tonumber(ARGV[2]), ARGV[5] == '1', tonumber(ARGV[6])
 
-local value = redis.call('get', permits)
-local free = string.match(value or '0', '^-?%d+$') and tonumber(value or '0')
+local value = redis.call('get', permits) or nil
+local text = value or '0'
+local free = (text == '0' or string.match(text, '^-?[1-9]%d*$')) and tonumber(text)
 if not free or math.abs(free) >= 2 ^ 53 then
     return redis.error_reply('WRONGTYPE the free permits are no number below 2^53')
 end
 local has = tonumber(redis.call('zscore', ledger, request) or nil)
-local era = redis.call('zscore', ledger, '')
-local was_lost = not has and value and known > keeps and era ~= ARGV[7]
+local is_whole = redis.call('zscore', ledger, '')
+local was_lost = not has and value and known > keeps and not is_whole
 if was_lost then
     has = known
 end
@@ -53,7 +54,8 @@ elseif remembers then
     redis.pcall('zremrangebyscore', ledger, 2 ^ 31, string.format('%.0f', now - 3600000))
 end
 if is_known or remembers then
-    if redis.call('zcount', ledger, 1, 2 ^ 31 - 1) == 0 then
+    local is_needed = is_whole and value or redis.call('zcount', ledger, 1, 2 ^ 31 - 1) > 0
+    if not is_needed then
         redis.call('pexpire', ledger, 3600000)
     end
 end

@@ -2,6 +2,7 @@
 --
 -- KEYS[1]  the free permits, a number
 -- KEYS[2]  the mark of the request, a string of lockdog's own
+-- KEYS[3]  the ledger: request -> how many permits it has, or when it ended; '' if it was not lost
 -- ARGV[1]  how many permits it has
 -- ARGV[2]  after how many milliseconds it ends; 0: never
 -- ARGV[3]  how long the mark is kept, in milliseconds: longer than the request may be repeated
@@ -12,6 +13,8 @@
 --   1  it was made, now or by an earlier run of the same request
 --   0  it existed; nothing was done
 --
+-- The permits of an earlier number end. The ends in the ledger stay, because a sending of those requests may
+-- still arrive. ZADD comes first, because a server out of memory refuses the first write only.
 -- Example: nothing, 3 -> 3 free, message "3", 1; once more -> 1; another request -> 0.
 
 local was = redis.call('get', KEYS[2])
@@ -23,10 +26,15 @@ if redis.call('exists', KEYS[1]) == 1 then
     redis.call('set', KEYS[2], '0', 'px', ARGV[3])
     return 0
 end
+redis.call('zadd', KEYS[3], 0, '')
+redis.call('zremrangebyscore', KEYS[3], 1, 2 ^ 31 - 1)
 redis.call('set', KEYS[2], '1', 'px', ARGV[3])
 redis.call('set', KEYS[1], ARGV[1])
 if ARGV[2] ~= '0' then
     redis.call('pexpire', KEYS[1], ARGV[2])
+    redis.call('pexpire', KEYS[3], string.format('%.0f', ARGV[2] + 3600000))
+else
+    redis.pcall('persist', KEYS[3])
 end
 if tonumber(ARGV[1]) > 0 then
     redis.pcall(ARGV[5], ARGV[4], ARGV[1])

@@ -278,7 +278,9 @@ impl Client {
     ///
     /// It releases every hold and waits until Redis has confirmed that. Guards that still exist report
     /// their locks as lost. Calls that wait or acquire end with [`Error::Closed`](crate::Error::Closed),
-    /// and the client undoes what they acquired. Then it waits for the end of the client's thread and
+    /// and the client undoes what they acquired. [`CountDownLatch::count_down`](crate::CountDownLatch::count_down)
+    /// and [`Semaphore::release`](crate::Semaphore::release) whose commands have no answer yet are sent on. Then
+    /// it waits for the end of the client's thread and
     /// connections. The report counts the released holds.
     ///
     /// It takes at most 2x the command timeout, or 4x (12 s by default) if the server does not answer.

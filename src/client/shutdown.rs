@@ -19,6 +19,12 @@ pub struct ShutdownReport {
     /// The number of holds that may remain in Redis until their leases end, because Redis did not answer
     /// or refused the release. It includes releases that began before the shutdown.
     pub unconfirmed: u32,
+    /// The number of calls that Redis has not answered: [`CountDownLatch::count_down`] and
+    /// [`Semaphore::release`] of this client. They may have counted.
+    ///
+    /// [`CountDownLatch::count_down`]: crate::CountDownLatch::count_down
+    /// [`Semaphore::release`]: crate::Semaphore::release
+    pub unanswered_calls: u32,
 }
 
 /// Takes every hold from its guards and releases it.
@@ -58,6 +64,8 @@ pub(super) async fn release_all(core: &Arc<Core>) -> ShutdownReport {
     }
     let unfinished = still_releasing(core, deadline).await + core.unreleased();
     report.unconfirmed += u32::try_from(unfinished).unwrap_or(u32::MAX);
+    let calls = core.finish_calls(deadline).await;
+    report.unanswered_calls = u32::try_from(calls).unwrap_or(u32::MAX);
     report
 }
 

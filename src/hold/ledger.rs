@@ -1,18 +1,26 @@
 //! What a client knows about the permits that a semaphore's ledger has for one hold.
 
-use std::num::NonZeroU64;
-
 use super::{ClaimFlags, HoldState};
+use crate::clock::Moment;
 
 /// What a release says about the ledger, beside the number of permits that are kept.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct LedgerView {
     /// How many permits the hold has for certain. 0: unknown.
     pub(crate) known: u32,
     /// A sending of the acquire may still run: the ledger has to remember the end of the hold.
     pub(crate) in_doubt: bool,
-    /// The era of the ledger that granted the permits, if there was a grant.
-    pub(crate) era: Option<NonZeroU64>,
+    /// When they were acquired. A server that may have lost data since then does not count what is known.
+    pub(crate) acquired: Moment,
+}
+
+impl LedgerView {
+    /// For a hold of which the client knows nothing.
+    pub(crate) const UNKNOWN: Self = Self {
+        known: 0,
+        in_doubt: false,
+        acquired: Moment(0),
+    };
 }
 
 impl HoldState {
@@ -32,7 +40,7 @@ impl HoldState {
         LedgerView {
             known: if self.certain { known } else { 0 },
             in_doubt: !self.certain,
-            era: self.token,
+            acquired: self.acquired,
         }
     }
 }

@@ -40,6 +40,9 @@ impl NextMoments {
     /// What the watchdog has to do about a hold in this state.
     pub(super) fn of(state: &HoldState) -> Self {
         let expire = match state.phase {
+            HoldPhase::Held | HoldPhase::Jeopardy if state.is_lowering => {
+                state.deadline.min(state.hasten_at)
+            }
             HoldPhase::Held | HoldPhase::Jeopardy => state.deadline,
             HoldPhase::Pending if state.awaited => state.deadline,
             HoldPhase::Ended => state.hasten_at,

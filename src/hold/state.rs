@@ -90,6 +90,8 @@ pub(crate) struct HoldState {
     pub(crate) handing_on: bool,
     /// Its unlock is in flight: the latest moment at which the background checks on it.
     pub(crate) hasten_at: Moment,
+    /// The release of a part of a semaphore's permits is in flight. Others wait for that part, too.
+    pub(crate) is_lowering: bool,
     /// A settlement was sent and failed, so its field may remain for as long as the lease.
     pub(crate) unsettled: bool,
     /// The current server may not know it: the watchdog has to check, even without a watched claim.
@@ -100,8 +102,7 @@ pub(crate) struct HoldState {
     pub(crate) released_after: u64,
     /// Redis granted it or may have; its caller has until the deadline to accept the grant.
     pub(crate) awaited: bool,
-    /// The fencing token of the hold, if its kind issues tokens; of a semaphore, the era of its ledger. It
-    /// stays when the hold ends.
+    /// The fencing token of the hold, if its kind issues tokens. It stays when the hold ends.
     pub(crate) token: Option<NonZeroU64>,
     /// The longest lease that was sent for it, in milliseconds.
     pub(crate) lease_ms: u32,
@@ -143,6 +144,7 @@ impl HoldState {
             renewed: now,
             handing_on: false,
             hasten_at: Moment::NEVER,
+            is_lowering: false,
             unsettled: false,
             doubted: false,
             granted: false,
@@ -177,7 +179,7 @@ impl HoldState {
 
     /// The release takes too long: the unlock may be frozen.
     pub(crate) fn is_slow(&self, now: Moment) -> bool {
-        self.phase == HoldPhase::Ended && now >= self.hasten_at
+        (self.phase == HoldPhase::Ended || self.is_lowering) && now >= self.hasten_at
     }
 
     /// It was ended to release the lock. A hold that hands the lock over leaves it to the next owner

@@ -7,12 +7,10 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use uuid::Uuid;
-
 use crate::error::{Error, Result};
-use crate::key::{LockKey, PermitId, kind};
+use crate::key::{LockKey, kind};
 use crate::object::{AsyncCommand, Object};
-use crate::script::latch::{self, Remembered};
+use crate::script::{Remembered, latch};
 use crate::server::{Failure, Sent, TimeBox};
 use crate::session::{Core, Session};
 
@@ -99,15 +97,8 @@ impl CountDownLatch {
             return Err(Error::invalid("count", why));
         }
         let call = self.inner.call(async |core, key, time, sent| {
-            let request = Remembered {
-                request: new_request(),
-                kept: core
-                    .server
-                    .command_timeout()
-                    .saturating_mul(4)
-                    .max(SHORTEST_MEMORY),
-            };
-            latch::try_set(&core.server, key, count, request, time, sent).await
+            let once = core.once();
+            latch::try_set(&core.server, key, count, once, time, sent).await
         });
         Ok(call.await?.0)
     }
@@ -115,7 +106,8 @@ impl CountDownLatch {
     /// Lowers the count by one. At zero the latch opens. Without a count it does nothing. Corresponds to
     /// Redisson's `countDown()`.
     ///
-    /// The server remembers the call for an hour, so that it counts once, however often its command arrives.
+    /// The server remembers the call for an hour, or longer if the command timeout is longer than 150 s. So it
+    /// counts once, however often its command arrives.
     ///
     /// # Errors
     ///
@@ -126,16 +118,17 @@ impl CountDownLatch {
     ///
     /// From its first poll on, it counts, if it is cancelled too.
     pub async fn count_down(&self) -> Result<()> {
-        let counting = CountDown(Remembered {
-            request: new_request(),
-            kept: REMEMBERED,
-        });
+        let timeout = self.inner.core().server.command_timeout();
+        let counting = CountDown(Remembered::new(SENT_FOR, timeout));
         let counted = self.inner.complete("count_down", SENT_FOR, counting);
         counted.await.map(|_| ())
     }
 
     /// Ends the latch, whatever its count is: its waiters are let go. Returns whether there was a count.
     /// Corresponds to Redisson's `delete()`, which lets its waiters sleep on.
+    ///
+    /// The server remembers the call for a while, so that a command that arrives twice returns what it
+    /// returned at first, and does not end a count that was set meanwhile.
     ///
     /// # Errors
     ///
@@ -145,12 +138,10 @@ impl CountDownLatch {
     ///
     /// If it is cancelled, the latch may or may not be ended.
     pub async fn delete(&self) -> Result<bool> {
-        let call = self
-            .inner
-            .call(async |core, key, time, sent| latch::delete(&core.server, key, time, sent).await);
-        let (deleted, sent) = call.await?;
-        // If an earlier sending was not answered, that one may have ended it.
-        Ok(deleted || sent.repeated)
+        let call = self.inner.call(async |core, key, time, sent| {
+            latch::delete(&core.server, key, core.once(), time, sent).await
+        });
+        Ok(call.await?.0)
     }
 }
 
@@ -168,17 +159,8 @@ impl AsyncCommand<bool> for CountDown {
     }
 }
 
-/// A name for a call, which is never used again.
-fn new_request() -> PermitId {
-    PermitId::from_bytes(*Uuid::new_v4().as_bytes())
-}
-
-/// How long the server remembers that a latch was counted down.
-const REMEMBERED: Duration = Duration::from_secs(3_600);
-/// How long the client sends it. A command that runs at the end of this time is still remembered when a
-/// repetition of it arrives.
+/// How long the client sends that a latch is counted down.
 const SENT_FOR: Duration = Duration::from_secs(3_000);
-const SHORTEST_MEMORY: Duration = Duration::from_secs(10);
 
 /// See [`Client`](crate::Client).
 impl UnwindSafe for CountDownLatch {}

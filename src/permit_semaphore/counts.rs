@@ -1,12 +1,7 @@
 //! How many permits a semaphore has.
 
-use std::time::Duration;
-
-use uuid::Uuid;
-
 use super::PermitSemaphore;
 use crate::error::{Error, Result};
-use crate::key::PermitId;
 use crate::script::permit::{self, Addition, PermitState};
 
 impl PermitSemaphore {
@@ -66,6 +61,9 @@ impl PermitSemaphore {
     /// Sets how many permits the semaphore has, free and in use together. If more are in use, they stay in
     /// use, and no permit is free until enough were released. Corresponds to Redisson's `setPermits(n)`.
     ///
+    /// The server remembers the call for a while, so that a command that arrives late does not undo a later
+    /// change of the number.
+    ///
     /// # Errors
     ///
     /// As [`available`](Self::available). After a [`Error::Timeout`] or [`Error::Unavailable`] the number
@@ -81,8 +79,8 @@ impl PermitSemaphore {
     /// Sets how many permits the semaphore has if the semaphore does not exist yet. Returns whether it was
     /// set. Corresponds to Redisson's `trySetPermits(n)`.
     ///
-    /// If the server did not answer at first, and the semaphore exists when the client asks again, the call
-    /// returns true: the first command may have created it.
+    /// The server remembers the call for a while, so that a command that arrives twice returns what it
+    /// returned at first.
     ///
     /// # Errors
     ///
@@ -101,10 +99,19 @@ impl PermitSemaphore {
             return Err(Error::invalid("number of permits", why));
         }
         let call = self.inner.call(async |core, key, time, sent| {
-            permit::set(&core.server, key, permits, only_if_missing, time, sent).await
+            let once = core.once();
+            permit::set(
+                &core.server,
+                key,
+                permits,
+                only_if_missing,
+                once,
+                time,
+                sent,
+            )
+            .await
         });
-        let (is_set, sent) = call.await?;
-        Ok(is_set || sent.repeated)
+        Ok(call.await?.0)
     }
 
     /// Adds permits to the semaphore, or takes free ones away if the number is below zero. A semaphore that
@@ -120,25 +127,14 @@ impl PermitSemaphore {
     ///
     /// If it is cancelled, the permits may or may not be added.
     pub async fn add_permits(&self, by: i32) -> Result<()> {
-        let request = PermitId::from_bytes(*Uuid::new_v4().as_bytes());
         let call = self.inner.call(async |core, key, time, sent| {
-            // No sending begins after one command timeout.
-            let kept = core
-                .server
-                .command_timeout()
-                .saturating_mul(4)
-                .max(REMEMBERED);
             let addition = Addition {
                 by,
                 only_if_exists: false,
-                request,
-                kept,
+                call: core.once(),
             };
             permit::add(&core.server, key, &addition, time, sent).await
         });
         call.await.map(|_| ())
     }
 }
-
-/// How long the server remembers that permits were added, at least.
-const REMEMBERED: Duration = Duration::from_secs(10);

@@ -54,7 +54,7 @@ async fn force_unlock_in_mode(
         key,
         field,
         target: 0,
-        view: LedgerView::default(),
+        view: LedgerView::UNKNOWN,
         lease: Duration::ZERO,
         line: LineTimes::default(),
     };

@@ -1,23 +1,14 @@
 //! The calls of a count-down latch.
 
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use redis::Value;
 
 use super::permit::done;
-use super::{Arg, ScriptCall, unexpected};
-use crate::key::{LockKey, PermitId, Script};
+use super::{Arg, Remembered, ScriptCall, unexpected};
+use crate::key::{LockKey, Script};
 use crate::lease;
 use crate::server::{Failure, Sent, Server, TimeBox};
-
-/// Names a call, which the server remembers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Remembered {
-    pub(crate) request: PermitId,
-    /// For how long the server remembers it.
-    pub(crate) kept: Duration,
-}
 
 /// The count; 0 if there is none.
 pub(crate) async fn count(
@@ -32,7 +23,11 @@ pub(crate) async fn count(
     match answer.await? {
         Value::Nil => Ok(0),
         Value::BulkString(digits) => {
-            let count = str::from_utf8(&digits).ok().and_then(|it| it.parse().ok());
+            let digits = str::from_utf8(&digits).unwrap_or_default();
+            let count = digits.parse().ok().filter(|count: &i64| {
+                // As the scripts read it, and Redis itself.
+                count.unsigned_abs() < 1 << 53 && count.to_string() == digits
+            });
             count.ok_or_else(|| Failure::Refused {
                 code: "WRONGTYPE".to_owned(),
                 message: "the count is no number".to_owned(),
@@ -92,10 +87,11 @@ pub(crate) async fn try_set(
     done(&call.through(server, time, sent).await?)
 }
 
-/// Ends the latch. Returns false if there was none. See `lua/latch/delete.lua`.
+/// Ends the latch, once for each request. Returns false if there was none. See `lua/latch/delete.lua`.
 pub(crate) async fn delete(
     server: &Server,
     key: &LockKey,
+    call: Remembered,
     time: TimeBox,
     sent: &mut Sent,
 ) -> Result<bool, Failure> {
@@ -104,8 +100,12 @@ pub(crate) async fn delete(
     let channel = key.channel().unwrap_or_default();
     let call = ScriptCall {
         script: &SCRIPT,
-        keys: &[key.key()],
-        args: &[Arg::Text(&channel), Arg::Text(server.publishes())],
+        keys: &[key.key(), &key.mark(&call.request)],
+        args: &[
+            Arg::Number(lease::millis(call.kept)),
+            Arg::Text(&channel),
+            Arg::Text(server.publishes()),
+        ],
     };
     done(&call.through(server, time, sent).await?)
 }

@@ -287,8 +287,8 @@ fn from(key: &LockKey) -> Arg<'static> {
 
 /// Sets a hold's count to its target if the hold exists. See `lua/lock/settle.lua`.
 pub(crate) async fn settle(
+    server: &Server,
     connection: &Connection,
-    publishes: &str,
     hold: &LoweredHold<'_>,
     limit: Duration,
 ) -> Result<SettleReply, Failure> {
@@ -300,7 +300,7 @@ pub(crate) async fn settle(
         ..
     } = hold;
     if key.kind().is_counted() {
-        let call = semaphore::settle(connection, publishes, key, field, target, view, limit);
+        let call = semaphore::settle(server, connection, key, field, target, view, limit);
         return Ok(match call.await? {
             true => SettleReply::Done,
             false => SettleReply::Missing,
@@ -310,7 +310,7 @@ pub(crate) async fn settle(
     let call = ScriptCall {
         script: key.kind().scripts.settle,
         keys: &with_more(key, &texts.more),
-        args: &hold.args(&texts, publishes, true),
+        args: &hold.args(&texts, server.publishes(), true),
     };
     match call.on(connection, limit).await? {
         // An unlock that settles says 0 if claims are left.

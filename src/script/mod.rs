@@ -19,8 +19,9 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
+use uuid::Uuid;
 
-use crate::key::Script;
+use crate::key::{PermitId, Script};
 use crate::server::{Connection, Failure, Sent, Server, TimeBox};
 
 pub(crate) use diagnosis::permitted;
@@ -82,6 +83,29 @@ impl Arg<'_> {
         }
     }
 }
+
+/// Names a call, which the server remembers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Remembered {
+    pub(crate) request: PermitId,
+    /// For how long the server remembers it: longer than its command may be sent, or be under way.
+    pub(crate) kept: Duration,
+}
+
+impl Remembered {
+    /// A call that the client sends again and again for this time, and then once more for a command timeout.
+    pub(crate) fn new(sent_for: Duration, command_timeout: Duration) -> Self {
+        // Beyond the last sending, so that what the network delivers late is still known.
+        let beyond = command_timeout.saturating_mul(4);
+        Self {
+            // Never used again.
+            request: PermitId::from_bytes(*Uuid::new_v4().as_bytes()),
+            kept: sent_for.saturating_add(beyond.max(sent_for / 5).max(SHORTEST_MEMORY)),
+        }
+    }
+}
+
+const SHORTEST_MEMORY: Duration = Duration::from_secs(10);
 
 /// A script call. Running it several times has the effect of once.
 struct ScriptCall<'a> {

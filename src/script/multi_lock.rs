@@ -135,8 +135,8 @@ async fn counted(
 ) -> Result<BatchReply, (Option<usize>, Failure)> {
     let acquired = semaphore::acquire(server, script, key, field, *target, time, sent).await;
     Ok(match acquired.map_err(|failure| (Some(0), failure))? {
-        SemaphoreReply::Granted { free, permits, era } => BatchReply::Granted {
-            token: Some(era),
+        SemaphoreReply::Granted { free, permits } => BatchReply::Granted {
+            token: None,
             free,
             permits,
         },

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::{Arg, ScriptCall, unexpected};
+use super::{Arg, Remembered, ScriptCall, unexpected};
 use crate::key::{LockKey, PermitId, Script};
 use crate::lease;
 use crate::server::{Failure, Sent, Server, TimeBox};
@@ -157,27 +157,33 @@ pub(crate) async fn state(
     }
 }
 
-/// Sets how many permits the semaphore has. `only_if_missing`: returns false if the semaphore exists. See
-/// `lua/permit/set.lua`.
+/// Sets how many permits the semaphore has, once for each request. `only_if_missing`: returns false if the
+/// semaphore exists. See `lua/permit/set.lua`.
 pub(crate) async fn set(
     server: &Server,
     key: &LockKey,
     permits: u32,
     only_if_missing: bool,
+    call: Remembered,
     time: TimeBox,
     sent: &mut Sent,
 ) -> Result<bool, Failure> {
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/permit/set.lua")));
     let channel = key.channel().unwrap_or_default();
-    let args = [
-        Arg::Number(permits.into()),
-        Arg::Number(only_if_missing.into()),
-        Arg::Text(&channel),
-        Arg::Text(server.publishes()),
-    ];
-    let answer = ask(server, key, &SCRIPT, &args, time, sent).await?;
-    done(&answer)
+    let in_use = key.permits().unwrap_or_default();
+    let call = ScriptCall {
+        script: &SCRIPT,
+        keys: &[key.key(), &in_use, &key.mark(&call.request)],
+        args: &[
+            Arg::Number(permits.into()),
+            Arg::Number(only_if_missing.into()),
+            Arg::Number(lease::millis(call.kept)),
+            Arg::Text(&channel),
+            Arg::Text(server.publishes()),
+        ],
+    };
+    done(&call.through(server, time, sent).await?)
 }
 
 /// How permits are added.
@@ -186,10 +192,8 @@ pub(crate) struct Addition {
     pub(crate) by: i32,
     /// Only if the semaphore exists.
     pub(crate) only_if_exists: bool,
-    /// Names the call. The server adds once for it.
-    pub(crate) request: PermitId,
-    /// For how long the server remembers the request.
-    pub(crate) kept: Duration,
+    /// The server adds once for it.
+    pub(crate) call: Remembered,
 }
 
 /// Adds permits to a semaphore of either kind, once for each request. Returns false if the semaphore does
@@ -204,14 +208,22 @@ pub(crate) async fn add(
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/permit/add.lua")));
     let channel = key.channel().unwrap_or_default();
-    let mark = key.mark(&addition.request);
+    let mark = key.mark(&addition.call.request);
     let by = addition.by.to_string();
+    let ledger = match key.kind().is_counted() {
+        true => key.permits(),
+        false => None,
+    };
+    let keys: Vec<&str> = [key.key(), &mark]
+        .into_iter()
+        .chain(ledger.as_deref())
+        .collect();
     let call = ScriptCall {
         script: &SCRIPT,
-        keys: &[key.key(), &mark],
+        keys: &keys,
         args: &[
             Arg::Text(&by),
-            Arg::Number(lease::millis(addition.kept)),
+            Arg::Number(lease::millis(addition.call.kept)),
             Arg::Text(&channel),
             Arg::Text(server.publishes()),
             Arg::Number(addition.only_if_exists.into()),

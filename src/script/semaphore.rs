@@ -1,6 +1,5 @@
 //! The transitions of a semaphore whose permits have no leases.
 
-use std::num::NonZeroU64;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -8,9 +7,9 @@ use std::time::Duration;
 use redis::Value;
 
 use super::permit::done;
-use super::{Arg, ScriptCall, unexpected};
+use super::{Arg, Remembered, ScriptCall, unexpected};
 use crate::hold::LedgerView;
-use crate::key::{LockKey, PermitId, Script};
+use crate::key::{LockKey, Script};
 use crate::lease;
 use crate::server::{Connection, Failure, Sent, Server, TimeBox};
 
@@ -22,8 +21,6 @@ pub(super) enum SemaphoreReply {
         free: u64,
         /// How many the hold has.
         permits: u32,
-        /// When the ledger was made.
-        era: NonZeroU64,
     },
     TooFew,
     /// The hold ended before: this was a late sending.
@@ -56,23 +53,14 @@ pub(super) async fn acquire(
         return Err(unexpected(&answer));
     };
     match parts[..] {
-        [
-            Value::Int(1),
-            Value::Int(free),
-            Value::Int(has),
-            Value::Int(era),
-        ] => {
-            let era = u64::try_from(era).ok().and_then(NonZeroU64::new);
-            match (u32::try_from(has), era) {
-                (Ok(permits @ 1..), Some(era)) => Ok(SemaphoreReply::Granted {
-                    // Below zero if permits were taken away meanwhile.
-                    free: u64::try_from(free).unwrap_or(0),
-                    permits,
-                    era,
-                }),
-                _ => Err(unexpected(&answer)),
-            }
-        }
+        [Value::Int(1), Value::Int(free), Value::Int(has)] => match u32::try_from(has) {
+            Ok(permits @ 1..) => Ok(SemaphoreReply::Granted {
+                // Below zero if permits were taken away meanwhile.
+                free: u64::try_from(free).unwrap_or(0),
+                permits,
+            }),
+            _ => Err(unexpected(&answer)),
+        },
         [Value::Int(0), ..] => Ok(SemaphoreReply::TooFew),
         [Value::Int(-3), ..] => Ok(SemaphoreReply::Ended),
         _ => Err(unexpected(&answer)),
@@ -97,13 +85,13 @@ pub(super) async fn release(
     // afterwards, the others must not give the permits back once more. A server that does not know the
     // script ran nothing.
     let (was_sent, was_whole) = (AtomicBool::new(false), AtomicBool::new(false));
-    let command = |whole, _: &Connection| {
+    let command = |whole, on: &Connection| {
         let is_first = match whole {
             false => !was_sent.swap(true, Ordering::Relaxed),
             true => !was_whole.swap(true, Ordering::Relaxed),
         };
         let known = if is_first { view.known } else { 0 };
-        let view = LedgerView { known, ..view };
+        let view = LedgerView { known, ..view }.at(server, key, on);
         let args = release_args(field, target, &channel, publish, view);
         script.command(whole, &[key.key(), &ledger], &args)
     };
@@ -116,8 +104,8 @@ pub(super) async fn release(
 
 /// As [`release`], once and on this connection.
 pub(super) async fn settle(
+    server: &Server,
     connection: &Connection,
-    publishes: &str,
     key: &LockKey,
     field: &str,
     target: u32,
@@ -125,7 +113,8 @@ pub(super) async fn settle(
     limit: Duration,
 ) -> Result<bool, Failure> {
     let (channel, ledger) = (key.channel().unwrap_or_default(), ledger(key));
-    let args = release_args(field, target, &channel, publishes, view);
+    let view = view.at(server, key, connection);
+    let args = release_args(field, target, &channel, server.publishes(), view);
     let call = ScriptCall {
         script: key.kind().scripts.settle,
         keys: &[key.key(), &ledger],
@@ -190,10 +179,8 @@ pub(crate) struct Beginning {
     pub(crate) permits: u32,
     /// When the semaphore ends, if it does.
     pub(crate) ttl: Option<Duration>,
-    /// Names the call. The server makes one semaphore for it.
-    pub(crate) request: PermitId,
-    /// For how long the server remembers the request.
-    pub(crate) kept: Duration,
+    /// The server makes one semaphore for it.
+    pub(crate) call: Remembered,
 }
 
 /// Makes a semaphore if there is none, once for each request. Returns false if there is one. See
@@ -210,11 +197,11 @@ pub(crate) async fn try_set(
     let channel = key.channel().unwrap_or_default();
     let call = ScriptCall {
         script: &SCRIPT,
-        keys: &[key.key(), &key.mark(&beginning.request)],
+        keys: &[key.key(), &key.mark(&beginning.call.request), &ledger(key)],
         args: &[
             Arg::Number(beginning.permits.into()),
             Arg::Number(beginning.ttl.map_or(0, lease::millis)),
-            Arg::Number(lease::millis(beginning.kept)),
+            Arg::Number(lease::millis(beginning.call.kept)),
             Arg::Text(&channel),
             Arg::Text(server.publishes()),
         ],
@@ -262,6 +249,19 @@ async fn ask(
     call.through(server, time, sent).await
 }
 
+impl LedgerView {
+    /// What it says to the server behind this connection. If that server may not know the grant, a ledger
+    /// that is missing there says nothing: the permits may count as free.
+    fn at(self, server: &Server, key: &LockKey, on: &Connection) -> Self {
+        let lost = server.lost(key.key(), on).seen;
+        let is_known = lost.is_none_or(|lost| lost < self.acquired);
+        Self {
+            known: if is_known { self.known } else { 0 },
+            ..self
+        }
+    }
+}
+
 fn ledger(key: &LockKey) -> String {
     key.permits().unwrap_or_default()
 }
@@ -272,7 +272,7 @@ fn release_args<'a>(
     channel: &'a str,
     publish: &'a str,
     view: LedgerView,
-) -> [Arg<'a>; 7] {
+) -> [Arg<'a>; 6] {
     [
         Arg::Text(field),
         Arg::Number(target.into()),
@@ -280,6 +280,5 @@ fn release_args<'a>(
         Arg::Text(publish),
         Arg::Number(view.in_doubt.into()),
         Arg::Number(view.known.into()),
-        Arg::Number(view.era.map_or(0, NonZeroU64::get)),
     ]
 }

@@ -6,7 +6,6 @@ use uuid::Uuid;
 
 use super::{PermitHolder, Semaphore, check};
 use crate::error::{Error, Result};
-use crate::key::PermitId;
 use crate::lease;
 use crate::script::permit::{self, Addition};
 use crate::script::semaphore::{self, Beginning};
@@ -124,8 +123,7 @@ impl Semaphore {
             let beginning = Beginning {
                 permits,
                 ttl,
-                request: new_request(),
-                kept: kept(core.server.command_timeout()),
+                call: core.once(),
             };
             semaphore::try_set(&core.server, key, &beginning, time, sent).await
         });
@@ -150,8 +148,7 @@ impl Semaphore {
             let addition = Addition {
                 by,
                 only_if_exists: false,
-                request: new_request(),
-                kept: kept(core.server.command_timeout()),
+                call: core.once(),
             };
             permit::add(&core.server, key, &addition, time, sent).await
         });
@@ -159,15 +156,4 @@ impl Semaphore {
     }
 }
 
-/// A name for a call, which is never used again.
-pub(super) fn new_request() -> PermitId {
-    PermitId::from_bytes(*Uuid::new_v4().as_bytes())
-}
-
-/// How long the server has to remember a call. No sending begins after one command timeout.
-fn kept(command_timeout: Duration) -> Duration {
-    command_timeout.saturating_mul(4).max(REMEMBERED)
-}
-
 const MOST_HOLDERS: u32 = 10_000;
-const REMEMBERED: Duration = Duration::from_secs(10);

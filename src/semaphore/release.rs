@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::counts::new_request;
 use super::{Semaphore, check, permit};
 use crate::background::ensure_runtime;
 use crate::error::Result;
 use crate::key::LockKey;
 use crate::object::AsyncCommand;
+use crate::script::Remembered;
 use crate::script::permit::{Addition, add};
 use crate::server::{Failure, Sent, TimeBox};
 use crate::session::{Claim, Core};
@@ -65,8 +65,7 @@ impl Semaphore {
         let addition = Addition {
             by: rest,
             only_if_exists,
-            request: new_request(),
-            kept: REMEMBERED,
+            call: Remembered::new(SENT_FOR, core.server.command_timeout()),
         };
         let adding = self.inner.complete("release", SENT_FOR, GiveBack(addition));
         let (released, exists) = tokio::join!(permit::release(forgotten), adding);
@@ -106,8 +105,5 @@ impl AsyncCommand<bool> for GiveBack {
     }
 }
 
-/// How long the server remembers such a release.
-const REMEMBERED: Duration = Duration::from_secs(60);
-/// How long the client sends it. A command that runs at the end of this time is still remembered when a
-/// repetition of it arrives.
+/// How long the client sends such a release.
 const SENT_FOR: Duration = Duration::from_secs(50);

@@ -102,14 +102,14 @@ impl Server {
         }
     }
 
-    /// From now on, rejects calls that need no permit.
+    /// From now on, rejects calls that need no permit and are not for a shutdown.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
     }
 
     /// The client's shutdown itself ends calls that need permits. Other calls end here.
     fn may_send(&self, sent: &Sent) -> Result<(), Failure> {
-        if sent.permits.is_empty() && self.closed.load(Ordering::Acquire) {
+        if sent.permits.is_empty() && !sent.in_shutdown && self.closed.load(Ordering::Acquire) {
             return Err(Failure::Closed);
         }
         Ok(())

@@ -37,6 +37,8 @@ pub(crate) struct Sent {
     pub(super) failed_at: Option<Arc<Node>>,
     /// Set before each sending, for those who must know the server while the call is in flight.
     pub(super) addressee: Option<Addressee>,
+    /// It is sent by a client that shuts down, too.
+    pub(super) in_shutdown: bool,
     /// Checked before each sending.
     pub(super) permits: SmallVec<[SendingPermit; 1]>,
 }
@@ -46,6 +48,14 @@ impl Sent {
     pub(crate) fn with(permits: impl IntoIterator<Item = SendingPermit>) -> Self {
         Self {
             permits: permits.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Nothing was sent yet. A client that shuts down waits for this call.
+    pub(crate) fn in_shutdown_too() -> Self {
+        Self {
+            in_shutdown: true,
             ..Self::default()
         }
     }

@@ -26,6 +26,7 @@ pub(crate) struct Gate {
     state: watch::Sender<GateState>,
     /// How many looks have begun.
     looks: AtomicU64,
+    listener: Arc<Listener>,
     _stops_looking: DropGuard,
 }
 
@@ -93,6 +94,13 @@ impl Gate {
     }
 }
 
+/// The next gate of this latch has a subscription of its own, so it hears no message from before.
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.listener.leave();
+    }
+}
+
 impl Core {
     /// The gate of a latch, and how many looks have begun before the caller came. The first waiter of the
     /// client begins to look.
@@ -110,11 +118,12 @@ impl Core {
             let came = gate.looks.load(Ordering::Acquire);
             return Ok((gate, came));
         }
-        let listener = self.waiters.add_listener(key, Owner::new())?;
+        let listener = Arc::new(self.waiters.add_listener(key, Owner::new())?);
         let stop = CancellationToken::new();
         let gate = Arc::new(Gate {
             state: watch::Sender::new(GateState::Unknown),
             looks: AtomicU64::new(0),
+            listener: listener.clone(),
             _stops_looking: stop.clone().drop_guard(),
         });
         let look = Look {
@@ -144,6 +153,14 @@ struct Look {
 impl Look {
     /// Looks once for each message, and each poll cap.
     async fn until_open(&self, listener: &Listener) {
+        let last = self.until_last(listener).await;
+        // Before a waiter that is let go can wait again, for the same reason as in the gate's drop.
+        listener.leave();
+        self.tell(last);
+    }
+
+    /// Returns what the last look came to.
+    async fn until_last(&self, listener: &Listener) -> GateState {
         let core = &self.core;
         let listens = core.backoff(&self.key).is_none();
         let mut has_subscribed = false;
@@ -157,10 +174,10 @@ impl Look {
                 state,
                 GateState::Open { .. } | GateState::Failed(Error::Closed)
             );
-            self.tell(state);
             if is_over {
-                return;
+                return state;
             }
+            self.tell(state);
             let until = now + core.clock.sooner(core.settings.poll_cap);
             let waited = tokio::select! {
                 biased;
@@ -173,8 +190,7 @@ impl Look {
                 waited = listener.wait(until) => waited,
             };
             if let Err(error) = waited {
-                self.tell(GateState::Failed(error));
-                return;
+                return GateState::Failed(error);
             }
         }
     }

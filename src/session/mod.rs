@@ -19,6 +19,7 @@ mod release;
 mod replicas;
 mod settle;
 mod transfer;
+mod unanswered_calls;
 mod upkeep;
 
 use std::fmt::Write;
@@ -36,7 +37,7 @@ use crate::error::{Error, LostReason};
 use crate::hold::{HandOverLimits, Hold, Holds};
 use crate::key::kind::PermitKind;
 use crate::key::{Kind, LineTimes, LockKey, Mode, NameMapper, PermitId, WRITER};
-use crate::script::{AcquireItem, Manner, Sharing};
+use crate::script::{AcquireItem, Manner, Remembered, Sharing};
 use crate::server::Server;
 use crate::wait::{Backoff, Waiters, Wake};
 
@@ -52,6 +53,7 @@ pub(crate) use line::LookOutcome;
 pub use reentry::Reentry;
 pub use release::Unlocked;
 pub(crate) use settle::{Job, Unsettled, settle};
+pub(crate) use unanswered_calls::{UnansweredCall, UnansweredCalls};
 pub(crate) use upkeep::{BackgroundTask, ExtendRequest, Timed, TimerKey, Upkeep};
 
 /// One client's settings, validated.
@@ -89,6 +91,7 @@ pub(crate) struct Core {
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) upkeep: Upkeep,
     pub(crate) gates: Gates,
+    pub(crate) unanswered_calls: UnansweredCalls,
     /// Unbounded channel: there is at most one job per live guard or request. The watchdog runs a few
     /// hundred jobs at a time.
     jobs: mpsc::UnboundedSender<Job>,
@@ -133,6 +136,7 @@ impl Core {
             waiters: Arc::new(waiters),
             upkeep: Upkeep::default(),
             gates: Gates::default(),
+            unanswered_calls: UnansweredCalls::default(),
             clock,
             settings,
             server,
@@ -231,6 +235,11 @@ impl Core {
             return Err(Error::Closed);
         }
         Ok(())
+    }
+
+    /// For a call that is sent within one command timeout, and has to count once.
+    pub(crate) fn once(&self) -> Remembered {
+        Remembered::new(Duration::ZERO, self.server.command_timeout())
     }
 
     /// Removes a hold whose release Redis has answered, or need not answer any more, and wakes the next

@@ -148,7 +148,9 @@ impl Core {
         is_last: bool,
     ) {
         if matches!(settled, SettleReply::Done) {
-            hold.state().known = target;
+            let mut state = hold.state();
+            state.known = target;
+            state.is_lowering = false;
         }
         if target == 0 {
             let now = self.clock.now();

@@ -8,7 +8,7 @@ use super::settle::Job;
 use super::transfer::Transfer;
 use crate::clock::Moment;
 use crate::error::{Error, LostReason, UnlockUnconfirmed};
-use crate::hold::{HoldPhase, SLOW_UNLOCK, TurnGuard};
+use crate::hold::{HoldPhase, HoldState, SLOW_UNLOCK, TurnGuard};
 use crate::script::{self, LoweredHold, TransferReply, UnlockReply as Answer};
 use crate::server::{Failure, Sent};
 
@@ -99,6 +99,7 @@ impl PendingUnlock {
             }
             state.drop_claim(claim.flags, now);
             state.hasten_at = now + SLOW_UNLOCK;
+            state.is_lowering = hold.key().kind().is_counted();
             Ok(Some((state.target(), state.count)))
         });
         let (target, left) = match counts {
@@ -246,6 +247,10 @@ impl Drop for PendingUnlock {
             // The party that took the turn over completes the unlock.
             return;
         }
+        if self.answered && self.claim.hold.key().kind().is_counted() {
+            let answered = |state: &mut HoldState| state.is_lowering = false;
+            core.holds.change(&self.claim.hold, answered);
+        }
         if !self.answered {
             let job = Job::after(
                 self.claim.hold.clone(),
@@ -310,7 +315,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
-    use crate::hold::{ClaimFlags, Hold, HoldState, Terms};
+    use crate::hold::{ClaimFlags, Hold, Terms};
     use crate::key::{LockKey, kind};
     use crate::owner::Owner;
     use crate::session::{Session, disconnected};

@@ -230,8 +230,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
                 lease,
                 line: core.settings.line,
             };
-            let publishes = core.server.publishes();
-            let sending = pin!(script::settle(connection, publishes, &lowered, limit));
+            let sending = pin!(script::settle(&core.server, connection, &lowered, limit));
             match &job.on {
                 Some(on) if core.is_closed() => settle_or_close(core, on, sending).await,
                 _ => sending.await,

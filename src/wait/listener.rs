@@ -124,8 +124,9 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
-    fn drop(&mut self) {
+impl Listener {
+    /// Hears no further message.
+    pub(crate) fn leave(&self) {
         let mut queues = self.waiters.shard(&self.key);
         let Some(queue) = queues.get_mut(&*self.key) else {
             return;
@@ -134,5 +135,11 @@ impl Drop for Listener {
         if queue.is_empty() {
             queues.remove(&*self.key);
         }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.leave();
     }
 }

@@ -164,6 +164,8 @@ impl Waiters {
         if key.kind().is_latch
             && text == b"0"
             && let Some(queue) = self.shard(key).get(key)
+            // One that was published before may be of a zero that an earlier wait has seen.
+            && queue.is_listening()
         {
             queue.note_zero();
         }

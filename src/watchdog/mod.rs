@@ -101,10 +101,11 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
         let mut probing = pin!(probe::keep_probing(core));
         let mut following = pin!(switch::keep_following(core));
         let mut checking = pin!(check::keep_checking(core));
+        let mut ending = pin!(ended(core));
         loop {
             tokio::select! {
                 biased;
-                () = core.ending.cancelled() => break,
+                () = &mut ending => break,
                 () = &mut renewing => {}
                 () = &mut listening => {}
                 () = &mut keeping_up => {}
@@ -125,6 +126,14 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
             "the client ended before all locks were released; the rest expire with their leases"
         );
     }
+}
+
+/// Completes when the client has ended, and its calls without an answer, too. A shutdown has waited for these
+/// calls before.
+async fn ended(core: &Core) {
+    core.ending.cancelled().await;
+    let deadline = core.clock.now() + core.server.command_timeout() * 2;
+    core.finish_calls(deadline).await;
 }
 
 const AFTER_A_PANIC: Duration = Duration::from_millis(100);

@@ -88,6 +88,22 @@ impl Fixture {
         .await;
     }
 
+    /// So many permits are free, and these in use, after the background had its time.
+    async fn eventually_shared(&self, free: i64, shares: &[u32]) {
+        eventually(SOON, "a part came back", async || {
+            self.free().await == free && self.shares().await == shares
+        })
+        .await;
+    }
+
+    /// Nothing is held any more by this client or any other, after the background had its time.
+    async fn eventually_without_holds(&self) {
+        eventually(SOON, "nothing is held", async || {
+            self.client.holds().is_empty() && self.shares().await.is_empty()
+        })
+        .await;
+    }
+
     /// Waits until a waiter listens, and had time for the look that follows.
     async fn somebody_waits(&self) {
         eventually(SOON, "somebody listens", async || {

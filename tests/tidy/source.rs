@@ -281,11 +281,11 @@ const REVIEWED: [(&str, &str); 44] = [
     ),
     (
         "lua/latch/count_down.lua",
-        "83dd7c5c90d7581a95c2c058abfdbaeafef3fadc",
+        "b9d553daf369ef929cc6f0ffebf894c07cb2b631",
     ),
     (
         "lua/latch/delete.lua",
-        "443470b52530cfff6b24f731d1e74388cec6d560",
+        "0aaa5309b64137489977983159d2e5f170683201",
     ),
     (
         "lua/latch/try_set.lua",
@@ -325,19 +325,19 @@ const REVIEWED: [(&str, &str); 44] = [
     ),
     (
         "lua/permit/acquire.lua",
-        "1f3d1ac8f7e46bf0c14589e3a00021a4d558ea7f",
+        "0b308b2e25d74d80a5814a24d4db79e87a36a4a8",
     ),
     (
         "lua/permit/add.lua",
-        "082af73a4dd7010db3e56152129afdfb39a03594",
+        "0d88f8666b9b05c1d1562d15610fcd38834e2088",
     ),
     (
         "lua/permit/give_back.lua",
-        "f516485fcf89a93c3b7423138661a3e68447f0b2",
+        "d451e9c1472a2260dd92293cf7434cacdff1ad3f",
     ),
     (
         "lua/permit/release.lua",
-        "1ad0c7d062fae2d8e42edd8cd63cb298f658387b",
+        "e5170b0e4eae69d24f17ded2b356c0052722d084",
     ),
     (
         "lua/permit/renew.lua",
@@ -345,11 +345,11 @@ const REVIEWED: [(&str, &str); 44] = [
     ),
     (
         "lua/permit/set.lua",
-        "53f252f6a456d57c7fbd51f9877783ce5be4c3a4",
+        "1010b31612ff603f924fbf6b2212b3d3f4dbf3f9",
     ),
     (
         "lua/permit/state.lua",
-        "51b7510a71e00773dce3b8658cd66daa873b4a09",
+        "fceb956c24051054fca228889aee27053cfd7727",
     ),
     (
         "lua/permit/touch.lua",
@@ -385,22 +385,22 @@ const REVIEWED: [(&str, &str); 44] = [
     ),
     (
         "lua/semaphore/acquire.lua",
-        "d06d2315c44230997f2a7472281e65c1dccec485",
+        "251d5250e7db28c08d9804f4d8e260e689b4b67b",
     ),
     (
         "lua/semaphore/reclaim.lua",
-        "1d31a92a3f27ea53f6aea69c31454f13181800ef",
+        "dbe40dd6fc9e9b602ef9e2ebdb53d3ba683cf098",
     ),
     (
         "lua/semaphore/release.lua",
-        "f2a9443b7dbf989a1cb67b23b1c373eb4b7c1584",
+        "e2acda4580ad5b60db5c023549540ac5c64b5df4",
     ),
     (
         "lua/semaphore/state.lua",
-        "79b7b59bf4b3d6fac12e152d0686a8a65a4702b4",
+        "57a165b3602563351c9027aedc1ac4d9095bc4b2",
     ),
     (
         "lua/semaphore/try_set.lua",
-        "344439385221ea16f5bfc0fde90438941b0e2ce3",
+        "60fe4bcc9fc28342a94caa99014441359ec7ffc3",
     ),
 ];

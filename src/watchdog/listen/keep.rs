@@ -43,7 +43,7 @@ pub(super) async fn keep_subscribed(
         for (name, channel) in look {
             match channel {
                 // A newer queue of a lock whose channel is subscribed already.
-                Some(channel) if listening.contains(&name) => {
+                Some(channel) if listening.contains(&name) && !channel.needs_own_answer() => {
                     settled.push((name, channel, SubscriptionState::Listening));
                 }
                 Some(channel) if refused.contains(&name) => {

@@ -1,9 +1,11 @@
 //! Lost, late and repeated commands, and servers that do not answer.
 
-use lockdog::{Client, CountDownLatch};
+use std::time::Duration;
+
+use lockdog::{Client, CountDownLatch, Error};
 
 use super::{Fixture, LONG, NAME, SOON, ms, poll_once};
-use crate::support::{Action, Gate, Proxy, eventually};
+use crate::support::{Action, Direction, Gate, Proxy, eventually, named};
 
 /// A client behind a proxy. All scripts are loaded, so that a rule meets the first sending.
 async fn behind_a_proxy(test: &Fixture) -> (Proxy, CountDownLatch) {
@@ -61,6 +63,173 @@ async fn a_count_down_without_an_answer_counts_once() {
     assert_eq!(test.start.count().await.unwrap(), 7);
 }
 
+/// CL1: one that the client could not send at first.
+#[tokio::test]
+async fn a_count_down_that_could_not_be_sent_counts_later() {
+    let test = Fixture::of(Some(9)).await;
+    let (proxy, latch) = behind_a_proxy(&test).await;
+    assert_eq!(latch.count().await.unwrap(), 9);
+    proxy.refuse();
+    proxy.cut_all();
+    let error = latch.count_down().await.unwrap_err();
+    assert!(error.is_retriable(), "{error}");
+    assert!(proxy.counts().refused > 0);
+    assert_eq!(test.start.count().await.unwrap(), 9);
+    proxy.heal();
+    eventually(SOON, "it counts", async || {
+        test.start.count().await.unwrap() == 8
+    })
+    .await;
+    tokio::time::sleep(ms(500)).await;
+    assert_eq!(test.start.count().await.unwrap(), 8);
+}
+
+/// A count that was refused is not set later.
+#[tokio::test]
+async fn a_late_repetition_of_a_refused_count_sets_none() {
+    let test = Fixture::of(Some(3)).await;
+    let (proxy, latch) = behind_a_proxy(&test).await;
+    let gate = Gate::new();
+    proxy.on(is(TRY_SET), Action::TwiceLate(gate.clone()));
+    assert!(!latch.try_set_count(5).await.unwrap());
+    assert!(test.start.delete().await.unwrap());
+    gate.open();
+    gate.wait_passed().await;
+    tokio::time::sleep(ms(200)).await;
+    assert_eq!(latch.count().await.unwrap(), 0);
+}
+
+/// CL2: the connection for messages is slow, and commands are answered. The looks go on.
+#[tokio::test]
+async fn a_slow_subscription_delays_no_look() {
+    let test = Fixture::of(Some(1)).await;
+    let proxy = Proxy::start(&test.server).await;
+    let client = Client::builder().url(proxy.url()).command_timeout(LONG);
+    let client = client.poll_cap(ms(200)).build().await.unwrap();
+    let gate = Gate::new();
+    proxy.on(named("subscribe"), Action::HoldReply(gate.clone()));
+    let latch = client.count_down_latch(NAME);
+    let waiting = tokio::spawn(async move { latch.wait_zero().await });
+    gate.wait_reached().await;
+    test.start.count_down().await.unwrap();
+    let ended = tokio::time::timeout(SOON, waiting).await;
+    ended.expect("a look finds the zero").unwrap().unwrap();
+    gate.open();
+}
+
+/// CL2: the message of a zero that an earlier wait has seen comes late.
+#[tokio::test]
+async fn the_message_of_an_earlier_zero_does_not_end_the_next_wait() {
+    let test = Fixture::of(Some(1)).await;
+    let proxy = Proxy::start(&test.server).await;
+    let client = Client::builder().url(proxy.url()).command_timeout(LONG);
+    let client = client.poll_cap(ms(200)).build().await.unwrap();
+    let latch = client.count_down_latch(NAME);
+    let waiter = || {
+        let latch = latch.clone();
+        tokio::spawn(async move { latch.wait_zero().await })
+    };
+    let first = waiter();
+    test.somebody_waits().await;
+    // From now on the client reads no message.
+    let gate = Gate::new();
+    proxy.on(named("subscribe"), Action::HoldReply(gate.clone()));
+    let other = client.count_down_latch("other");
+    assert!(other.try_set_count(1).await.unwrap());
+    let holding = tokio::spawn(async move { other.wait_zero().await });
+    gate.wait_reached().await;
+    test.start.count_down().await.unwrap();
+    let ended = tokio::time::timeout(SOON, first).await;
+    ended.expect("a look finds the zero").unwrap().unwrap();
+    assert!(test.start.try_set_count(1).await.unwrap());
+    let second = waiter();
+    tokio::time::sleep(ms(500)).await;
+    gate.open();
+    gate.wait_passed().await;
+    tokio::time::sleep(ms(500)).await;
+    assert!(!second.is_finished());
+    // It hears the next one.
+    test.start.count_down().await.unwrap();
+    let ended = tokio::time::timeout(SOON, second).await;
+    ended.expect("it is let go").unwrap().unwrap();
+    holding.abort();
+}
+
+/// A wait that is shorter than the way to the server asks once.
+#[tokio::test]
+async fn a_wait_of_no_time_asks_once() {
+    let test = Fixture::of(None).await;
+    let (proxy, latch) = behind_a_proxy(&test).await;
+    proxy.delay(Direction::ToClient, ms(2));
+    for wait in [Duration::ZERO, Duration::from_nanos(1), ms(1)] {
+        eventually(SOON, "it sees that the latch is open", async || {
+            match latch.wait_zero_within(wait).await {
+                Ok(is_open) => {
+                    assert!(is_open);
+                    true
+                }
+                // A busy machine.
+                Err(error) => {
+                    assert!(error.is_timeout(), "{error}");
+                    false
+                }
+            }
+        })
+        .await;
+    }
+}
+
+/// CL1: a shutdown waits for calls without an answer, and the end of a client does so, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_ends_sends_its_count_downs() {
+    let test = Fixture::of(Some(9)).await;
+    for (left, is_shut_down) in [(8, true), (7, false)] {
+        let proxy = Proxy::start(&test.server).await;
+        let client = Client::builder().url(proxy.url());
+        let client = client.command_timeout(ms(3_000)).build().await.unwrap();
+        let latch = client.count_down_latch(NAME);
+        assert_eq!(latch.count().await.unwrap(), left + 1);
+        proxy.refuse();
+        proxy.cut_all();
+        assert!(poll_once(latch.count_down()).await.is_none());
+        drop(latch);
+        let ended = tokio::spawn(async move {
+            match is_shut_down {
+                true => Some(client.shutdown().await),
+                false => None,
+            }
+        });
+        tokio::time::sleep(ms(300)).await;
+        assert!(proxy.counts().refused > 0);
+        proxy.heal();
+        let report = ended.await.unwrap();
+        assert_eq!(report.map_or(0, |report| report.unanswered_calls), 0);
+        eventually(SOON, "it counts", async || {
+            test.start.count().await.unwrap() == left
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_reports_a_count_down_without_an_answer() {
+    let test = Fixture::of(Some(9)).await;
+    let (proxy, latch) = behind_a_proxy(&test).await;
+    let client = Client::builder().url(proxy.url()).command_timeout(ms(500));
+    let client = client.build().await.unwrap();
+    let start = client.count_down_latch(NAME);
+    assert_eq!(latch.count().await.unwrap(), 9);
+    proxy.refuse();
+    proxy.cut_all();
+    assert!(start.count_down().await.unwrap_err().is_retriable());
+    let report = client.shutdown().await;
+    assert_eq!(report.unanswered_calls, 1);
+    assert!(matches!(start.count_down().await, Err(Error::Closed)));
+    proxy.heal();
+    tokio::time::sleep(ms(500)).await;
+    assert_eq!(latch.count().await.unwrap(), 9);
+}
+
 /// CL1: from its first poll on it counts.
 #[tokio::test]
 async fn a_count_down_that_is_dropped_counts() {
@@ -98,6 +267,59 @@ async fn a_late_repetition_does_not_lower_the_next_count() {
     }
 }
 
+/// A repetition of `delete` after the latch got another count ends nothing.
+#[tokio::test]
+async fn a_late_repetition_of_a_delete_leaves_the_next_count() {
+    let test = Fixture::of(None).await;
+    let (proxy, latch) = behind_a_proxy(&test).await;
+    for count in [None, Some(3)] {
+        if let Some(count) = count {
+            assert!(latch.try_set_count(count).await.unwrap());
+        }
+        let gate = Gate::new();
+        proxy.on(is(DELETE), Action::TwiceLate(gate.clone()));
+        assert_eq!(latch.delete().await.unwrap(), count.is_some());
+        assert!(latch.try_set_count(5).await.unwrap());
+        gate.open();
+        gate.wait_passed().await;
+        tokio::time::sleep(ms(200)).await;
+        assert_eq!(latch.count().await.unwrap(), 5);
+        assert!(latch.delete().await.unwrap());
+    }
+}
+
+/// What Redis takes for no number, and what this crate does not count with.
+#[tokio::test]
+async fn a_count_that_is_no_number_changes_nothing() {
+    let test = Fixture::of(None).await;
+    for junk in [
+        "some",
+        "",
+        "007",
+        "-0",
+        "1e3",
+        " 5",
+        "+5",
+        "5\n",
+        "9007199254740992",
+    ] {
+        test.redis.cmd(&["SET", NAME, junk]).await;
+        for error in [
+            test.start.count().await.map(drop).unwrap_err(),
+            test.start.count_down().await.unwrap_err(),
+            test.start.wait_zero().await.unwrap_err(),
+        ] {
+            assert!(
+                matches!(&error, Error::Refused { code, .. } if code == "WRONGTYPE"),
+                "{junk:?}: {error}"
+            );
+        }
+        let keys: Vec<String> = test.redis.ask(&["KEYS", "*"]).await;
+        assert_eq!(keys, [NAME]);
+        assert_eq!(test.redis.ask::<String>(&["GET", NAME]).await, junk);
+    }
+}
+
 /// CL3: a wait without a limit ends with an error, and one with a limit goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_server_ends_waits_without_a_limit() {
@@ -108,7 +330,7 @@ async fn a_silent_server_ends_waits_without_a_limit() {
     let start = latch.clone();
     let waiting = tokio::spawn(async move { start.wait_zero().await });
     test.somebody_waits().await;
-    proxy.blackhole(crate::support::Direction::ToClient);
+    proxy.blackhole(Direction::ToClient);
     let ended = tokio::time::timeout(SOON, waiting).await.expect("it ends");
     let error = ended.unwrap().unwrap_err();
     assert!(error.is_timeout() || error.is_retriable(), "{error}");

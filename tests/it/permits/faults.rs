@@ -65,6 +65,40 @@ async fn a_repeated_command_counts_once() {
     assert_eq!(test.free().await, 5);
 }
 
+/// A repetition after a later change of the number changes nothing.
+#[tokio::test]
+async fn a_late_repetition_of_a_set_changes_nothing() {
+    let test = Fixture::of(5).await;
+    let (proxy, seats) = behind_a_proxy(&test).await;
+    let repeated = || {
+        let gate = Gate::new();
+        proxy.on(is(SET), Action::TwiceLate(gate.clone()));
+        gate
+    };
+    let arrived = async |gate: Gate| {
+        gate.open();
+        gate.wait_passed().await;
+        tokio::time::sleep(ms(200)).await;
+    };
+    let gate = repeated();
+    seats.set_permits(6).await.unwrap();
+    seats.set_permits(7).await.unwrap();
+    arrived(gate).await;
+    assert_eq!(test.free().await, 7);
+    // One that made the semaphore, and one that was refused.
+    for was_made in [true, false] {
+        if was_made {
+            test.redis.cmd(&["DEL", NAME]).await;
+        }
+        let gate = repeated();
+        assert_eq!(seats.try_set_permits(9).await.unwrap(), was_made);
+        test.redis.cmd(&["DEL", NAME]).await;
+        arrived(gate).await;
+        assert!(!test.redis.exists(NAME).await);
+        assert!(seats.try_set_permits(5).await.unwrap());
+    }
+}
+
 /// PE5: a repeated release by ids does not say that it gave back what is still in use.
 #[tokio::test]
 async fn a_repeated_release_of_ids_of_which_one_is_unknown_is_refused() {

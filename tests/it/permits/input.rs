@@ -90,7 +90,17 @@ async fn a_number_that_is_none_changes_nothing() {
     let test = Fixture::of(3).await;
     let permit = test.seats.acquire().lease(LONG).await.unwrap();
     let ids = permit.ids();
-    for junk in ["some", "1.5", "", "99999999999999999999"] {
+    for junk in [
+        "some",
+        "1.5",
+        "",
+        "99999999999999999999",
+        "007",
+        "-0",
+        "1e3",
+        " 5",
+        "+5",
+    ] {
         test.redis.cmd(&["SET", NAME, junk]).await;
         let seats = test.another().await;
         for error in [
@@ -110,4 +120,24 @@ async fn a_number_that_is_none_changes_nothing() {
     permit.release().await.unwrap();
     assert_eq!(test.free().await, 3);
     assert!(!test.redis.exists(IN_USE).await);
+}
+
+/// A user that may not write the set of the permits in use gets an error, and takes nothing.
+#[tokio::test]
+async fn an_acquire_that_cannot_write_who_has_the_permits_takes_none() {
+    let test = Fixture::of(3).await;
+    let user = [
+        "ACL", "SETUSER", "limited", "on", ">p", "~*", "&*", "+@all", "-zadd",
+    ];
+    test.redis.cmd(&user).await;
+    let url = format!("redis://limited:p@127.0.0.1:{}/", test.server.port());
+    let seats = lockdog::Client::connect(url).await.unwrap();
+    let seats = seats.permit_semaphore(NAME);
+    for permits in [1, 3] {
+        let error = seats.try_acquire_many(permits).await.map(drop).unwrap_err();
+        assert!(matches!(&error, Error::Refused { .. }), "{error}");
+        assert_eq!((test.free().await, test.in_use().await.len()), (3, 0));
+    }
+    let all = test.seats.try_acquire_many(3).await.unwrap();
+    all.expect("none is lost").release().await.unwrap();
 }

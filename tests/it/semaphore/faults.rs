@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockdog::{Client, Semaphore};
 
 use super::{Fixture, LONG, NAME, SOON, ms};
-use crate::support::{Action, Gate, Proxy, eventually};
+use crate::support::{Action, Direction, Gate, Proxy, eventually};
 
 /// A client behind a proxy. All scripts are loaded, so that a rule meets the first sending.
 async fn behind_a_proxy(test: &Fixture) -> (Proxy, Semaphore) {
@@ -147,6 +147,73 @@ async fn a_release_by_number_without_an_answer_is_repeated() {
     assert_eq!(test.free().await, 5);
 }
 
+/// A release by number that the client could not send at first.
+#[tokio::test]
+async fn a_release_by_number_that_could_not_be_sent_is_sent_later() {
+    let test = Fixture::of(1).await;
+    let (proxy, seats) = behind_a_proxy(&test).await;
+    assert_eq!(seats.available().await.unwrap(), 1);
+    proxy.refuse();
+    proxy.cut_all();
+    let error = seats.release(2).await.unwrap_err();
+    assert!(error.is_retriable(), "{error}");
+    assert!(proxy.counts().refused > 0);
+    assert_eq!(test.free().await, 1);
+    proxy.heal();
+    eventually(SOON, "it is sent", async || test.free().await == 3).await;
+    tokio::time::sleep(ms(500)).await;
+    assert_eq!(test.free().await, 3);
+}
+
+/// A call that was refused does nothing later.
+#[tokio::test]
+async fn a_late_repetition_of_a_refused_call_does_nothing() {
+    let test = Fixture::of(3).await;
+    let (proxy, seats) = behind_a_proxy(&test).await;
+    let late = |script| {
+        let gate = Gate::new();
+        proxy.on(is(script), Action::TwiceLate(gate.clone()));
+        gate
+    };
+    let arrived = async |gate: Gate| {
+        gate.open();
+        gate.wait_passed().await;
+        tokio::time::sleep(ms(200)).await;
+    };
+    let gate = late(TRY_SET);
+    assert!(!seats.try_set_permits(9).await.unwrap());
+    test.redis.cmd(&["DEL", NAME]).await;
+    arrived(gate).await;
+    assert!(!test.redis.exists(NAME).await);
+    let gate = late(ADD);
+    assert!(!seats.release_if_exists(2).await.unwrap());
+    assert!(seats.try_set_permits(3).await.unwrap());
+    arrived(gate).await;
+    assert_eq!(test.free().await, 3);
+}
+
+/// A wait that is shorter than the way to the server asks once.
+#[tokio::test]
+async fn a_wait_below_a_round_trip_asks_once() {
+    let test = Fixture::of(3).await;
+    let (proxy, seats) = behind_a_proxy(&test).await;
+    proxy.delay(Direction::ToClient, ms(2));
+    for wait in [Duration::ZERO, Duration::from_nanos(1), ms(1)] {
+        eventually(SOON, "it is granted", async || {
+            match seats.try_acquire().wait(wait).await {
+                Ok(granted) => granted.is_some(),
+                // A busy machine.
+                Err(error) => {
+                    assert!(error.is_timeout(), "{error}");
+                    false
+                }
+            }
+        })
+        .await;
+    }
+    test.eventually_free().await;
+}
+
 /// A contender that is not polled any more: its permits are given back at once.
 #[tokio::test]
 async fn an_abandoned_acquire_is_undone() {
@@ -165,6 +232,28 @@ async fn an_abandoned_acquire_is_undone() {
     gate.open();
     let next = tokio::time::timeout(SOON, seats.acquire_many(3).into_future()).await;
     drop(next.expect("the abandoned ones are given back").unwrap());
+    test.eventually_free().await;
+}
+
+/// A release of a part that is not polled any more: others wait for that part.
+#[tokio::test]
+async fn an_abandoned_release_of_a_part_gives_it_back() {
+    let test = Fixture::of(3).await;
+    let (proxy, seats) = behind_a_proxy(&test).await;
+    let mut three = seats.acquire_many(3).await.unwrap();
+    let gate = Gate::new();
+    proxy.on(is(RELEASE), Action::HoldRequest(gate.clone()));
+    let mut releasing = Box::pin(three.split(1).unwrap().release());
+    tokio::select! {
+        biased;
+        released = &mut releasing => panic!("{released:?}"),
+        () = gate.wait_reached() => {}
+    }
+    test.eventually_shared(1, &[2]).await;
+    gate.open();
+    gate.wait_passed().await;
+    drop(releasing);
+    three.release().await.unwrap();
     test.eventually_free().await;
 }
 

@@ -103,7 +103,7 @@ async fn a_name_that_is_in_use_for_something_else_is_refused() {
 async fn a_number_that_is_none_changes_nothing() {
     let test = Fixture::of(3).await;
     let permit = test.seats.acquire().await.unwrap();
-    for junk in ["some", "1.5", "", "99999999999999999999"] {
+    for junk in JUNK {
         test.redis.cmd(&["SET", NAME, junk]).await;
         let seats = test.another().await;
         for error in [
@@ -123,3 +123,18 @@ async fn a_number_that_is_none_changes_nothing() {
     permit.release().await.unwrap();
     assert_eq!(test.free().await, 3);
 }
+
+/// What Redis takes for no number, and what this crate does not count with.
+const JUNK: [&str; 11] = [
+    "some",
+    "1.5",
+    "",
+    "99999999999999999999",
+    "007",
+    "-0",
+    "-07",
+    "1e3",
+    " 5",
+    "+5",
+    "5\n",
+];

@@ -77,6 +77,13 @@ impl Redis {
         keys
     }
 
+    /// As [`keys`](Self::keys), without the marks of calls, which last for seconds.
+    pub(crate) async fn unmarked_keys(&self) -> Vec<String> {
+        let mut keys = self.keys().await;
+        keys.retain(|key| !key.starts_with("lockdog_ledger:"));
+        keys
+    }
+
     /// All keys, sorted.
     pub(crate) async fn all_keys(&self) -> Vec<String> {
         let mut keys = BTreeSet::new();
