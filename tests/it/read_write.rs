@@ -1,5 +1,6 @@
 //! The read/write lock. RW1 to RW7 are the invariants of `docs/design.md`.
 
+mod acceptance;
 mod basics;
 mod exclusion;
 mod faults;

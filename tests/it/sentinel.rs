@@ -8,6 +8,7 @@ mod fair;
 mod foreign;
 mod named;
 mod permits;
+mod read_write;
 mod red_lock;
 mod redisson;
 mod secrets;

@@ -206,17 +206,29 @@ async fn a_write_hold_ends_with_its_lease_while_its_owner_reads_on() {
     }
 }
 
-/// What was left to its lease stays, and does not delay the shutdown.
+/// What was left to its lease stays, also when the client ends before that.
 #[tokio::test]
-async fn a_shutdown_leaves_a_write_hold_that_was_left_to_its_lease() {
+async fn a_client_that_ends_leaves_a_write_hold_that_was_left_to_its_lease() {
     let test = Fixture::new().await;
-    let owner = Owner::new();
-    let writes = test.rw.write().lock().owner(&owner).lease(LONG);
-    let writes = writes.await.unwrap();
-    let _reads = test.rw.read().lock().owner(&owner).await.unwrap();
-    writes.leave_to_lease();
-    let ended = tokio::time::timeout(SOON, test.client.shutdown()).await;
-    ended.expect("it does not wait for the end of the lease");
+    let connections = async || {
+        let list: String = test.redis.ask(&["CLIENT", "LIST"]).await;
+        list.lines().count()
+    };
+    let before = connections().await;
+    {
+        let client = lockdog::Client::connect(test.server.url()).await.unwrap();
+        let (rw, owner) = (client.read_write_lock(NAME), Owner::new());
+        let writes = rw.write().lock().owner(&owner).lease(LONG);
+        let writes = writes.await.unwrap();
+        let _reads = rw.read().lock().owner(&owner).await.unwrap();
+        writes.leave_to_lease();
+        assert!(connections().await > before);
+        client.shutdown().await;
+    }
+    eventually(SOON, "its connections are closed", async || {
+        connections().await == before
+    })
+    .await;
     assert_eq!(test.mode().await, ("write".to_owned(), 1));
 }
 

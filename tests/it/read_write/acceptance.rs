@@ -1,0 +1,127 @@
+//! What Redisson's own tests of its read/write lock promise, where no other test here does. The numbers of a
+//! test's steps are seconds in Redisson's.
+
+use lockdog::{Client, Owner, ReadGuard};
+
+use super::{
+    Fixture, LEASE, LONG, NAME, SOON, may_read, may_write, ms, read, reader, within_soon, writer,
+};
+use crate::support::{eventually, timed};
+
+/// R02 and R12: the modes of an owner that writes, reads, and stops writing.
+#[tokio::test]
+async fn an_owner_that_read_below_its_write_reads_on_after_it() {
+    let test = Fixture::new().await;
+    let owner = Owner::new();
+    let writes = test.rw.write().lock().owner(&owner).await.unwrap();
+    assert!(!test.rw.read().is_locked().await.unwrap());
+    let request = test.rw.read().try_lock().owner(&owner).wait(SOON);
+    let reads = request.await.unwrap().expect("it writes");
+    assert!(test.rw.read().is_locked().await.unwrap());
+    assert!(!may_read(&test.rw).await && !may_read(&test.another().await).await);
+    writes.unlock().await.unwrap();
+    // Now others read, and nobody writes: not even the owner.
+    assert!(may_read(&test.rw).await);
+    let again = test.rw.write().try_lock().owner(&owner).await.unwrap();
+    assert!(again.is_none() && !test.rw.write().is_locked().await.unwrap());
+    reads.unlock().await.unwrap();
+    assert!(may_write(&test.rw).await);
+    test.assert_clean().await;
+}
+
+/// R03: more readers than are renewed in one command, each for longer than the watchdog's lease.
+#[tokio::test]
+async fn many_readers_are_renewed_beyond_the_watchdogs_lease() {
+    let test = Fixture::with(|it| it.watchdog_lease(LEASE)).await;
+    let mut readers = Vec::new();
+    for _ in 0..150 {
+        readers.push(reader(&test.rw));
+    }
+    let mut guards = Vec::new();
+    for reader in readers {
+        guards.push(within_soon(reader).await);
+    }
+    tokio::time::sleep(LEASE + ms(1_000)).await;
+    for guard in guards {
+        guard.unlock().await.expect("it was renewed");
+    }
+    test.assert_clean().await;
+}
+
+/// R07: several readers wait for the end of a writer's lease.
+#[tokio::test]
+async fn the_end_of_a_writers_lease_lets_all_waiting_readers_in() {
+    let test = Fixture::new().await;
+    let writes = test.rw.write().lock().owner(&Owner::new());
+    writes.lease(ms(2_000)).await.unwrap().forget();
+    let another = test.another().await;
+    let waiting = [reader(&test.rw), reader(&another), reader(&another)];
+    let (guards, took) = timed(async {
+        let mut guards = Vec::new();
+        for one in waiting {
+            guards.push(within_soon(one).await);
+        }
+        guards
+    })
+    .await;
+    assert!(took >= ms(1_000), "{took:?}");
+    assert_eq!(test.mode().await, ("read".to_owned(), 3));
+    drop(guards);
+    test.assert_clean().await;
+}
+
+/// R13: a write that was re-entered, seen through another client's handle.
+#[tokio::test]
+async fn a_re_entered_write_becomes_a_read_step_by_step() {
+    let test = Fixture::new().await;
+    let (owner, another) = (Owner::new(), test.another().await);
+    let outer = test.rw.write().lock().owner(&owner).await.unwrap();
+    let inner = test.rw.write().lock().owner(&owner).await.unwrap();
+    let seen = another.write();
+    assert!(!seen.is_held().await.unwrap() && seen.is_locked().await.unwrap());
+    for rw in [&test.rw, &another] {
+        assert!(!may_read(rw).await && !may_write(rw).await);
+    }
+    inner.unlock().await.unwrap();
+    let reads = test.rw.read().lock().owner(&owner).await.unwrap();
+    outer.unlock().await.unwrap();
+    assert_eq!(test.mode().await, ("read".to_owned(), 1));
+    let (one, two) = (read(&another).await, read(&another).await);
+    let tried = test.rw.write().try_lock().owner(&owner).await.unwrap();
+    assert!(tried.is_none() && !seen.is_locked().await.unwrap());
+    assert!(!test.rw.write().is_held_by(&owner).await.unwrap());
+    drop((one, two));
+    reads.unlock().await.unwrap();
+    test.assert_clean().await;
+}
+
+/// R32: clients that died with re-entered reads leave the lock to a writer when their leases are over, though
+/// a living reader renewed its own hold all the time.
+#[tokio::test]
+async fn readers_that_died_do_not_keep_a_writer_out_beyond_their_leases() {
+    let test = Fixture::new().await;
+    for _ in 0..20 {
+        let client = Client::builder().url(test.server.url());
+        let client = client.watchdog_lease(LEASE).build().await.unwrap();
+        let owner = Owner::new();
+        let read = client.read_write_lock(NAME).read();
+        let mut guards = Vec::new();
+        for _ in 0..3 {
+            guards.push(read.lock().owner(&owner).lease(LEASE).await.unwrap());
+        }
+        // Nothing renews them, as if the client had died.
+        guards.into_iter().for_each(ReadGuard::leave_to_lease);
+        client.shutdown().await;
+    }
+    let living = read(&test.another_with(|it| it.watchdog_lease(LONG)).await).await;
+    assert_eq!(test.mode().await, ("read".to_owned(), 21));
+    tokio::time::sleep(LEASE + ms(1_000)).await;
+    let waits = writer(&test.rw);
+    eventually(SOON, "it is announced", async || test.announced().await).await;
+    living.unlock().await.unwrap();
+    // The TTL of the lock is that of the living reader.
+    within_soon(waits).await.unlock().await.unwrap();
+    let tried = test.rw.read().try_lock().lease(LONG).await.unwrap();
+    tried.expect("it is free").unlock().await.unwrap();
+    test.assert_clean().await;
+}

@@ -1,0 +1,109 @@
+//! Holds of a read/write lock while another server becomes the master.
+
+use std::time::Instant;
+
+use lockdog::error::LostReason;
+use lockdog::{Client, Owner};
+
+use super::{SOON, ms};
+use crate::support::{Redis, Sentinels, eventually};
+
+/// The client checks the holds of both modes at once after the switch, those with a lease too. The timeout keys
+/// of the readers are there as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holds_of_both_modes_survive_a_failover_and_are_released_at_the_new_master() {
+    let all = Sentinels::start().await;
+    // A third of it does not pass in this test.
+    let client = Client::builder().url(all.url()).watchdog_lease(SOON * 10);
+    let client = client.build().await.unwrap();
+    let (shared, own) = (
+        client.read_write_lock("shared"),
+        client.read_write_lock("own"),
+    );
+    let watched = shared.read().lock().owner(&Owner::new()).await.unwrap();
+    let before = Instant::now() + watched.remaining();
+    let leased = shared.read().lock().owner(&Owner::new()).lease(SOON * 4);
+    let leased = leased.await.unwrap();
+    let writes = own.write().lock().await.unwrap();
+    let reads = own.read().lock().await.unwrap();
+    let master = all.failover().await;
+    let redis = master.redis().await;
+    eventually(SOON, "they are renewed", async || {
+        let deadline = Instant::now() + watched.remaining();
+        deadline > before + ms(100) && holders(&redis, "shared").await == 2
+    })
+    .await;
+    assert!(watched.is_valid() && leased.is_valid() && writes.is_valid() && reads.is_valid());
+    assert_eq!(holders(&redis, "own").await, 2);
+    let stranger = Client::connect(all.url()).await.unwrap();
+    let tried = stranger.read_write_lock("shared").write().try_lock().await;
+    assert!(tried.unwrap().is_none());
+    let tried = stranger.read_write_lock("own").read().try_lock().await;
+    assert!(tried.unwrap().is_none());
+    // They change their modes there.
+    let reads_on = writes.downgrade().await.unwrap();
+    drop(reads);
+    let writes = reads_on.upgrade().await.unwrap();
+    writes.unlock().await.unwrap();
+    watched.unlock().await.unwrap();
+    leased.unlock().await.unwrap();
+    redis.eventually_empty().await;
+    client.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holds_that_the_new_master_does_not_have_are_reported_lost() {
+    let all = Sentinels::start().await;
+    let client = Client::builder().url(all.url()).watchdog_lease(SOON * 10);
+    let client = client.build().await.unwrap();
+    let (shared, own) = (
+        client.read_write_lock("shared"),
+        client.read_write_lock("own"),
+    );
+    // The client has met the server before.
+    drop(shared.read().lock().await.unwrap());
+    let view = all.servers[0].redis().await;
+    view.eventually_gone("shared").await;
+    for replica in &all.servers[1..] {
+        replica.redis().await.eventually_gone("shared").await;
+        replica.pause();
+    }
+    // Nothing more is sent to them, not even to wait in their sockets.
+    let cut: u32 = view.ask(&["CLIENT", "KILL", "TYPE", "replica"]).await;
+    assert_eq!(cut, 2);
+    let watched = shared.read().lock().await.unwrap();
+    let leased = shared.read().lock().owner(&Owner::new()).lease(SOON * 4);
+    let leased = leased.await.unwrap();
+    let writes = own.write().lock().await.unwrap();
+    all.servers[0].kill();
+    for replica in &all.servers[1..] {
+        replica.resume();
+    }
+    let master = all.await_switch_from(all.servers[0].port()).await;
+    let told = async {
+        for lost in [
+            watched.lost().await,
+            leased.lost().await,
+            writes.lost().await,
+        ] {
+            assert_eq!(lost.reason(), LostReason::NotOurs);
+        }
+    };
+    let told = tokio::time::timeout(SOON, told).await;
+    told.expect("they are told long before a third of their lease");
+    drop((watched, leased, writes));
+    // Others get in at once.
+    let stranger = Client::connect(all.url()).await.unwrap();
+    for name in ["shared", "own"] {
+        let writes = stranger.read_write_lock(name).write().lock();
+        let writes = tokio::time::timeout(SOON, writes.into_future()).await;
+        writes.expect("it is free").unwrap().unlock().await.unwrap();
+    }
+    master.redis().await.eventually_empty().await;
+    client.shutdown().await;
+}
+
+async fn holders(redis: &Redis, name: &str) -> usize {
+    // One of the fields is the mode.
+    redis.hash(name).await.len().saturating_sub(1)
+}
