@@ -1,5 +1,6 @@
 //! Findings that are about the client's user: the line that they give fixes them.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use lockdog::config::{ReplicaAck, Replicas};
@@ -7,7 +8,8 @@ use lockdog::report::{Finding, FindingKind};
 use lockdog::{AnyLock, Client, ClientBuilder, RedLock};
 
 use super::{SERVERS, findings, well_set_up};
-use crate::support::{Binary, Redis, RedisServer};
+use crate::support::prelude::SOON;
+use crate::support::{Binary, Redis, RedisServer, eventually};
 
 /// The documented line is enough, and for what depends on the names of the locks the finding says that it is not known.
 #[tokio::test]
@@ -332,4 +334,57 @@ async fn reset(redis: &Redis, rules: &[&str]) {
 fn client(server: &RedisServer) -> ClientBuilder {
     let url = format!("redis://lockdog:secret@127.0.0.1:{}", server.port());
     Client::builder().url(url)
+}
+
+/// The same for a fair lock, whose list has most of what is documented for it.
+#[tokio::test]
+async fn permissions_of_a_fair_lock_are_required_once_it_is_used() {
+    let rules = [
+        "+time", "+lindex", "+llen", "+lpop", "+lrange", "+lrem", "+zadd", "+zcard", "+zincrby",
+        "+zmscore", "+zrange", "+zrem", "+zscore",
+    ];
+    for binary in SERVERS {
+        let (server, redis) = with_user(binary, &["on"]).await;
+        let mut granted = documented();
+        granted.retain(|it| !it.starts_with('~'));
+        granted.extend(["~*", "&*", "+lpush", "+rpush"].map(str::to_owned));
+        let granted: Vec<&str> = granted.iter().map(String::as_str).collect();
+        reset(&redis, &granted).await;
+        let client = client(&server).build().await.unwrap();
+        assert!(missing(&findings(&client).await).is_empty(), "{binary:?}");
+        let lock = client.fair_lock("r");
+        for (number, rule) in rules.iter().enumerate() {
+            let found = findings(&client).await;
+            let found: HashSet<String> = missing(&found)
+                .join(" ")
+                .split(' ')
+                .map(str::to_owned)
+                .collect();
+            for (other, name) in rules.iter().enumerate() {
+                assert_eq!(
+                    found.contains(*name),
+                    other >= number,
+                    "{binary:?}: {name} in {found:?}"
+                );
+            }
+            redis.cmd(&["ACL", "SETUSER", "lockdog", rule]).await;
+        }
+        assert!(missing(&findings(&client).await).is_empty(), "{binary:?}");
+        let held = lock.lock().await.unwrap();
+        let waiter = crate::turn::waiter(&lock);
+        eventually(SOON, "it waits", async || {
+            lock.waiters().await.unwrap().len() == 1
+        })
+        .await;
+        held.unlock().await.unwrap();
+        waiter.await.unwrap().unlock().await.unwrap();
+        assert!(
+            redis
+                .keys()
+                .await
+                .iter()
+                .all(|it| it.starts_with("lockdog"))
+        );
+        client.shutdown().await;
+    }
 }
