@@ -19,6 +19,7 @@ mod plan;
 mod redis;
 mod run;
 mod seeds;
+mod semaphore;
 mod suite;
 mod task;
 mod world;
