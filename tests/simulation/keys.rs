@@ -7,6 +7,8 @@ use super::lists;
 #[derive(Default)]
 pub(super) struct Keys {
     now_ms: u64,
+    /// What its clock shows at the start of the run.
+    pub(super) epoch_ms: u64,
     entries: HashMap<String, Entry>,
 }
 
@@ -104,6 +106,10 @@ impl Keys {
         there
     }
 
+    pub(super) fn exists(&mut self, key: &str) -> bool {
+        self.living(key).is_some()
+    }
+
     pub(super) fn number(&mut self, key: &str) -> i64 {
         let text = self.text(key).ok().flatten();
         text.and_then(|text| text.parse().ok()).unwrap_or(0)
@@ -141,8 +147,8 @@ impl Keys {
             "info" => return Ok(Reply::Bulk("run_id:1\r\nmaster_replid:1\r\n".to_owned())),
             "client" | "ping" => return Ok(Reply::Ok),
             "time" => {
-                let micros = self.now_ms % 1_000 * 1_000;
-                let time = [self.now_ms / 1_000, micros].map(|part| part.to_string());
+                let now_ms = self.epoch_ms + self.now_ms;
+                let time = [now_ms / 1_000, now_ms % 1_000 * 1_000].map(|part| part.to_string());
                 return Ok(Reply::List(time.into()));
             }
             _ => {}
@@ -183,16 +189,29 @@ impl Keys {
                 None => Reply::Int(-2),
                 Some(entry) => Reply::Int(entry.until_ms.map_or(-1, |until| (until - now) as i64)),
             },
-            "get" => self.text(key)?.map_or(Reply::Nil, Reply::Bulk),
-            // With `px`.
+            "persist" => {
+                let entry = self.living(key);
+                let had_ttl = entry.and_then(|entry| entry.until_ms.take()).is_some();
+                Reply::Int(i64::from(had_ttl))
+            }
+            // With `px n`, or without.
             "set" => {
-                let ttl = u64::try_from(number(args, 4)?).map_err(|_| NOT_A_NUMBER.to_owned())?;
-                self.set(key, arg(args, 2)?);
-                self.or_new(key, Data::default).until_ms = Some(now + ttl);
+                let until_ms = match args.len() {
+                    5 => Some(now + number(args, 4)? as u64),
+                    _ => None,
+                };
+                let data = Data::Text(arg(args, 2)?.to_owned());
+                self.entries
+                    .insert(key.to_owned(), Entry { data, until_ms });
                 Reply::Ok
             }
-            "incrby" | "decrby" => {
-                let by = number(args, 2)?;
+            "get" => self.text(key)?.map_or(Reply::Nil, Reply::Bulk),
+            // With `px`.
+            "incrby" | "decrby" | "decr" => {
+                let by = match name {
+                    "decr" => 1,
+                    _ => number(args, 2)?,
+                };
                 let text = self.text(key)?.unwrap_or_else(|| "0".to_owned());
                 let value: i64 = text.parse().map_err(|_| NOT_A_NUMBER.to_owned())?;
                 let value = if name == "incrby" {
@@ -272,7 +291,8 @@ impl Keys {
             let mut new = 0;
             for pair in args[2..].chunks(2) {
                 let score = score(pair, 0)?;
-                new += i64::from(members.insert(arg(pair, 1)?.to_owned(), score).is_none());
+                let member = arg(pair, 1)?.to_owned();
+                new += i64::from(members.insert(member, score).is_none());
             }
             return Ok(Reply::Int(new));
         }
@@ -303,6 +323,13 @@ impl Keys {
             "zrem" => {
                 let removed = args[2..].iter().filter(|it| members.remove(*it).is_some());
                 Reply::Int(removed.count() as i64)
+            }
+            "zremrangebyscore" => {
+                let found = within(members, args)?;
+                for (_, member) in &found {
+                    members.remove(member);
+                }
+                Reply::Int(found.len() as i64)
             }
             // With `limit 0 n`.
             "zrangebyscore" => {

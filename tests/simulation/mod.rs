@@ -22,6 +22,7 @@ mod read_write;
 mod redis;
 mod run;
 mod seeds;
+mod semaphore;
 mod suite;
 mod task;
 mod world;

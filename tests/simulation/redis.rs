@@ -79,6 +79,15 @@ impl Redis {
         (keys.list(list), keys.sorted(set))
     }
 
+    /// Its clock shows this many ms at the start of the run.
+    pub(super) fn begin_at(&mut self, epoch_ms: u64) {
+        self.keys.borrow_mut().epoch_ms = epoch_ms;
+    }
+
+    pub(super) fn exists(&self, key: &str, now_ms: u64) -> bool {
+        self.keys.borrow_mut().at(now_ms).exists(key)
+    }
+
     pub(super) fn set(&mut self, key: &str, value: &str) {
         self.keys.borrow_mut().set(key, value);
     }

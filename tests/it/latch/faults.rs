@@ -320,6 +320,33 @@ async fn a_count_that_is_no_number_changes_nothing() {
     }
 }
 
+/// It refuses new counts, and what lets waiters go runs.
+#[tokio::test]
+async fn a_latch_opens_on_a_server_without_memory() {
+    let test = Fixture::of(Some(2)).await;
+    let waiting = test.start.clone();
+    let waiting = tokio::spawn(async move { waiting.wait_zero().await });
+    test.somebody_waits().await;
+    test.redis.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let other = test.client.count_down_latch("other");
+    let error = other.try_set_count(1).await.unwrap_err();
+    assert!(
+        matches!(&error, Error::Refused { code, .. } if code == "OOM"),
+        "{error}"
+    );
+    for left in [1, 0] {
+        test.start.count_down().await.unwrap();
+        assert_eq!(test.start.count().await.unwrap(), left);
+    }
+    let ended = tokio::time::timeout(SOON, waiting).await;
+    ended.expect("it is let go").unwrap().unwrap();
+    test.redis.cmd(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    assert!(test.start.try_set_count(3).await.unwrap());
+    test.redis.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    assert!(test.start.delete().await.unwrap());
+    assert_eq!(test.start.count().await.unwrap(), 0);
+}
+
 /// CL3: a wait without a limit ends with an error, and one with a limit goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_server_ends_waits_without_a_limit() {

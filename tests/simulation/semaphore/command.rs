@@ -1,0 +1,52 @@
+//! The meaning of a semaphore's command on the wire.
+
+/// It is recognised by its arguments only, so that a changed script changes nothing here.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum SemaphoreCommand<'a> {
+    Acquire { field: &'a str },
+    Release { field: &'a str, target: u32 },
+    Set { permits: i64 },
+    Other,
+}
+
+impl<'a> SemaphoreCommand<'a> {
+    pub(super) fn of(args: &'a [String]) -> Self {
+        if !args[0].starts_with("EVAL") {
+            return Self::Other;
+        }
+        let count: usize = args[2].parse().expect("a script has a number of keys");
+        let args: Vec<&str> = args[3..].iter().map(String::as_str).collect();
+        let (_, values) = args.split_at(count);
+        let number = |text: &str| text.parse().expect("it is a small number");
+        match *values {
+            [field, _permits] => Self::Acquire { field },
+            [field, target, CHANNEL, _publish, _doubt, _known] => Self::Release {
+                field,
+                target: number(target),
+            },
+            [permits, _ttl, _kept, CHANNEL, _publish] => Self::Set {
+                permits: number(permits).into(),
+            },
+            _ => Self::Other,
+        }
+    }
+
+    /// The request whose share it may change.
+    pub(super) fn field(&self) -> Option<&'a str> {
+        match self {
+            Self::Acquire { field } | Self::Release { field, .. } => Some(field),
+            Self::Set { .. } | Self::Other => None,
+        }
+    }
+}
+
+/// The requests whose shares a command may change.
+pub(super) fn counted(args: &[String]) -> Vec<String> {
+    let command = SemaphoreCommand::of(args);
+    command.field().into_iter().map(str::to_owned).collect()
+}
+
+/// The one semaphore of a run.
+pub(super) const KEY: &str = "seats";
+pub(super) const LEDGER: &str = "lockdog_ledger:{seats}";
+const CHANNEL: &str = "redisson_sc:{seats}";

@@ -1,0 +1,318 @@
+//! Sees both sides at once and checks what must be true (design: invariants SE1 to SE3).
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use redis::Value;
+
+use super::command::{KEY, LEDGER, SemaphoreCommand};
+use crate::simulation::findings::Findings;
+use crate::simulation::network::{Delivery, Network};
+use crate::simulation::redis::Redis;
+use crate::simulation::world::Observes;
+
+pub(super) struct Observer {
+    pub(super) redis: Redis,
+    network: Arc<Network>,
+    pub(super) found: Findings,
+    total: i64,
+    /// Requests that the present number has granted.
+    current: HashSet<String>,
+    /// Requests that earlier numbers granted. A late repetition may take permits of the present one for them.
+    earlier: HashSet<String>,
+    /// What requests had when the ledger was lost, and did not give back since then.
+    unknown: HashMap<String, i64>,
+    /// The ledger was lost since the number was made.
+    is_lost: bool,
+    /// Requests whose share a release has lowered.
+    lowered: HashSet<String>,
+    /// The known hole: permits of releases that came once more after the ledger was lost.
+    excess: i64,
+    /// Requests that a command has reached twice: the second time it may have taken permits again.
+    reached_twice: HashSet<String>,
+    pub(super) seen: Seen,
+}
+
+/// How often the run met the cases that it is meant to test.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) executed: u64,
+    pub(super) copies: u64,
+    pub(super) grants: u64,
+    /// Acquires that found too few permits.
+    pub(super) few: u64,
+    /// Acquires that came after the end of their request.
+    pub(super) ended: u64,
+    /// Releases of a part.
+    pub(super) partly: u64,
+    /// Losses of the ledger.
+    pub(super) ledgers: u64,
+    /// Releases of permits that only their client knew.
+    pub(super) known: u64,
+    /// Numbers that were set again.
+    pub(super) numbers: u64,
+}
+
+impl Seen {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.executed += other.executed;
+        self.copies += other.copies;
+        self.grants += other.grants;
+        self.few += other.few;
+        self.ended += other.ended;
+        self.partly += other.partly;
+        self.ledgers += other.ledgers;
+        self.known += other.known;
+        self.numbers += other.numbers;
+    }
+}
+
+/// What the server has.
+struct Books {
+    /// `None`: there is no number.
+    free: Option<i64>,
+    shares: BTreeMap<String, i64>,
+}
+
+impl Books {
+    fn sum(&self) -> Option<i64> {
+        Some(self.free? + self.shares.values().sum::<i64>())
+    }
+}
+
+impl Observer {
+    pub(super) fn new(
+        mut redis: Redis,
+        network: Arc<Network>,
+        found: Findings,
+        total: u32,
+    ) -> Self {
+        // As Redisson sets it: the first acquire begins the ledger.
+        redis.set(KEY, &total.to_string());
+        // The ledger tells a moment from a number of permits by its size.
+        redis.begin_at(1_800_000_000_000);
+        Self {
+            redis,
+            network,
+            found,
+            total: i64::from(total),
+            current: HashSet::new(),
+            earlier: HashSet::new(),
+            unknown: HashMap::new(),
+            is_lost: false,
+            lowered: HashSet::new(),
+            excess: 0,
+            reached_twice: HashSet::new(),
+            seen: Seen::default(),
+        }
+    }
+
+    pub(super) fn lose_ledger(&mut self) {
+        self.found.note(|| "the ledger is lost".to_owned());
+        let shares = self.books().shares;
+        self.unknown.extend(shares);
+        self.is_lost = true;
+        self.seen.ledgers += 1;
+        self.delete(LEDGER);
+    }
+
+    pub(super) fn end_number(&mut self) {
+        self.found.note(|| "the number ends".to_owned());
+        self.delete(KEY);
+        self.earlier.extend(self.current.drain());
+    }
+
+    fn delete(&mut self, key: &str) {
+        let command = ["DEL".to_owned(), key.to_owned()];
+        self.redis.execute(&command, self.found.now_ms());
+    }
+
+    /// Whether every permit can be had when nothing is held.
+    pub(super) fn is_whole(&self) -> bool {
+        !self.is_lost && self.books().shares.is_empty()
+    }
+
+    fn books(&self) -> Books {
+        let now = self.found.now_ms();
+        let (free, members) = self.redis.counted(KEY, LEDGER, now);
+        let shares = members.into_iter().filter_map(|(field, score)| {
+            let has = score as i64;
+            (1..1 << 31).contains(&has).then_some((field, has))
+        });
+        Books {
+            free: self.redis.exists(KEY, now).then_some(free),
+            shares: shares.collect(),
+        }
+    }
+
+    fn account(
+        &mut self,
+        command: &SemaphoreCommand<'_>,
+        value: &Value,
+        [before, after]: [&Books; 2],
+    ) {
+        match command {
+            SemaphoreCommand::Acquire { field } => {
+                let what = match value {
+                    Value::Array(parts) => parts.first(),
+                    _ => None,
+                };
+                self.seen.grants += u64::from(what == Some(&Value::Int(1)));
+                self.seen.few += u64::from(what == Some(&Value::Int(0)));
+                self.seen.ended += u64::from(what == Some(&Value::Int(-3)));
+                if after.shares.contains_key(*field) && !self.earlier.contains(*field) {
+                    self.current.insert((*field).to_owned());
+                }
+            }
+            SemaphoreCommand::Release { field, target } => {
+                if before.shares.get(*field) > after.shares.get(*field) {
+                    self.lowered.insert((*field).to_owned());
+                    self.seen.partly += u64::from(*target > 0);
+                }
+            }
+            SemaphoreCommand::Set { .. } if before.free.is_none() && after.free.is_some() => {
+                self.seen.numbers += 1;
+                self.unknown.clear();
+                (self.is_lost, self.excess) = (false, 0);
+            }
+            SemaphoreCommand::Set { .. } | SemaphoreCommand::Other => {}
+        }
+    }
+
+    /// SE1: a command moves permits between the number and its own request, and makes none.
+    fn compare(&mut self, command: &SemaphoreCommand<'_>, [before, after]: [&Books; 2]) {
+        let (Some(was), Some(sum)) = (before.sum(), after.sum()) else {
+            // The number was made, or there is none.
+            let sum = after.sum().unwrap_or(self.total);
+            self.found
+                .claim(sum == self.total, || format!("{command:?} made {sum}"));
+            return;
+        };
+        let field = command.field();
+        for (other, has) in &before.shares {
+            let is_own = field == Some(other.as_str());
+            if !is_own && after.shares.get(other) != Some(has) {
+                self.found.violated(format!("{command:?} changed {other}"));
+            }
+        }
+        let made = sum - was;
+        let (SemaphoreCommand::Release { field, .. }, 1..) = (command, made) else {
+            self.found
+                .claim(made == 0, || format!("{command:?} made {made} permits"));
+            return;
+        };
+        // Only what the server does not know any more may come from the client.
+        self.seen.known += 1;
+        match self.unknown.get_mut(*field) {
+            Some(left) if *left >= made => *left -= made,
+            _ if self.is_lost && self.lowered.contains(*field) => self.excess += made,
+            _ => self
+                .found
+                .violated(format!("{command:?} made {made} permits")),
+        }
+        self.lowered.insert((*field).to_owned());
+    }
+
+    /// SE2, and at every moment no more permits are held than there are.
+    fn look_at_holders(&mut self) {
+        let mut used = 0;
+        for (core, _) in &self.found.clients {
+            for hold in core.holds.all() {
+                let state = hold.state();
+                if state.is_valid(core.clock.now()) && self.current.contains(&core.field(&hold)) {
+                    used += i64::from(state.count);
+                }
+            }
+        }
+        let most = self.total + self.excess;
+        self.found.claim(used <= most, || {
+            format!("{used} permits are held of {most}")
+        });
+        let free = self.books().free.unwrap_or(0);
+        self.found.claim((0..=most).contains(&free), || {
+            format!("{free} permits are free")
+        });
+    }
+
+    /// Must be true when no command is in flight and no job is pending.
+    pub(super) fn look_at_rest(&mut self) {
+        if self.is_lost {
+            return;
+        }
+        let mut listed = HashMap::new();
+        for (core, _) in &self.found.clients {
+            let holds = core.holds.all();
+            listed.extend(
+                holds
+                    .iter()
+                    .map(|hold| (core.field(hold), hold.state().count)),
+            );
+        }
+        for (field, has) in self.books().shares {
+            if self.reached_twice.contains(&field) {
+                continue;
+            }
+            let known = listed.get(&field).map(|count| i64::from(*count));
+            self.found.claim(known == Some(has), || {
+                format!("{field} has {has} in the ledger, and {known:?} in its client")
+            });
+        }
+    }
+
+    /// Must be true when everything was given back.
+    pub(super) fn look_at_the_end(&mut self) {
+        for client in 0..self.found.clients.len() {
+            let left = self.found.clients[client].0.holds.all().len();
+            self.found.claim(left == 0, || {
+                format!("client {client} still lists {left} holds")
+            });
+        }
+        let free = self.books().sum();
+        let (total, is_lost) = (self.total, self.is_lost);
+        self.found.claim(is_lost || free == Some(total), || {
+            format!("{free:?} of {total} permits are left")
+        });
+    }
+}
+
+impl Observes for Observer {
+    fn execute(&mut self, delivery: &Delivery) -> Value {
+        let now_ms = self.found.now_ms();
+        let command = SemaphoreCommand::of(&delivery.args);
+        let before = self.books();
+        let value = match delivery.args[0].as_str() {
+            "CLIENT" if delivery.args[1] == "KILL" => self.network.kill(&delivery.args[3]),
+            _ => self.redis.execute(&delivery.args, now_ms),
+        };
+        let after = self.books();
+        self.seen.executed += 1;
+        self.seen.copies += u64::from(delivery.copy);
+        self.found.note(|| {
+            let copy = if delivery.copy { " (again)" } else { "" };
+            format!(
+                "#{} on {}{copy}: {command:?} -> {value:?}; {:?} free, {:?}",
+                delivery.serial, delivery.connection, after.free, after.shares,
+            )
+        });
+        if delivery.copy {
+            self.reached_twice
+                .extend(command.field().map(str::to_owned));
+        }
+        self.account(&command, &value, [&before, &after]);
+        self.compare(&command, [&before, &after]);
+        self.look();
+        value
+    }
+
+    fn look(&mut self) {
+        self.look_at_holders();
+    }
+
+    fn found(&mut self) -> &mut Findings {
+        &mut self.found
+    }
+
+    fn redis(&mut self) -> &mut Redis {
+        &mut self.redis
+    }
+}

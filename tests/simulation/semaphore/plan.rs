@@ -1,0 +1,124 @@
+//! The steps of one run: derived from its seed, and shortened to find the shortest failing plan.
+
+use crate::simulation::chance::Chance;
+use crate::simulation::plan::{self, Cancel};
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Plan {
+    /// Clocks, faults, pauses and settings. Its own tasks are left out.
+    pub(super) world: plan::Plan,
+    /// How many permits the semaphore has.
+    pub(super) total: u32,
+    pub(super) tasks: Vec<Task>,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Task {
+    pub(super) client: usize,
+    pub(super) steps: Vec<Step>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Step {
+    Acquire {
+        /// 0: all that are free.
+        permits: u32,
+        wait_ms: Option<u64>,
+        cancel: Cancel,
+    },
+    /// Releases the newest value.
+    Release(Cancel),
+    /// Drops the oldest value.
+    Drop,
+    /// Makes two values of the newest, if it has more than one permit.
+    Split,
+    /// Forgets the newest value, and releases as many permits by their number.
+    ByNumber(Cancel),
+    /// The ledger is deleted.
+    LoseLedger,
+    /// The number is deleted and set again.
+    SetAgain,
+    /// Resumes the oldest abandoned call.
+    Resume,
+    Rest(u64),
+}
+
+impl Plan {
+    pub(super) fn draw(seed: u64) -> Self {
+        let mut world = plan::Plan::draw(seed);
+        world.tasks.clear();
+        let mut chance = Chance::new(seed, 12);
+        let total = chance.one_of(&[1, 2, 3, 5]);
+        // The known hole: a ledger that is lost after the number was set again does not know what had ended.
+        let losses = match chance.within(0, 9) {
+            0..3 => [true, false],
+            3..6 => [false, true],
+            _ => [false, false],
+        };
+        let tasks = (0..chance.within(2, 5)).map(|task| {
+            let steps = chance.within(3, 9);
+            Task {
+                // Two clients, and in one of them most of the tasks.
+                client: usize::from(task == 1),
+                steps: (0..steps)
+                    .map(|_| step(&mut chance, total, losses))
+                    .collect(),
+            }
+        });
+        Self {
+            tasks: tasks.collect(),
+            world,
+            total,
+        }
+    }
+
+    /// Every plan that is a little shorter than this one.
+    pub(super) fn smaller(&self) -> Vec<Self> {
+        let mut plans = Vec::new();
+        for i in 0..self.tasks.len() {
+            let mut plan = self.clone();
+            plan.tasks.remove(i);
+            plans.push(plan);
+            for j in (0..self.tasks[i].steps.len()).rev() {
+                let mut plan = self.clone();
+                plan.tasks[i].steps.remove(j);
+                plans.push(plan);
+            }
+        }
+        let worlds = self.world.smaller().into_iter();
+        plans.extend(worlds.map(|world| Self {
+            world,
+            ..self.clone()
+        }));
+        plans
+    }
+}
+
+fn step(chance: &mut Chance, total: u32, [ledger, number]: [bool; 2]) -> Step {
+    let mut cancel = |percent| match chance.within(0, 99) {
+        n if n >= percent => Cancel::Never,
+        n if n % 3 == 0 => Cancel::Left(chance.within(1, 6)),
+        n if n % 2 == 0 => Cancel::AtPoll(chance.within(1, 6)),
+        _ => Cancel::After(chance.within(0, 100)),
+    };
+    let (cancel_acquire, cancel_end) = (cancel(30), cancel(20));
+    match chance.within(0, 99) {
+        0..44 => Step::Acquire {
+            permits: chance.within(0, u64::from(total)) as u32,
+            wait_ms: chance.percent(60).then(|| chance.within(1, 300)),
+            cancel: cancel_acquire,
+        },
+        // As in Redisson, it adds permits that no request has, such as those whose loss the client has learned.
+        76..82 if !number && !ledger => Step::ByNumber(cancel_end),
+        44..62 | 76..82 => Step::Release(cancel_end),
+        62..70 => Step::Drop,
+        70..76 => Step::Split,
+        82..86 if ledger => Step::LoseLedger,
+        86..90 if number => Step::SetAgain,
+        82..94 => Step::Resume,
+        _ => {
+            let longest = chance.one_of(&[5, 50, 200]);
+            Step::Rest(chance.within(0, longest))
+        }
+    }
+}
