@@ -9,11 +9,10 @@ use smallvec::{SmallVec, smallvec};
 
 use super::read_write::{self, Sharing};
 use super::{Arg, ScriptCall, semaphore, token, unexpected};
-use crate::clock::Moment;
 use crate::hold::LedgerView;
 use crate::key::{LineTimes, LockKey, QueueSide, Script};
 use crate::lease;
-use crate::server::{Connection, Failure, PendingWrite, Sent, Server, TimeBox, Unacknowledged};
+use crate::server::{Connection, Failure, Sent, Server, TimeBox};
 
 /// A hold to be acquired.
 pub(crate) struct AcquireItem<'a> {
@@ -97,6 +96,7 @@ pub(crate) async fn acquire(
         before_fields = key.before_fields();
         args.extend(sharing.args(mode, &before_fields));
     }
+    args.extend(values(key));
     let mut more = more_keys(key, field);
     more.extend(counter.clone());
     let call = ScriptCall {
@@ -171,6 +171,7 @@ impl LoweredHold<'_> {
             args.push(Arg::Number(lease::millis(self.line.worth)));
             args.push(Arg::Number(u64::from(may_wait)));
         }
+        args.extend(values(self.key));
         args
     }
 }
@@ -290,6 +291,11 @@ pub(super) fn with_more<'a>(key: &'a LockKey, more: &'a [String]) -> SmallVec<[&
     iter::once(key.key()).chain(more).collect()
 }
 
+/// The values of a group that the lock is about.
+pub(super) fn values(key: &LockKey) -> impl Iterator<Item = Arg<'_>> {
+    key.values().iter().map(|value| Arg::Text(value))
+}
+
 /// 1 if the server has the queue, else 0.
 fn in_line(key: &LockKey) -> usize {
     usize::from(key.kind().queue == QueueSide::Server)
@@ -338,22 +344,4 @@ pub(crate) async fn settle(
         Value::Nil => Ok(SettleReply::Missing),
         other => Err(unexpected(&other)),
     }
-}
-
-/// Waits until the replicas have acknowledged the grant of a hold on this connection, as far as the
-/// setting requires it. See `lua/lock/touch.lua`.
-pub(crate) async fn acknowledge(
-    server: &Server,
-    key: &LockKey,
-    field: &str,
-    on: &Connection,
-    until: Moment,
-) -> Result<(), Unacknowledged> {
-    let script = key.kind().scripts.touch;
-    let permits = key.permits();
-    let keys = with_more(key, permits.as_slice());
-    let touch = script.command(true, &keys, &[Arg::Text(field)]);
-    server
-        .acknowledge(PendingWrite::new(touch, on), until)
-        .await
 }
