@@ -202,7 +202,7 @@ pub use client::{Client, ClientBuilder};
 pub use election::{CampaignRequest, Election, Leaders, Leadership, Leading, TimedCampaignRequest};
 pub use error::{Error, Result};
 pub use guard::{Guard, Held};
-pub use key::PermitId;
+pub use key::{PermitId, Value};
 pub use latch::CountDownLatch;
 pub use lock::{AnyLock, ForceUnlockRequest, Lock};
 pub use multi_lock::MultiLock;

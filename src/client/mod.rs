@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::background::ensure_runtime;
 use crate::error::{Error, Result};
-use crate::key::kind;
+use crate::key::{Value, kind};
 use crate::lock::{HoldInfo, Lock};
 use crate::read_write_lock::ReadWriteLock;
 use crate::script;
@@ -210,6 +210,25 @@ impl Client {
     /// from there.
     pub fn fenced_lock_from_one(&self, name: impl AsRef<str>) -> Lock {
         Lock::new(self.session.clone(), &kind::FENCED_FROM_ONE, name.as_ref())
+    }
+
+    /// The lock of several values of a group. Corresponds to Redisson's `getMultiLock(group, values)`.
+    ///
+    /// It is acquired for all of its values or for none. Locks of values that have none in common do not wait for each
+    /// other. A group is one hash in Redis, so its values cost no key each. See [`Value`] for what Redisson's codecs
+    /// make of them. 1 to 256 values; any other number is [`Error::Invalid`](crate::Error::Invalid) at each request.
+    ///
+    /// An owner may acquire the same values again. If it acquires other values of the group of which it has some, the
+    /// call returns [`Error::WouldDeadlock`](crate::Error::WouldDeadlock).
+    ///
+    /// The name of a group must not be that of a lock. It cannot be an instance of a [`RedLock`](crate::RedLock).
+    pub fn group_lock(
+        &self,
+        group: impl AsRef<str>,
+        values: impl IntoIterator<Item = Value>,
+    ) -> Lock {
+        let values: Vec<Value> = values.into_iter().collect();
+        Lock::new(self.session.clone(), &kind::GROUP, group.as_ref()).of_values(&values)
     }
 
     /// The read/write lock of this name. Corresponds to Redisson's `getReadWriteLock(name)`.

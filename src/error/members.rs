@@ -50,6 +50,14 @@ impl Error {
         Self::invalid("locks", why)
     }
 
+    /// A quorum was to be made of locks of values of a group.
+    pub(crate) fn has_values(name: &str) -> Self {
+        let why = format!(
+            "a RedLock needs plain locks: its quarantine and its fencing tokens know no values, lock={name:?}"
+        );
+        Self::invalid("locks", why)
+    }
+
     /// Adds which of the given locks is invalid. `place` counts from 0, the text from 1.
     pub(crate) fn in_lock(self, place: usize) -> Self {
         match self {

@@ -160,11 +160,12 @@ pub enum Error {
     UnlockUnconfirmed(#[from] UnlockUnconfirmed),
 
     /// The owner wants to write while it reads, so it would wait for itself; or two owners that read wait
-    /// for an upgrade. The call does not have the write lock. The read hold is kept.
+    /// for an upgrade. The call does not have the write lock. The read hold is kept. Or the owner wants values of a
+    /// group some of which it has by another lock of the group, which it keeps: acquire all of them by one lock.
     ///
     /// Redisson waits for ever. Use [`ReadGuard::upgrade`](crate::ReadGuard::upgrade), or release the read hold.
     #[error(
-        "acquiring the write lock would be a deadlock, because its owner reads, lock={lock:?} owner={owner}"
+        "acquiring the lock would be a deadlock, because its owner reads, or has some of the values, lock={lock:?} owner={owner}"
     )]
     #[non_exhaustive]
     WouldDeadlock {

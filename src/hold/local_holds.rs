@@ -136,6 +136,16 @@ impl Holds {
         is_valid.then_some(hold)
     }
 
+    /// A valid hold of `owner` on other values of the same group, some of which are this lock's.
+    pub(crate) fn overlapping(&self, key: &LockKey, owner: Owner) -> Option<Arc<Hold>> {
+        let table = self.table.lock();
+        let now = self.clock.now();
+        let others = table.by_key.iter().filter(|(other, _)| other.overlaps(key));
+        let mut living = others.flat_map(|(_, holds)| holds.of(HoldGroup::Living));
+        let is_own = |hold: &&Arc<Hold>| hold.owner() == owner && hold.state().is_valid(now);
+        living.find(is_own).cloned()
+    }
+
     /// Whether the lock is a read lock whose owner writes: that owner need not wait for others.
     pub(crate) fn reads_own_write(&self, key: &LockKey, owner: Owner) -> bool {
         key.mode() == Some(Mode::Read) && self.partner_of(key, owner).is_some()

@@ -1,7 +1,10 @@
 //! Lock names and kinds, and the keys and channels that Redisson derives from a name.
 
+mod hashed;
+mod highway;
 pub(crate) mod kind;
 mod permit_id;
+mod value;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,9 +16,11 @@ use std::sync::{Arc, LazyLock};
 use crate::error::Error;
 use crate::slot::slot;
 
+use hashed::Hashed;
 pub(crate) use kind::{Kind, LineTimes, Mode, QueueSide, Script, WRITER};
 use kind::{PLAIN, PermitKind};
 pub use permit_id::PermitId;
+pub use value::Value;
 
 /// The maximum length of a name in bytes, before and after the name mapper.
 const LONGEST: usize = 512;
@@ -32,6 +37,8 @@ pub(crate) struct LockKey {
     name: Box<str>,
     mapped: Option<Box<str>>,
     kind: &'static Kind,
+    /// The names of the values of a group that it is about, in their order. `None` for other locks.
+    values: Option<Arc<Vec<String>>>,
     /// Hash of the kind and the key in Redis. It is stored because each acquire needs it several
     /// times.
     hash: u64,
@@ -39,27 +46,6 @@ pub(crate) struct LockKey {
 
 /// A map from locks to values.
 pub(crate) type ByKey<T> = HashMap<Arc<LockKey>, T, BuildHasherDefault<Hashed>>;
-
-/// Returns the hash that a [`LockKey`] stores.
-#[derive(Default)]
-pub(crate) struct Hashed(u64);
-
-impl Hasher for Hashed {
-    fn write(&mut self, bytes: &[u8]) {
-        // For other types of keys. There are none.
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
 
 impl LockKey {
     /// Applies `mapper` before anything is derived from the name, as Redisson does.
@@ -73,18 +59,52 @@ impl LockKey {
         if let Some(mapped) = &mapped {
             check("mapped lock name", mapped)?;
         }
-        let hash = hash(kind, mapped.as_deref().unwrap_or(name));
+        let hash = hash(kind, mapped.as_deref().unwrap_or(name), None);
         Ok(Self {
             name: name.into(),
             mapped,
             kind,
+            values: None,
             hash,
         })
     }
 
+    /// The lock of these values of a group.
+    pub(crate) fn of_values(self, values: &[Value]) -> Result<Self, Error> {
+        let mut names: Vec<String> = values.iter().map(Value::name).collect();
+        names.sort();
+        names.dedup();
+        if !(1..=MOST_VALUES).contains(&names.len()) {
+            let why = format!("a lock has 1 to {MOST_VALUES} values, got={}", names.len());
+            return Err(Error::invalid("values of a group", why));
+        }
+        Ok(Self {
+            hash: hash(self.kind, self.key(), Some(&names)),
+            values: Some(Arc::new(names)),
+            ..self
+        })
+    }
+
+    /// The names of the values of its group that it is about; none for other locks.
+    pub(crate) fn values(&self) -> &[String] {
+        self.values.as_deref().map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether it is the lock of other values of the same group, some of which are this one's.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        let is_other = self.kind == other.kind && self.key() == other.key() && self != other;
+        is_other
+            && self
+                .values()
+                .iter()
+                .any(|value| other.values().contains(value))
+    }
+
     /// The locks of every kind under the same key. For the server they are one lock.
     pub(crate) fn of_every_kind(&self) -> impl Iterator<Item = Self> {
-        kind::ALL.into_iter().map(|kind| self.of_kind(kind))
+        let of_values = self.values.is_some().then(|| self.clone());
+        let others = kind::ALL.into_iter().map(|kind| self.of_kind(kind));
+        others.chain(of_values)
     }
 
     fn of_kind(&self, kind: &'static Kind) -> Self {
@@ -92,7 +112,8 @@ impl LockKey {
             name: self.name.clone(),
             mapped: self.mapped.clone(),
             kind,
-            hash: hash(kind, self.key()),
+            values: None,
+            hash: hash(kind, self.key(), None),
         }
     }
 
@@ -149,7 +170,8 @@ impl LockKey {
             name: id.into(),
             mapped: None,
             kind: &PLAIN,
-            hash: hash(&PLAIN, id),
+            values: None,
+            hash: hash(&PLAIN, id, None),
         }
     }
 
@@ -257,10 +279,10 @@ impl LockKey {
     }
 }
 
-/// Two keys are the same lock if both their kind and their key in Redis are the same.
+/// Two keys are the same lock if their kind, their key in Redis and their values are the same.
 impl PartialEq for LockKey {
     fn eq(&self, other: &Self) -> bool {
-        self.kind == other.kind && self.key() == other.key()
+        self.kind == other.kind && self.key() == other.key() && self.values == other.values
     }
 }
 
@@ -281,10 +303,10 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-fn hash(kind: &Kind, key: &str) -> u64 {
+fn hash(kind: &Kind, key: &str, values: Option<&[String]>) -> u64 {
     // A random secret, so that an outsider cannot choose names with equal hashes.
     static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-    SECRET.hash_one((kind.name, key))
+    SECRET.hash_one((kind.name, key, values))
 }
 
 fn check(what: &'static str, name: &str) -> Result<(), Error> {
@@ -299,6 +321,9 @@ fn check(what: &'static str, name: &str) -> Result<(), Error> {
     }
     Ok(())
 }
+
+/// How many values of a group one lock may have. A script goes through all of them.
+const MOST_VALUES: usize = 256;
 
 const LEDGER: &str = "lockdog_ledger";
 

@@ -3,6 +3,7 @@
 mod acquire;
 mod any_lock;
 mod contender;
+mod group;
 mod holder;
 mod in_line;
 mod line_place;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Held};
-use crate::key::{Kind, LockKey};
+use crate::key::{Kind, LockKey, Value};
 use crate::request::{FromGuard, LockRequest, OwnerChoice, TryLockRequest};
 use crate::session::Session;
 use crate::wait::Backoff;
@@ -89,6 +90,17 @@ struct Inner {
 impl<G: FromGuard> Lock<G> {
     pub(crate) fn new(session: Arc<Session>, kind: &'static Kind, name: &str) -> Self {
         let key = session.core().key(kind, name);
+        Self::with_key(session, key, name)
+    }
+
+    /// The same lock for some values of a group.
+    pub(crate) fn of_values(self, values: &[Value]) -> Self {
+        let key = self.key().map(|key| LockKey::clone(key));
+        let key = key.and_then(|key| key.of_values(values)).map(Arc::new);
+        Self::with_key(self.session().clone(), key, self.name())
+    }
+
+    fn with_key(session: Arc<Session>, key: Result<Arc<LockKey>>, name: &str) -> Self {
         let inner = Inner {
             session,
             name: name.into(),

@@ -31,7 +31,7 @@ impl<G: FromGuard> Lock<G> {
     /// Cancelling it changes nothing.
     pub async fn is_locked(&self) -> Result<bool> {
         let key = self.key()?;
-        if key.mode().is_some() {
+        if key.mode().is_some() || !key.values().is_empty() {
             return Ok(!self.fields().await?.is_empty());
         }
         let answer = self.ask("EXISTS", key, &[]).await?;
@@ -96,6 +96,10 @@ impl<G: FromGuard> Lock<G> {
     /// Cancelling it changes nothing.
     pub async fn remaining_ttl(&self) -> Result<Option<Ttl>> {
         let key = self.key()?;
+        if !key.values().is_empty() {
+            let left = self.of_values_now().await?.into_iter().map(|it| it.left);
+            return Ok(left.max().map(Ttl::Expires));
+        }
         Ok(ttl(&self.ask("PTTL", key, &[]).await?))
     }
 
@@ -117,6 +121,9 @@ impl<G: FromGuard> Lock<G> {
     /// The holders in the mode of this lock, as Redis shows them. A lock without modes has at most one; the
     /// hash of a read/write lock also shows it its readers, behind the writer.
     pub(crate) async fn holders(&self) -> Result<Vec<HolderInfo>> {
+        if !self.key()?.values().is_empty() {
+            return self.holders_of_values().await;
+        }
         let fields = self.fields().await?;
         if fields.is_empty() {
             return Ok(Vec::new());
@@ -136,6 +143,10 @@ impl<G: FromGuard> Lock<G> {
     /// The fields that a forced unlock frees: one holder, or all that read if nobody writes.
     pub(super) async fn freed_by_force(&self) -> Result<Vec<String>> {
         let key = self.key()?;
+        if !key.values().is_empty() {
+            let fields = self.fields().await?;
+            return Ok(fields.into_iter().map(|(field, _)| field).collect());
+        }
         let hash = self.ask("HGETALL", key, &[]).await?;
         if key.mode() == Some(Mode::Read)
             && !holder::of_hash(hash.clone(), Some(Mode::Write)).is_empty()
@@ -152,6 +163,12 @@ impl<G: FromGuard> Lock<G> {
     /// The holders' fields in the mode of this lock, with their counts.
     async fn fields(&self) -> Result<Vec<(String, u32)>> {
         let key = self.key()?;
+        if !key.values().is_empty() {
+            let holders = self.holders_of_values().await?.into_iter();
+            return Ok(holders
+                .map(|it| (it.field().to_owned(), it.count))
+                .collect());
+        }
         let hash = self.ask("HGETALL", key, &[]).await?;
         Ok(holder::of_hash(hash, key.mode()))
     }
@@ -198,7 +215,10 @@ impl<G: FromGuard> Lock<G> {
         let Some(hold) = core.holds.of_owner(key, *owner) else {
             return Ok(0);
         };
-        let field = core.field(&hold);
+        let mut field = core.field(&hold);
+        if let Some(value) = key.values().first() {
+            field = format!("{value}:{field}:lock_count");
+        }
         let count = self.ask("HGET", key, &[&field]).await?;
         Ok(holder::number(&count).unwrap_or(0))
     }

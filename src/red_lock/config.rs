@@ -77,6 +77,11 @@ impl RedLockConfig {
         {
             let error = Error::has_mode(instance.key().name());
             refused.get_or_insert_with(|| error.in_lock(*place));
+        } else if let Some((place, instance)) =
+            (instances.iter()).find(|(_, it)| !it.key().values().is_empty())
+        {
+            let error = Error::has_values(instance.key().name());
+            refused.get_or_insert_with(|| error.in_lock(*place));
         } else if !run_together(&instances) {
             let why = "all their clients must use the same clock, but some use the machine's and \
                        some tokio's, or that of another runtime";

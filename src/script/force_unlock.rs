@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::more_keys::{more_keys, with_more};
+use super::more_keys::{more_keys, values, with_more};
 use super::{Arg, LoweredHold, ScriptCall, UnlockReply, unexpected, unlock};
 use crate::hold::LedgerView;
 use crate::key::{LineTimes, LockKey};
@@ -21,14 +21,13 @@ pub(crate) async fn force_unlock(
         return force_unlock_in_mode(server, key, field, time).await;
     }
     let more = more_keys(key, field);
+    let channel = key.channel().unwrap_or_default();
+    let args = [field, &channel, server.publishes()].map(Arg::Text);
+    let args: Vec<Arg<'_>> = args.into_iter().chain(values(key)).collect();
     let call = ScriptCall {
         script: key.kind().scripts.force_unlock,
         keys: &with_more(key, &more),
-        args: &[
-            Arg::Text(field),
-            Arg::Text(&key.channel().unwrap_or_default()),
-            Arg::Text(server.publishes()),
-        ],
+        args: &args,
     };
     let mut sent = Sent::default();
     let answer = call.through(server, time, &mut sent).await;

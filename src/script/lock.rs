@@ -6,14 +6,13 @@ use std::time::Duration;
 use redis::Value;
 use smallvec::{SmallVec, smallvec};
 
-use super::more_keys::{more_keys, with_more};
+use super::more_keys::{more_keys, values, with_more};
 use super::read_write::Sharing;
 use super::{Arg, ScriptCall, semaphore, token, unexpected};
-use crate::clock::Moment;
 use crate::hold::LedgerView;
 use crate::key::{LineTimes, LockKey, QueueSide, Script};
 use crate::lease;
-use crate::server::{Connection, Failure, PendingWrite, Sent, Server, TimeBox, Unacknowledged};
+use crate::server::{Connection, Failure, Sent, Server, TimeBox};
 
 /// A hold to be acquired.
 pub(crate) struct AcquireItem<'a> {
@@ -97,6 +96,7 @@ pub(crate) async fn acquire(
         before_fields = key.before_fields();
         args.extend(sharing.args(mode, &before_fields));
     }
+    args.extend(values(key));
     let mut more = more_keys(key, field);
     if let Some(counter) = &counter {
         more.push(counter.clone());
@@ -173,6 +173,7 @@ impl LoweredHold<'_> {
             args.push(Arg::Number(lease::millis(self.line.worth)));
             args.push(Arg::Number(u64::from(may_wait)));
         }
+        args.extend(values(self.key));
         args
     }
 }
@@ -318,22 +319,4 @@ pub(crate) async fn settle(
         Value::Nil => Ok(SettleReply::Missing),
         other => Err(unexpected(&other)),
     }
-}
-
-/// Waits until the replicas have acknowledged the grant of a hold on this connection, as far as the
-/// setting requires it. See `lua/lock/touch.lua`.
-pub(crate) async fn acknowledge(
-    server: &Server,
-    key: &LockKey,
-    field: &str,
-    on: &Connection,
-    until: Moment,
-) -> Result<(), Unacknowledged> {
-    let script = key.kind().scripts.touch;
-    let permits = key.permits();
-    let keys = with_more(key, permits.as_slice());
-    let touch = script.command(true, &keys, &[Arg::Text(field)]);
-    server
-        .acknowledge(PendingWrite::new(touch, on), until)
-        .await
 }

@@ -4,6 +4,7 @@
 mod diagnosis;
 pub(crate) mod election;
 mod force_unlock;
+pub(crate) mod group;
 pub(crate) mod latch;
 mod line;
 mod lock;
@@ -14,6 +15,7 @@ mod read_write;
 mod red_lock;
 mod renew;
 pub(crate) mod semaphore;
+mod touch;
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -29,7 +31,7 @@ pub(crate) use force_unlock::force_unlock;
 pub(crate) use line::{LookMode, LookReply, QueueLook, look};
 pub(crate) use lock::{
     AcquireItem, AcquireReply, HandOver, LoweredHold, SettleReply, TransferReply, UnlockReply,
-    acknowledge, acquire, settle, transfer, unlock,
+    acquire, settle, transfer, unlock,
 };
 pub(crate) use multi_lock::{BatchReply, acquire_all};
 pub(crate) use read_write::{Manner, Sharing};
@@ -39,6 +41,7 @@ pub(crate) use red_lock::InstanceReply;
 pub(crate) use red_lock::acquire as acquire_member;
 pub(crate) use red_lock::{InstanceChecks, MarkReply, RegisterState, mark, provision};
 pub(crate) use renew::{RenewReply, renew};
+pub(crate) use touch::acknowledge;
 
 impl Script {
     /// The command that runs the script: by its digest, or with the `whole` text for a server that

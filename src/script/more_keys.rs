@@ -1,8 +1,8 @@
-//! The keys of a script in addition to the lock's own.
+//! What some kinds' scripts get in addition to the lock's own key, the field and the lease.
 
 use smallvec::{SmallVec, smallvec};
 
-use super::read_write;
+use super::{Arg, read_write};
 use crate::key::LockKey;
 
 /// The keys that a script for one hold has behind the lock's own: the set of permits, those of the queue on
@@ -33,4 +33,9 @@ pub(super) fn with_more<'a>(key: &'a LockKey, more: &'a [String]) -> SmallVec<[&
         keys.push(key.as_str());
     }
     keys
+}
+
+/// The values of a group that the lock is about.
+pub(super) fn values(key: &LockKey) -> impl Iterator<Item = Arg<'_>> {
+    key.values().iter().map(|value| Arg::Text(value))
 }

@@ -42,9 +42,13 @@ pub(crate) async fn renew(
         }
         keys.extend(other.as_deref());
     }
-    let args: Vec<Arg<'_>> = holds
-        .iter()
-        .flat_map(|(_, field, lease)| [Arg::Text(field), Arg::Number(lease::millis(*lease))])
+    let values: Vec<String> = (holds.iter().map(|(key, ..)| key.values().join(" "))).collect();
+    let args: Vec<Arg<'_>> = (holds.iter().zip(&values))
+        .flat_map(|((key, field, lease), values)| {
+            let values = (!key.values().is_empty()).then_some(Arg::Text(values));
+            let hold = [Arg::Text(field), Arg::Number(lease::millis(*lease))];
+            hold.into_iter().chain(values)
+        })
         .collect();
     let call = ScriptCall {
         script: first.kind().scripts.renew,

@@ -1,5 +1,7 @@
 //! What the answer to an acquire means for its hold.
 
+use std::time::Duration;
+
 use super::acquire::{AttemptOutcome, PendingAcquire};
 use crate::error::{Error, LostReason};
 use crate::hold::{HoldPhase, Terms};
@@ -35,8 +37,19 @@ impl PendingAcquire {
                 core.lose(&self.hold, LostReason::NotOurs);
                 Ok(self.gone())
             }
-            AcquireReply::WouldDeadlock => Err(self.hold.would_deadlock()),
+            AcquireReply::WouldDeadlock => self.would_deadlock(),
         }
+    }
+
+    /// The server says that the owner would wait for itself.
+    fn would_deadlock(&self) -> Result<AttemptOutcome, Error> {
+        let (key, owner) = (self.hold.key(), self.hold.owner());
+        let holds = &self.session.core().holds;
+        if !key.values().is_empty() && holds.overlapping(key, owner).is_none() {
+            // The values are being released, so it does not wait for itself.
+            return Ok(AttemptOutcome::Busy(Some(RELEASED_SOON)));
+        }
+        Err(self.hold.would_deadlock())
     }
 
     pub(super) fn gone(&self) -> AttemptOutcome {
@@ -49,3 +62,6 @@ impl PendingAcquire {
             .map_or(AttemptOutcome::Ended, AttemptOutcome::Lost)
     }
 }
+
+/// A release that is under way has its message. This is for one whose message is lost.
+const RELEASED_SOON: Duration = Duration::from_millis(50);

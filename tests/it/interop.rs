@@ -7,6 +7,7 @@ mod election;
 mod fair;
 mod fenced;
 mod force;
+mod group;
 mod kinds;
 mod latch;
 mod memory;

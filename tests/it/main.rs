@@ -12,6 +12,7 @@ mod election;
 mod examples;
 mod fair;
 mod faults;
+mod group;
 mod hand_over;
 mod harness;
 mod interop;

@@ -6,6 +6,7 @@
 mod election;
 mod fair;
 mod fenced;
+mod group;
 mod latch;
 mod non_reentrant;
 mod permit;
@@ -22,6 +23,7 @@ use std::time::Duration;
 pub(crate) use election::{ELECTION, NEWS, NEWS_PREFIX};
 pub(crate) use fair::{FAIR, NON_REENTRANT_FAIR};
 pub(crate) use fenced::{FENCED, FENCED_FROM_ONE};
+pub(crate) use group::GROUP;
 pub(crate) use latch::LATCH;
 pub(crate) use non_reentrant::NON_REENTRANT;
 pub(crate) use permit::PERMIT;

@@ -7,8 +7,8 @@ use lockdog::{Client, Error, Owner, Unlocked};
 
 use super::{LONG, SOON, ms, waiter};
 use crate::support::security::{
-    documented, of_a_counted_semaphore, of_a_fair_lock, of_a_fenced_lock, of_a_latch,
-    of_a_read_write_lock, of_a_semaphore, of_an_election,
+    documented, of_a_counted_semaphore, of_a_fair_lock, of_a_fenced_lock, of_a_group_lock,
+    of_a_latch, of_a_read_write_lock, of_a_semaphore, of_an_election,
 };
 use crate::support::{Redis, RedisServer, eventually};
 
@@ -330,6 +330,48 @@ async fn a_fair_lock_needs_what_is_documented_for_it() {
         let is_denied = matches!(&refused, Error::Refused { .. });
         assert!(
             is_denied && refused.to_string().contains("NOPERM"),
+            "without {left_out}: {refused}"
+        );
+        assert!(redis.all_keys().await.is_empty(), "without {left_out}");
+    }
+}
+
+#[tokio::test]
+async fn a_group_lock_needs_what_is_documented_for_it() {
+    let further = of_a_group_lock();
+    let values = || ["a", "b"].map(lockdog::Value::utf8);
+    let (server, redis) = with_user(&[documented(), further.clone()].concat()).await;
+    let client = Client::builder()
+        .url(url(&server))
+        .watchdog_lease(ms(1_500));
+    let client = client.build().await.unwrap();
+    let lock = client.group_lock("orders:2", values());
+    let guard = lock.lock().await.unwrap();
+    let inner = lock.lock().await.unwrap();
+    let waiting = waiter(&lock);
+    // It is renewed.
+    tokio::time::sleep(ms(1_000)).await;
+    inner.unlock().await.unwrap();
+    assert!(lock.holder().await.unwrap().is_some() && lock.hold_count().await.unwrap() == 1);
+    guard.unlock().await.unwrap();
+    let guard = waiting.await.unwrap();
+    assert!(lock.force_unlock().await.unwrap());
+    drop(guard);
+    let mut refused = refused(&redis).await;
+    refused.remove("client");
+    assert_eq!(refused, BTreeSet::new());
+    for left_out in &further {
+        let rest = further.iter().filter(|rule| *rule != left_out).cloned();
+        let rules: Vec<String> = documented().into_iter().chain(rest).collect();
+        let (server, redis) = with_user(&rules).await;
+        let client = Client::connect(url(&server)).await.unwrap();
+        let refused = client
+            .group_lock("orders:2", values())
+            .lock()
+            .await
+            .unwrap_err();
+        assert!(
+            refused.to_string().contains("NOPERM"),
             "without {left_out}: {refused}"
         );
         assert!(redis.all_keys().await.is_empty(), "without {left_out}");

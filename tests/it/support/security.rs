@@ -16,6 +16,11 @@ pub(crate) fn of_a_fair_lock() -> Vec<String> {
     further(&["- A fair lock also needs "])
 }
 
+/// What a user of locks of values of a group needs beside it.
+pub(crate) fn of_a_group_lock() -> Vec<String> {
+    further(&["- A lock of values of a group also needs "])
+}
+
 /// What a user of elections needs beside it and beside what a user of fair locks needs.
 pub(crate) fn of_an_election() -> Vec<String> {
     further(&["- An election also needs what a fair lock needs, and "])

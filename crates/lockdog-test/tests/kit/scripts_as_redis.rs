@@ -31,7 +31,7 @@ struct Before {
 #[test]
 fn every_script_behaves_as_on_redis() {
     let files = scripts(&root().join("lua"));
-    assert!(files.len() >= 44, "{files:?}");
+    assert!(files.len() >= 50, "{files:?}");
     let files = Mutex::new(files.into_iter());
     let next = || files.lock().expect("no thread panics with it").next();
     thread::scope(|threads| {
@@ -155,6 +155,15 @@ fn states() -> impl Strategy<Value = Before> {
             ["SET", SAID, &format!("{field} {rest}")].map(str::to_owned).to_vec()
         }),
         1 => select(STRINGS).prop_map(|text| ["SET", COUNTER, text].map(str::to_owned).to_vec()),
+        4 => vec((select(VALUES), select(FIELDS), select(ENDS), select(COUNTS)), 1..4).prop_map(|all| {
+            let fields = all.into_iter().flat_map(|(value, owner, ends, count)| {
+                let prefix = format!("{value}:{owner}");
+                let of_time = [format!("{prefix}:expire_time"), ends.to_owned()];
+                let of_count = [format!("{prefix}:lock_count"), count.to_owned()];
+                [value.to_owned(), owner.to_owned()].into_iter().chain(of_time).chain(of_count)
+            });
+            ["HSET", "a"].map(str::to_owned).into_iter().chain(fields).collect::<Vec<_>>()
+        }),
         1 => Just(["RPUSH", "?", "a", "b"].map(str::to_owned).to_vec()),
         1 => select(&["0", "1699999999999", "4000000000000", "x"][..]).prop_map(|since| {
             ["HSET", "?", "id", "<identity>", "since", since].map(str::to_owned).to_vec()
@@ -307,6 +316,20 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
             worth(),
         ]),
         "fair/force_unlock.lua" => in_line(vec![field(), channel(), publish()]),
+        "group/acquire.lua" => with_values(vec![field(), target(), lease()], 1),
+        "group/unlock.lua" => with_values(vec![field(), target(), channel(), publish()], 1),
+        "group/force_unlock.lua" => with_values(vec![field(), channel(), publish()], 1),
+        "group/touch.lua" => of(1, vec![field(), mostly(VALUES)]),
+        "group/holders.lua" => with_values(Vec::new(), 0),
+        "group/renew.lua" => vec((field(), lease(), mostly(&["x", "y", "x y"])), many)
+            .prop_map(|holds| Call {
+                keys: vec!["a".to_owned(); holds.len()],
+                args: holds
+                    .into_iter()
+                    .flat_map(|(field, lease, values)| [field, lease, values])
+                    .collect(),
+            })
+            .boxed(),
         "latch/count_down.lua" => of(2, vec![mostly(&["12000", "3600000"]), channel(), publish()]),
         "latch/try_set.lua" => of(
             2,
@@ -416,7 +439,7 @@ fn look(keys: Vec<String>) -> BoxedStrategy<Call> {
         target(),
         lease(),
         worth(),
-        mostly(&["4000", "10000"]),
+        sometimes(&["4000", "10000"], WRONG_LEASES),
         mostly(&["enter", "enter", "look", "try"]),
         channel(),
         publish(),
@@ -426,6 +449,17 @@ fn look(keys: Vec<String>) -> BoxedStrategy<Call> {
         .prop_map(move |(args, others)| Call {
             keys: keys.clone(),
             args: [args, others].concat(),
+        })
+        .boxed()
+}
+
+/// A call about values of the group `a`.
+fn with_values(args: Vec<BoxedStrategy<String>>, least: usize) -> BoxedStrategy<Call> {
+    let values = proptest::sample::subsequence(VALUES, least..=VALUES.len());
+    (args, values)
+        .prop_map(|(args, values)| Call {
+            keys: vec!["a".to_owned()],
+            args: [args, values.into_iter().map(str::to_owned).collect()].concat(),
         })
         .boxed()
 }
@@ -606,6 +640,8 @@ const SHARES: &[&str] = &[
     "1600000000000",
     "4000000000000",
 ];
+/// The names of values of a group.
+const VALUES: &[&str] = &["x", "y"];
 const NUMBERS: &[&str] = &["0", "1", "2", "5", "-1", "1.5", ""];
 /// Expired, living and endless permits.
 const ENDS: &[&str] = &[

@@ -26,6 +26,13 @@ impl JavaLock {
         }
     }
 
+    /// `getMultiLock(group, values)`, on the first server.
+    pub(crate) fn of_values(group: &str, values: &[&str]) -> Self {
+        Self {
+            arguments: json!({ "name": group, "values": values }),
+        }
+    }
+
     fn of_several<'a>(kind: &str, locks: impl IntoIterator<Item = (usize, &'a str)>) -> Self {
         let part = |(server, name)| json!({ "server": server, "name": name });
         let locks: Vec<Value> = locks.into_iter().map(part).collect();

@@ -4,6 +4,8 @@ import static java.util.concurrent.TimeUnit.MILLISECONDS;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
+import java.util.ArrayList;
+import java.util.Collection;
 import java.util.List;
 import org.redisson.RedissonMultiLock;
 import org.redisson.RedissonRedLock;
@@ -57,6 +59,9 @@ final class Calls {
     // RedissonRedLock is deprecated, and in use.
     @SuppressWarnings("deprecation")
     private RLock lockOf(JsonObject call) {
+        if (call.has("values")) {
+            return lockOfValues(call);
+        }
         if (!call.has("locks")) {
             String getter = call.has("getter") ? call.get("getter").getAsString() : "getLock";
             return lockFrom(getter, call.get("name").getAsString());
@@ -74,6 +79,21 @@ final class Calls {
             case "red" -> new RedissonRedLock(locks);
             default -> throw new IllegalArgumentException("unknown kind " + kind);
         };
+    }
+
+    /** The lock of {@code values} of the group {@code name}. By name, because older Redissons have none. */
+    private RLock lockOfValues(JsonObject call) {
+        List<Object> values = new ArrayList<>();
+        call.getAsJsonArray("values").forEach(value -> values.add(value.getAsString()));
+        try {
+            Object lock =
+                    RedissonClient.class
+                            .getMethod("getMultiLock", String.class, Collection.class)
+                            .invoke(clients.get(0), call.get("name").getAsString(), values);
+            return (RLock) lock;
+        } catch (ReflectiveOperationException e) {
+            throw new IllegalArgumentException("no method getMultiLock(group, values)", e);
+        }
     }
 
     /**

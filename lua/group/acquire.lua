@@ -1,0 +1,100 @@
+-- Purpose: raises the count of one hold of several values of a group to a target, and takes all of the
+-- values if all of them are free.
+--
+-- KEYS[1]    the group's hash. For a value with the hash h: h -> owner, h:owner:expire_time -> until when, in
+--            ms, h:owner:lock_count -> the count. Redisson's fields
+-- ARGV[1]    the hold's field, "<client uuid>:<task>.<hold number>": the owner of the values
+-- ARGV[2]    the target count of the hold; 1 for a first acquire
+-- ARGV[3]    the lease in milliseconds
+-- ARGV[4..]  the hashes of the values
+--
+-- Returns
+--   nil      granted: each value is the hold's, with the target or above, until the lease from now or later
+--   n >= 0   another owner has some of the values, the longest of them for n milliseconds
+--   -3       the target is above 1 and some of the values are not the hold's: it was lost
+--   -6       the owner of the hold has some of the values by another hold
+--
+-- Idempotent: the target is absolute, and times only grow. A value whose owner's time is over is free, and what
+-- that owner left is deleted.
+-- Example: { x = b, x:b:expire_time = now + 700, .. }, field a, values x and y -> 700, nothing is written.
+
+local key, field, target, lease = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local clock = redis.call('time')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+
+-- The owner of a hold, without the hold's number.
+local function owner_of(hold)
+    return string.match(hold, '^(.*%.)%d+$')
+end
+
+local function text(number)
+    return string.format('%.0f', number)
+end
+
+local function is_error(reply)
+    return type(reply) == 'table' and reply.err
+end
+
+local own, left, others = 0, -1, {}
+for i = 4, #ARGV do
+    local holder = redis.call('hget', key, ARGV[i])
+    if holder == field then
+        own = own + 1
+    elseif holder then
+        others[ARGV[i]] = holder
+        local ends = tonumber(redis.call('hget', key, ARGV[i] .. ':' .. holder .. ':expire_time') or nil)
+        if ends and ends > now then
+            if owner_of(holder) and owner_of(holder) == owner_of(field) then
+                return -6
+            end
+            left = math.max(left, ends - now)
+        end
+    end
+end
+if target > 1 and own < #ARGV - 3 then
+    return -3
+end
+if left >= 0 then
+    return left
+end
+
+-- What is refused shall have done nothing: what was there before.
+local before = {}
+local function undo()
+    for i = 4, #ARGV do
+        local names = { ARGV[i], ARGV[i] .. ':' .. field .. ':expire_time', ARGV[i] .. ':' .. field .. ':lock_count' }
+        for at, name in ipairs(names) do
+            local value = before[i] and before[i][at]
+            if value then
+                redis.pcall('hset', key, name, value)
+            else
+                redis.pcall('hdel', key, name)
+            end
+        end
+    end
+end
+
+for i = 4, #ARGV do
+    local value = ARGV[i]
+    local ends, count = value .. ':' .. field .. ':expire_time', value .. ':' .. field .. ':lock_count'
+    before[i] = redis.call('hmget', key, value, ends, count)
+    local until_then = math.max(tonumber(before[i][2] or nil) or 0, now + lease)
+    local counted = math.max(tonumber(before[i][3] or nil) or 0, target)
+    redis.call('hset', key, value, field, ends, text(until_then), count, text(counted))
+    if others[value] then
+        redis.call(
+            'hdel',
+            key,
+            value .. ':' .. others[value] .. ':expire_time',
+            value .. ':' .. others[value] .. ':lock_count'
+        )
+    end
+end
+if redis.call('pttl', key) < lease then
+    local timed = redis.pcall('pexpire', key, ARGV[3])
+    if is_error(timed) then
+        undo()
+        return timed
+    end
+end
+return nil

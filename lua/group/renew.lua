@@ -1,0 +1,45 @@
+-- Purpose: extends the leases of many holds of values of groups.
+--
+-- KEYS[n]      the hash of a group: see lua/group/acquire.lua
+-- ARGV[3n-2]   the hold's field
+-- ARGV[3n-1]   its lease in milliseconds
+-- ARGV[3n]     the hashes of its values, separated by single spaces
+--
+-- Returns a list with one answer for each hold:
+--   1   the hold has all of its values; they are its for the lease or longer
+--   0   it has not: some are another owner's, or gone
+--   -1  the server could not check it, for example because the key has another type
+--
+-- Run twice it does what it does once: times only grow. HDEL of nothing comes first, because a server out of
+-- memory lets a script go on that has written.
+-- Example: { x = a, x:a:expire_time = now + 100, .. }, field a, lease 30000 -> x:a:expire_time = now + 30000, 1.
+
+local clock = redis.call('time')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+
+local function extend(key, field, lease, values)
+    redis.call('hdel', key, '')
+    for value in string.gmatch(values, '%S+') do
+        if redis.call('hget', key, value) ~= field then
+            return 0
+        end
+    end
+    for value in string.gmatch(values, '%S+') do
+        local ends = value .. ':' .. field .. ':expire_time'
+        local before = tonumber(redis.call('hget', key, ends) or nil) or 0
+        if before < now + lease then
+            redis.call('hset', key, ends, string.format('%.0f', now + lease))
+        end
+    end
+    if redis.call('pttl', key) < lease then
+        redis.call('pexpire', key, lease)
+    end
+    return 1
+end
+
+local answers = {}
+for i, key in ipairs(KEYS) do
+    local is_well, answer = pcall(extend, key, ARGV[3 * i - 2], tonumber(ARGV[3 * i - 1]), ARGV[3 * i])
+    answers[i] = is_well and answer or -1
+end
+return answers

@@ -1,0 +1,160 @@
+//! HighwayHash with 128 bits, by which Redisson names the values of a group.
+//!
+//! The algorithm is Google's, "Fast strong hash functions: SipHash/HighwayHash", in its portable form.
+
+use std::array;
+
+/// The hash of `bytes` with Redisson's key: two words, the first one first.
+pub(super) fn hash128(bytes: &[u8]) -> [u64; 2] {
+    with_key(KEY, bytes)
+}
+
+fn with_key(key: Lanes, bytes: &[u8]) -> [u64; 2] {
+    let mut state = State::new(key);
+    let (packets, rest) = bytes.as_chunks::<32>();
+    for packet in packets {
+        state.update(words(packet));
+    }
+    if !rest.is_empty() {
+        state.update_rest(rest);
+    }
+    state.finish()
+}
+
+type Lanes = [u64; 4];
+
+struct State {
+    v0: Lanes,
+    v1: Lanes,
+    mul0: Lanes,
+    mul1: Lanes,
+}
+
+impl State {
+    fn new(key: Lanes) -> Self {
+        Self {
+            v0: array::from_fn(|i| MUL0[i] ^ key[i]),
+            v1: array::from_fn(|i| MUL1[i] ^ key[i].rotate_left(32)),
+            mul0: MUL0,
+            mul1: MUL1,
+        }
+    }
+
+    fn update(&mut self, lanes: Lanes) {
+        const LOW: u64 = 0xffff_ffff;
+        let Self { v0, v1, mul0, mul1 } = self;
+        for i in 0..4 {
+            v1[i] = v1[i].wrapping_add(mul0[i]).wrapping_add(lanes[i]);
+            mul0[i] ^= (v1[i] & LOW).wrapping_mul(v0[i] >> 32);
+            v0[i] = v0[i].wrapping_add(mul1[i]);
+            mul1[i] ^= (v0[i] & LOW).wrapping_mul(v1[i] >> 32);
+        }
+        merge(v1, v0);
+        merge(v0, v1);
+    }
+
+    /// The last bytes, 1 to 31 of them.
+    fn update_rest(&mut self, bytes: &[u8]) {
+        let size = bytes.len();
+        let whole = size & !3;
+        for i in 0..4 {
+            self.v0[i] = self.v0[i].wrapping_add(((size as u64) << 32) + size as u64);
+            let half = |half: u64| u64::from((half as u32).rotate_left(size as u32));
+            self.v1[i] = half(self.v1[i]) | half(self.v1[i] >> 32) << 32;
+        }
+        let mut packet = [0; 32];
+        packet[..whole].copy_from_slice(&bytes[..whole]);
+        let rest = &bytes[whole..];
+        if size & 16 != 0 {
+            packet[28..].copy_from_slice(&bytes[size - 4..]);
+        } else if let (Some(first), Some(last)) = (rest.first(), rest.last()) {
+            packet[16] = *first;
+            packet[17] = rest[rest.len() / 2];
+            packet[18] = *last;
+        }
+        self.update(words(&packet));
+    }
+
+    fn finish(mut self) -> [u64; 2] {
+        for _ in 0..6 {
+            let v0 = self.v0;
+            self.update(array::from_fn(|i| v0[(i + 2) % 4].rotate_left(32)));
+        }
+        let Self { v0, v1, mul0, mul1 } = self;
+        array::from_fn(|i| {
+            let ours = v0[i].wrapping_add(mul0[i]);
+            ours.wrapping_add(v1[i + 2]).wrapping_add(mul1[i + 2])
+        })
+    }
+}
+
+/// Adds the bytes of one half of the state, in another order, to the other half.
+fn merge(from: &Lanes, to: &mut Lanes) {
+    for i in [0, 2] {
+        let (low, high) = (from[i], from[i + 1]);
+        to[i] = to[i].wrapping_add(
+            ((low & 0xff00_0000) | (high & 0x00ff_0000_0000)) >> 24
+                | ((low & 0xff00_0000_0000) | (high & 0x00ff_0000_0000_0000)) >> 16
+                | low & 0x00ff_0000
+                | (low & 0xff00) << 32
+                | (high & 0xff00_0000_0000_0000) >> 8
+                | low << 56,
+        );
+        to[i + 1] = to[i + 1].wrapping_add(
+            ((high & 0xff00_0000) | (low & 0x00ff_0000_0000)) >> 24
+                | high & 0x00ff_0000
+                | (high & 0xff00_0000_0000) >> 16
+                | (high & 0xff00) << 24
+                | (low & 0x00ff_0000_0000_0000) >> 8
+                | (high & 0xff) << 48
+                | low & 0xff00_0000_0000_0000,
+        );
+    }
+}
+
+fn words(packet: &[u8; 32]) -> Lanes {
+    let (words, _) = packet.as_chunks::<8>();
+    array::from_fn(|i| u64::from_le_bytes(words[i]))
+}
+
+/// Redisson's.
+const KEY: Lanes = [
+    0x9e37_79b9_7f4a_7c15,
+    0xf39c_c060_5ced_c834,
+    0x1082_276b_f3a2_7251,
+    0xf86c_6a11_d0c1_8e95,
+];
+const MUL0: Lanes = [
+    0xdbe6_d5d5_fe4c_ce2f,
+    0xa409_3822_299f_31d0,
+    0x1319_8a2e_0370_7344,
+    0x243f_6a88_85a3_08d3,
+];
+const MUL1: Lanes = [
+    0x3bd3_9e10_cb0e_f593,
+    0xc0ac_f169_b5f1_8a8c,
+    0xbe54_66cf_34e9_0c6c,
+    0x4528_21e6_38d0_1377,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of the reference implementation, for the bytes 0, 1, 2 and so on.
+    #[test]
+    fn the_vectors_of_the_reference_match() {
+        let key = words(&array::from_fn(|i| i as u8));
+        for (size, expected) in [
+            (0, [0x0fed_268f_9d8f_fec7, 0x3356_5e76_7f09_3e6f]),
+            (1, [0xd6b0_a889_3681_e7a8, 0xdc29_1df9_eb9c_dcb4]),
+            (5, [0x3250_bdc3_86d1_2ed8, 0x1938_1090_6c63_c23a]),
+            (16, [0x4144_60ff_d5a4_01ad, 0x029e_a3d5_019f_18c8]),
+            (33, [0x1116_78af_e0c6_c36c, 0xf958_b59d_e5a2_849d]),
+            (64, [0x98bb_1f71_98d4_c4f2, 0xe0bc_0571_de91_8fc8]),
+        ] {
+            let bytes: Vec<u8> = (0..size).collect();
+            assert_eq!(with_key(key, &bytes), expected, "{size} bytes");
+        }
+    }
+}

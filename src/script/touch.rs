@@ -1,0 +1,32 @@
+//! A write for a `WAIT` behind it.
+
+use std::iter;
+
+use smallvec::SmallVec;
+
+use super::Arg;
+use super::more_keys::{values, with_more};
+use crate::clock::Moment;
+use crate::key::LockKey;
+use crate::server::{Connection, PendingWrite, Server, Unacknowledged};
+
+/// Waits until the replicas have acknowledged the grant of a hold on this connection, as far as the
+/// setting requires it. See `lua/lock/touch.lua`.
+pub(crate) async fn acknowledge(
+    server: &Server,
+    key: &LockKey,
+    field: &str,
+    on: &Connection,
+    until: Moment,
+) -> Result<(), Unacknowledged> {
+    let script = key.kind().scripts.touch;
+    let permits = key.permits();
+    let keys = with_more(key, permits.as_slice());
+    let args: SmallVec<[Arg<'_>; 2]> = iter::once(Arg::Text(field))
+        .chain(values(key).take(1))
+        .collect();
+    let touch = script.command(true, &keys, &args);
+    server
+        .acknowledge(PendingWrite::new(touch, on), until)
+        .await
+}

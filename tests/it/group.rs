@@ -1,0 +1,65 @@
+//! The lock of several values of a group. GL1 to GL4 are the invariants of `docs/design.md`.
+
+mod basics;
+mod faults;
+mod input;
+mod replay;
+
+use lockdog::{Client, ClientBuilder, Lock, Owner, Value};
+
+use crate::support::prelude::{LONG, SOON, ms};
+use crate::support::{Redis, RedisServer, eventually};
+
+/// A server, a client, and the test's own view.
+struct Fixture {
+    server: RedisServer,
+    redis: Redis,
+    client: Client,
+}
+
+impl Fixture {
+    async fn start() -> Self {
+        let server = RedisServer::start().await;
+        let redis = server.redis().await;
+        let client = Client::connect(server.url()).await.expect("it runs");
+        Self {
+            server,
+            redis,
+            client,
+        }
+    }
+
+    /// The lock of these values.
+    fn lock(&self, values: &[&str]) -> Lock {
+        of(&self.client, values)
+    }
+
+    /// The lock of these values through a client of its own.
+    async fn another(&self, values: &[&str]) -> Lock {
+        self.another_with(values, |builder| builder).await
+    }
+
+    async fn another_with(
+        &self,
+        values: &[&str],
+        set: impl FnOnce(ClientBuilder) -> ClientBuilder,
+    ) -> Lock {
+        let client = set(Client::builder().url(self.server.url()));
+        of(&client.build().await.expect("it runs"), values)
+    }
+}
+
+fn of(client: &Client, values: &[&str]) -> Lock {
+    let values = values
+        .iter()
+        .map(|value| Value::kryo5(value).expect("it is short"));
+    client.group_lock(GROUP, values)
+}
+
+/// Acquires by a new owner if it is free.
+async fn tried(lock: &Lock) -> Option<lockdog::Guard> {
+    let tried = lock.try_lock().owner(&Owner::new());
+    tried.await.expect("the server is well")
+}
+
+const GROUP: &str = "class_100";

@@ -1,0 +1,103 @@
+//! Lost and repeated commands, leases that end, and a server without memory.
+
+use super::*;
+use crate::support::{Action, Proxy};
+
+#[tokio::test]
+async fn a_repeated_command_counts_once() {
+    let test = Fixture::start().await;
+    for script in [ACQUIRE, UNLOCK] {
+        test.redis.cmd(&["SCRIPT", "LOAD", script]).await;
+    }
+    let proxy = Proxy::start(&test.server).await;
+    let client = Client::builder()
+        .url(proxy.url())
+        .command_timeout(ms(1_500));
+    let lock = of(&client.build().await.unwrap(), &["Jack", "Mary"]);
+    for action in [Action::ExecuteThenCut, Action::Twice] {
+        let rule = proxy.on(is(ACQUIRE), action.clone());
+        let guard = lock.lock().await.unwrap();
+        rule.wait_hits(1).await;
+        let rule = proxy.on(is(ACQUIRE), action.clone());
+        let again = lock.lock().await.unwrap();
+        rule.wait_hits(1).await;
+        assert_eq!(lock.hold_count().await.unwrap(), 2);
+        let rule = proxy.on(is(UNLOCK), action.clone());
+        again.unlock().await.unwrap();
+        rule.wait_hits(1).await;
+        assert_eq!(lock.hold_count().await.unwrap(), 1);
+        let rule = proxy.on(is(UNLOCK), action);
+        guard.unlock().await.unwrap();
+        rule.wait_hits(1).await;
+        test.redis.assert_clean().await;
+    }
+}
+
+/// GL1: a value whose owner's lease is over is free, also while the key lives on for others.
+#[tokio::test]
+async fn a_value_is_free_when_its_owners_lease_is_over() {
+    let test = Fixture::start().await;
+    let long = tried(&test.another(&["Mary"]).await).await.unwrap();
+    let short = test.lock(&["Jack"]).lock().lease(ms(1_000)).await.unwrap();
+    let other = test.another(&["Jack"]).await;
+    let next = tokio::time::timeout(SOON, other.lock().into_future()).await;
+    let next = next.expect("in time").unwrap();
+    assert!(!short.is_valid());
+    // What the first owner left is deleted (GL4).
+    assert_eq!(test.redis.hash(GROUP).await.len(), 6);
+    assert!(short.unlock().await.unwrap_err().is_lost());
+    assert!(next.is_valid());
+    next.unlock().await.unwrap();
+    long.unlock().await.unwrap();
+    test.redis.assert_clean().await;
+}
+
+/// The watchdog renews all values, and notices that one was taken.
+#[tokio::test]
+async fn the_watchdog_renews_values_and_notices_a_loss() {
+    let test = Fixture::start().await;
+    let lease = ms(1_500);
+    let lock = test
+        .another_with(&["Jack", "Mary"], |it| it.watchdog_lease(lease))
+        .await;
+    let guard = lock.lock().await.unwrap();
+    tokio::time::sleep(lease * 2).await;
+    assert!(guard.is_valid());
+    assert!(tried(&test.another(&["Jack"]).await).await.is_none());
+    test.redis
+        .cmd(&["HSET", GROUP, "230jWNvarrOid4cfBqB4JQ", "java:1"])
+        .await;
+    tokio::time::timeout(SOON, guard.lost())
+        .await
+        .expect("it is told");
+    drop(guard);
+    eventually(SOON, "only the other's is left", async || {
+        test.redis.hash(GROUP).await.len() == 1
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_without_memory_renews_and_releases() {
+    let test = Fixture::start().await;
+    let lease = ms(2_000);
+    let lock = test
+        .another_with(&["Jack", "Mary"], |it| it.watchdog_lease(lease))
+        .await;
+    let guard = lock.lock().await.unwrap();
+    test.redis.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    tokio::time::sleep(lease * 2).await;
+    assert!(guard.is_valid());
+    let refused = test.another(&["Tom"]).await.try_lock().await.unwrap_err();
+    assert!(refused.to_string().contains("OOM"), "{refused}");
+    guard.unlock().await.unwrap();
+    assert!(!test.redis.exists(GROUP).await);
+}
+
+fn is(script: &'static str) -> impl Fn(&[String]) -> bool + Clone + Send + Sync + 'static {
+    let digest = redis::Script::new(script).get_hash().to_owned();
+    move |args: &[String]| args.get(1) == Some(&digest)
+}
+
+const ACQUIRE: &str = include_str!("../../../lua/group/acquire.lua");
+const UNLOCK: &str = include_str!("../../../lua/group/unlock.lua");

@@ -1,0 +1,106 @@
+//! Values of a group on both sides.
+
+use std::time::SystemTime;
+
+use lockdog::{Client, Owner, Value};
+
+use super::{NEVER, SAFETY, assert_woken, without_timers};
+use crate::support::redisson::{JavaLock, Redisson};
+use crate::support::{Cell, RedisServer, eventually};
+
+fn java(values: &[&str]) -> JavaLock {
+    JavaLock::of_values(GROUP, values)
+}
+
+fn ours(client: &Client, values: &[&str]) -> lockdog::Lock {
+    let values = values.iter().map(|value| Value::kryo5(value).unwrap());
+    client.group_lock(GROUP, values)
+}
+
+/// GL2 across both sides: each sees the other's values, waits for them, and is woken by the other's release.
+#[tokio::test]
+async fn each_side_waits_for_the_values_of_the_other() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let redisson = Redisson::start(&server.url()).await;
+    let client = without_timers(&server).build().await.unwrap();
+    let t1 = redisson.thread("t1");
+    t1.lock_for(java(&["Jack", "Mary"]), NEVER).await;
+    let lock = ours(&client, &["Mary", "Tom"]);
+    assert!(lock.try_lock().await.unwrap().is_none());
+    assert!(lock.is_locked().await.unwrap());
+    let tom = ours(&client, &["Tom"])
+        .try_lock()
+        .owner(&Owner::new())
+        .await
+        .unwrap();
+    tom.expect("Tom is free").unlock().await.unwrap();
+    let (waiting, owner) = (lock.clone(), Owner::new());
+    let waiting = tokio::spawn(async move {
+        let guard = waiting.lock().owner(&owner).await.unwrap();
+        (guard, SystemTime::now())
+    });
+    eventually(SAFETY, "it listens", async || {
+        !redis.channels().await.is_empty()
+    })
+    .await;
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    let unlocked = t1.start_unlock(java(&["Jack", "Mary"])).answer().await;
+    unlocked.result.unwrap();
+    let (guard, at) = waiting.await.unwrap();
+    assert_woken("our waiter", unlocked.at - unlocked.took, at);
+
+    assert!(!t1.try_lock(java(&["Mary", "Jack"])).await);
+    assert!(t1.is_locked(java(&["Mary"])).await);
+    let waiting = t1.start_lock(java(&["Mary"]));
+    eventually(SAFETY, "Java listens", async || {
+        !redis.channels().await.is_empty()
+    })
+    .await;
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    let released = SystemTime::now();
+    guard.unlock().await.unwrap();
+    let locked = tokio::time::timeout(SAFETY, waiting.answer()).await;
+    let locked = locked.expect("Java is woken at all");
+    locked.result.unwrap();
+    assert_woken("Java", released, locked.at);
+    t1.unlock(java(&["Mary"])).await.unwrap();
+    assert!(redis.keys().await.is_empty());
+}
+
+/// GL1 across both sides, by a cell that nothing protects.
+#[tokio::test]
+async fn java_threads_and_lockdog_owners_of_one_value_exclude_each_other() {
+    let server = RedisServer::start().await;
+    let redisson = Redisson::start(&server.url()).await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let cell = Cell::new();
+    let mut turns = Vec::new();
+    for other in ["Jack", "Tom"] {
+        let thread = redisson.thread(other);
+        let theirs = cell.clone();
+        turns.push(tokio::spawn(async move {
+            for _ in 0..TURNS {
+                thread.lock_for(java(&["Mary", other]), NEVER).await;
+                theirs.bump_as("Java", BRIEFLY).await;
+                thread.unlock(java(&["Mary", other])).await.unwrap();
+            }
+        }));
+        let (lock, cell) = (ours(&client, &[other, "Mary"]), cell.clone());
+        turns.push(tokio::spawn(async move {
+            for _ in 0..TURNS {
+                let guard = lock.lock().owner(&Owner::new()).await.unwrap();
+                cell.bump_as("ours", BRIEFLY).await;
+                guard.unlock().await.unwrap();
+            }
+        }));
+    }
+    for turn in turns {
+        turn.await.unwrap();
+    }
+    cell.assert_exclusive(i64::from(TURNS * 4));
+}
+
+const GROUP: &str = "class_100";
+const TURNS: u32 = 15;
+const BRIEFLY: std::time::Duration = std::time::Duration::from_millis(3);
