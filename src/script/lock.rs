@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Value;
 use smallvec::{SmallVec, smallvec};
 
-use super::more_keys::{more_keys, values, with_more};
+use super::more_keys::{more_keys, with_more};
 use super::read_write::Sharing;
 use super::{Arg, ScriptCall, semaphore, token, unexpected};
 use crate::hold::LedgerView;
@@ -96,7 +96,9 @@ pub(crate) async fn acquire(
         before_fields = key.before_fields();
         args.extend(sharing.args(mode, &before_fields));
     }
-    args.extend(values(key));
+    for value in key.values() {
+        args.push(Arg::Text(value));
+    }
     let mut more = more_keys(key, field);
     if let Some(counter) = &counter {
         more.push(counter.clone());
@@ -173,7 +175,9 @@ impl LoweredHold<'_> {
             args.push(Arg::Number(lease::millis(self.line.worth)));
             args.push(Arg::Number(u64::from(may_wait)));
         }
-        args.extend(values(self.key));
+        for value in self.key.values() {
+            args.push(Arg::Text(value));
+        }
         args
     }
 }

@@ -212,13 +212,18 @@ fn alike(ours: &Value, theirs: &Value) -> bool {
             let parts =
                 |text: &str| -> Vec<String> { text.split(' ').map(str::to_owned).collect() };
             let (ours, theirs) = (parts(ours), parts(theirs));
-            ours.len() == theirs.len()
-                && ours.iter().zip(&theirs).all(|(a, b)| {
-                    a == b || matches!((a.parse(), b.parse()), (Ok(a), Ok(b)) if near(a, b))
-                })
+            ours.len() == theirs.len() && ours.iter().zip(&theirs).all(|(a, b)| {
+                a == b
+                    || matches!((a.parse(), b.parse()), (Ok(a), Ok(b)) if near_with_fraction(a, b))
+            })
         }
         (ours, theirs) => ours == theirs,
     }
+}
+
+/// A moment to which half a millisecond was added keeps the half.
+fn near_with_fraction(ours: f64, theirs: f64) -> bool {
+    ours.is_finite() && ours.fract() == theirs.fract() && near(ours as i64, theirs as i64)
 }
 
 /// Times of day in seconds, milliseconds or microseconds, and what is left of leases of seconds. The
