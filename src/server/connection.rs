@@ -121,7 +121,7 @@ impl Connection {
 
     /// The server's host.
     pub(super) fn host(&self) -> &str {
-        let address = self.inner.identity.address();
+        let address = self.inner.identity.run.address();
         address.rsplit_once(':').map_or(address, |(host, _)| host)
     }
 
@@ -153,11 +153,11 @@ impl Connection {
         }
         self.inner
             .reborn
-            .get_or_init(|| self.inner.identity.reborn());
+            .get_or_init(|| self.inner.identity.run.reborn());
         match looked {
             // The server reports its identity once that state is over.
             Err(failure) if failure.passes() => {
-                self.inner.identity.doubt();
+                self.inner.identity.run.doubt();
                 Ok(())
             }
             // No caller's command was sent.
@@ -212,9 +212,9 @@ impl Connection {
             };
             let identity = &self.inner.identity;
             match &answer {
-                Err(failure) if failure.is_doubtful() => identity.doubt(),
+                Err(failure) if failure.is_doubtful() => identity.run.doubt(),
                 Ok(_) => {
-                    if let Some(doubts) = identity.doubts() {
+                    if let Some(doubts) = identity.run.doubts() {
                         // Boxed: it is large, and would otherwise enlarge the future of every
                         // command.
                         Box::pin(self.clear_up(doubts, limit)).await?;
@@ -226,9 +226,9 @@ impl Connection {
         };
         let answer = tokio::time::timeout(limit, answer);
         let identity = &self.inner.identity;
-        let answer = if identity.is_elected() {
+        let answer = if identity.term.is_elected() {
             // Boxed: it is large, and would otherwise enlarge the future of every command.
-            let over = Box::pin(identity.until_over(self.inner.term));
+            let over = Box::pin(identity.term.until_over(self.inner.term));
             tokio::select! {
                 answer = answer => Some(answer),
                 () = over => None,
@@ -267,7 +267,7 @@ impl Connection {
 
     /// Whether it leads to the current master, as far as the client knows.
     pub(crate) fn is_current(&self) -> bool {
-        self.inner.term == self.inner.identity.term()
+        self.inner.term == self.inner.identity.term.current()
     }
 
     /// Finds out which server gave the latest answer. Fails if that is not possible now; the answer
@@ -275,7 +275,7 @@ impl Connection {
     pub(super) async fn clear_up(&self, doubts: u64, limit: Duration) -> Result<(), Failure> {
         match self.look(limit).await {
             Ok(()) => {
-                self.inner.identity.clear(doubts);
+                self.inner.identity.run.clear(doubts);
                 Ok(())
             }
             Err(failure) if failure.is_ambiguous() => Err(failure),

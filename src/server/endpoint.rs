@@ -158,10 +158,10 @@ impl Endpoint {
         match &self.route {
             Locator::Unknown => Ok((None, 0)),
             Locator::Fixed(client) => {
-                let term = self.identity.term();
+                let term = self.identity.term.current();
                 Ok((Some(client.as_ref().clone()), term))
             }
-            Locator::Member(_) if self.identity.term() > 0 => {
+            Locator::Member(_) if self.identity.term.current() > 0 => {
                 let cause = "the server is no longer a master of the cluster";
                 Err(Failure::Unsent(cause.into()))
             }
@@ -189,7 +189,7 @@ impl Endpoint {
     /// Host and port, the path of a unix socket, a master's name, or "pool". Never a user or
     /// password.
     pub(super) fn address(&self) -> String {
-        self.identity.address().to_owned()
+        self.identity.run.address().to_owned()
     }
 
     /// Repeatedly checks which server is the master, at this interval, if that can change. Never
@@ -222,14 +222,14 @@ impl Endpoint {
         if let Locator::Sentinel(sentinels) = &self.route {
             tokio::select! {
                 () = sentinels.confirm(since) => {}
-                () = self.identity.until_over(self.identity.term()) => {}
+                () = self.identity.term.until_over(self.identity.term.current()) => {}
             }
         }
     }
 
     /// Notifies of each new term.
     pub(crate) fn term_changes(&self) -> watch::Receiver<u64> {
-        self.identity.term_changes()
+        self.identity.term.changes()
     }
 
     /// Another server is the master from now on; see [`Endpoint::log_term`].
@@ -240,13 +240,13 @@ impl Endpoint {
     /// Wakes the waiters for the end of a term. Wakers are callers' code, so no lock may be held
     /// here.
     pub(crate) fn log_term(&self) {
-        self.identity.log_term();
+        self.identity.term.notify();
     }
 
     /// Waits until this server is no master of the cluster any more.
     pub(super) async fn until_left(&self) {
         match &self.route {
-            Locator::Member(_) => self.identity.until_over(0).await,
+            Locator::Member(_) => self.identity.term.until_over(0).await,
             Locator::Unknown | Locator::Fixed(_) | Locator::Sentinel(_) => {
                 std::future::pending().await
             }
@@ -255,17 +255,17 @@ impl Endpoint {
 
     /// The server took over from another one and may lack some of its data.
     pub(super) fn succeed(&self) {
-        self.identity.succeed();
+        self.identity.run.succeed();
     }
 
     /// The server may have been replaced and may have taken over again.
     pub(super) fn doubt(&self) {
-        self.identity.doubt();
+        self.identity.run.doubt();
     }
 
     /// Whether another server may take this one's place, with less data.
     pub(crate) fn is_switched(&self) -> bool {
-        self.identity.is_elected()
+        self.identity.term.is_elected()
     }
 
     /// Fails if the current master was not confirmed as master within the last lease, or within the

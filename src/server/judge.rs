@@ -15,7 +15,7 @@ impl Server {
     /// Since when the data behind an answer on this connection may be incomplete, as far as is
     /// known now.
     pub(crate) fn lost(&self, key: &str, on: &Connection) -> DataLoss {
-        let own = on.identity().loss();
+        let own = on.identity().run.loss();
         match &self.nodes {
             Nodes::One { .. } => own,
             Nodes::Cluster(cluster) => own.max(cluster.lost(key, Some(on))),
@@ -42,7 +42,7 @@ impl Server {
         let Some(on) = &sent.on else {
             return Ok(self.lost_at(key));
         };
-        if sent.moved || on.identity().doubts().is_some() {
+        if sent.moved || on.identity().run.doubts().is_some() {
             let limit = until.since(self.context.clock.now());
             // Boxed: it is rare, and would otherwise enlarge the future of every acquire of a
             // quorum's member.
@@ -67,7 +67,7 @@ impl Server {
             cluster.look_since(self.context.clock.now()).await;
             cluster.has_key_on(key, on)?;
         }
-        match on.identity().doubts() {
+        match on.identity().run.doubts() {
             Some(doubts) => on.clear_up(doubts, limit).await,
             None => Ok(()),
         }

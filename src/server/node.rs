@@ -152,7 +152,7 @@ impl Node {
     /// When this client last noticed that the server's identity changed, so that its data may be
     /// lost. It is known before an answer of the new server is returned.
     pub(super) fn loss(&self) -> DataLoss {
-        self.endpoint.identity().loss()
+        self.endpoint.identity().run.loss()
     }
 
     /// Checks the server's identity on the watchdog's connection. For the watchdog's thread only.
@@ -174,17 +174,17 @@ impl Node {
 
     /// If a server answered here whose configuration was not checked: the number of servers so far.
     pub(crate) fn unchecked(&self) -> Option<u64> {
-        self.endpoint.identity().unchecked()
+        self.endpoint.identity().run.unchecked()
     }
 
     /// The configuration of this server and all earlier ones is checked.
     pub(crate) fn checked(&self, met: u64) {
-        self.endpoint.identity().checked(met);
+        self.endpoint.identity().run.checked(met);
     }
 
     /// The server reports this identity, and the caller marks its data as complete.
     pub(super) fn trust(&self, who: String) {
-        self.endpoint.identity().trust(who);
+        self.endpoint.identity().run.trust(who);
     }
 }
 

@@ -257,7 +257,7 @@ impl Server {
     /// Whether the key's server has changed since the switch with this number.
     pub(crate) fn was_switched(&self, key: &str, since: u64) -> bool {
         match &self.nodes {
-            Nodes::One { node, .. } => node.endpoint().identity().term() > since,
+            Nodes::One { node, .. } => node.endpoint().identity().term.current() > since,
             Nodes::Cluster(cluster) => cluster.was_switched(key, since),
         }
     }

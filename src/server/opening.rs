@@ -71,7 +71,7 @@ impl Endpoint {
         let opened = tokio::select! {
             opened = opening => opened,
             // Other callers wait for this attempt, and its result would be useless.
-            () = self.identity.until_over(term) => {
+            () = self.identity.term.until_over(term) => {
                 Err(Failure::Unsent("the master was switched".into()))
             }
         };

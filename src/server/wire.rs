@@ -62,6 +62,16 @@ pub(super) fn text(value: &Value) -> Option<&str> {
     }
 }
 
+/// The value of one field of INFO.
+pub(super) fn field<'a>(info: &'a Value, name: &str) -> Option<&'a str> {
+    let text = text(info)?;
+    let mut lines = text.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    // An id has forty hexadecimal digits. A longer value is no id.
+    (value.len() <= LONGEST_ID).then_some(value)
+}
+
+const LONGEST_ID: usize = 64;
 /// How many commands a connection queues before callers have to wait for space. The limit is never
 /// reached. If it were, a free place would go to the caller that waited longest, and a caller whose
 /// future is not polled would block all others (design: invariant 14). Memory is allocated as

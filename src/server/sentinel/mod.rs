@@ -92,7 +92,7 @@ impl Sentinels {
             let named =
                 named.ok_or_else(|| Failure::Unsent("no sentinel names a master".into()))?;
             // Terms end under this lock, so the two belong together.
-            (named, self.identity.term())
+            (named, self.identity.term.current())
         };
         let address = address_like(&self.master, host, port);
         let client = redis::Client::open(self.master.clone().set_addr(address));
@@ -277,7 +277,7 @@ impl Sentinels {
             return;
         };
         // No lock is held, because wakers and log subscribers are the user's code.
-        self.identity.log_term();
+        self.identity.term.notify();
         tracing::warn!(
             target: "lockdog::server",
             master = self.name, host = now.host, port = now.port,
@@ -393,16 +393,19 @@ mod tests {
     async fn a_partitioned_sentinel_cannot_restore_an_old_master() {
         let sentinels = three();
         sentinels.update_master(&[named(1, 5)], true, at(1));
-        assert_eq!((sentinels.identity.term(), sentinels.named()), (0, at(1)));
+        assert_eq!(
+            (sentinels.identity.term.current(), sentinels.named()),
+            (0, at(1))
+        );
         // The latest switch counts, even if only one sentinel knows of it.
         sentinels.update_master(&[named(1, 5), named(2, 6)], true, at(2));
         assert_eq!(
-            (master(&sentinels), sentinels.identity.term()),
+            (master(&sentinels), sentinels.identity.term.current()),
             (named(2, 6), 1)
         );
         sentinels.update_master(&[named(1, 5)], true, at(3));
         assert_eq!(
-            (master(&sentinels), sentinels.identity.term()),
+            (master(&sentinels), sentinels.identity.term.current()),
             (named(2, 6), 1)
         );
         assert_eq!(sentinels.named(), at(2));
@@ -414,7 +417,7 @@ mod tests {
         sentinels.update_master(&[named(1, 5)], true, at(1));
         let seen = sentinels.clone();
         let free = FreeAtEachCall::new(move || seen.known.try_lock().is_some());
-        let mut over = pin!(sentinels.identity.until_over(0));
+        let mut over = pin!(sentinels.identity.term.until_over(0));
         assert!(free.poll(over.as_mut()).is_pending());
         let subscriber = OnEvent(free.check());
         subscriber.during(|| {
@@ -435,12 +438,12 @@ mod tests {
         sentinels.update_master(&again, true, at(9));
         sentinels.update_master(&again, true, at(19));
         assert_eq!(
-            (master(&sentinels), sentinels.identity.term()),
+            (master(&sentinels), sentinels.identity.term.current()),
             (named(1, 5), 0)
         );
         sentinels.update_master(&again, true, at(20));
         assert_eq!(
-            (master(&sentinels), sentinels.identity.term()),
+            (master(&sentinels), sentinels.identity.term.current()),
             (named(2, 0), 1)
         );
     }
