@@ -90,7 +90,7 @@ impl Object {
             last: None,
         };
         let sending = sending.until_answered(limit, call, answer);
-        if core.upkeep.run(Box::pin(sending)).is_err() {
+        if core.mailbox.run(Box::pin(sending)).is_err() {
             return Err(Error::Closed);
         }
         let began = core.clock.now();

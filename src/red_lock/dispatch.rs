@@ -104,7 +104,7 @@ impl QuorumHold {
         let asked = self.lock.instances()[member].core();
         let others = self.lock.instances().iter().map(LockInstance::core);
         for core in std::iter::once(asked).chain(others) {
-            match core.upkeep.run(work) {
+            match core.mailbox.run(work) {
                 Ok(()) => return,
                 Err(back) => work = back,
             }

@@ -50,7 +50,7 @@ impl QuorumHold {
         while let Some(instance) = self.lock.instances().get(state.renewer) {
             if instance
                 .core()
-                .upkeep
+                .timers
                 .set(self.clone(), &mut state.turn, at)
             {
                 return;
@@ -71,7 +71,7 @@ impl QuorumHold {
 
     fn unschedule(&self, state: &mut QuorumHoldState) {
         if let Some(instance) = self.lock.instances().get(state.renewer) {
-            instance.core().upkeep.remove(&mut state.turn);
+            instance.core().timers.remove(&mut state.turn);
         }
     }
 

@@ -136,7 +136,7 @@ impl Core {
         let looking = async move {
             stop.run_until_cancelled(look.until_open(&listener)).await;
         };
-        if self.upkeep.run(Box::pin(looking)).is_err() {
+        if self.mailbox.run(Box::pin(looking)).is_err() {
             return Err(Error::Closed);
         }
         Ok((gate, 0))

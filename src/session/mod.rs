@@ -12,15 +12,17 @@ mod gate;
 mod job_outcome;
 mod lane;
 mod line;
+mod mailbox;
 mod member_attempt;
 mod owed;
 mod reentry;
+mod registry;
 mod release;
 mod replicas;
 mod settle;
+mod timers;
 mod transfer;
 mod unanswered_calls;
-mod upkeep;
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -50,11 +52,13 @@ pub(crate) use gate::{GateState, Gates, Opened};
 pub(crate) use job_outcome::JobOutcome;
 pub(crate) use lane::Lane;
 pub(crate) use line::LookOutcome;
+pub(crate) use mailbox::{BackgroundTask, ExtendRequest, Mailbox};
 pub use reentry::Reentry;
+use registry::Registry;
 pub use release::Unlocked;
 pub(crate) use settle::{Job, Unsettled, settle};
+pub(crate) use timers::{Timed, TimerKey, Timers};
 pub(crate) use unanswered_calls::{UnansweredCall, UnansweredCalls};
-pub(crate) use upkeep::{BackgroundTask, ExtendRequest, Timed, TimerKey, Upkeep};
 
 /// One client's settings, validated.
 pub(crate) struct Settings {
@@ -89,7 +93,9 @@ pub(crate) struct Core {
     pub(crate) server: Server,
     pub(crate) holds: Holds,
     pub(crate) waiters: Arc<Waiters>,
-    pub(crate) upkeep: Upkeep,
+    pub(crate) timers: Timers,
+    pub(crate) mailbox: Mailbox,
+    pub(crate) registry: Registry,
     pub(crate) gates: Gates,
     pub(crate) unanswered_calls: UnansweredCalls,
     /// Unbounded channel: there is at most one job per live guard or request. The watchdog runs a few
@@ -134,7 +140,9 @@ impl Core {
             prefix: format!("{id}:"),
             holds: Holds::new(clock.clone(), server.is_switched()),
             waiters: Arc::new(waiters),
-            upkeep: Upkeep::default(),
+            timers: Timers::default(),
+            mailbox: Mailbox::default(),
+            registry: Registry::default(),
             gates: Gates::default(),
             unanswered_calls: UnansweredCalls::default(),
             clock,

@@ -5,6 +5,7 @@
 //! It has its own thread and connections, so that nothing that user code does to its runtimes delays a
 //! renewal (design: invariant 11).
 
+mod background_tasks;
 mod check;
 mod extend;
 mod listen;
@@ -12,7 +13,6 @@ mod probe;
 mod renew;
 mod settling;
 mod switch;
-mod upkeep;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
     {
         let mut renewing = pin!(renew::keep_renewing(core));
         let mut listening = pin!(listen::keep_listening(core));
-        let mut keeping_up = pin!(upkeep::run(core));
+        let mut running_tasks = pin!(background_tasks::run(core));
         let mut probing = pin!(probe::keep_probing(core));
         let mut following = pin!(switch::keep_following(core));
         let mut checking = pin!(check::keep_checking(core));
@@ -108,7 +108,7 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
                 () = &mut ending => break,
                 () = &mut renewing => {}
                 () = &mut listening => {}
-                () = &mut keeping_up => {}
+                () = &mut running_tasks => {}
                 () = &mut probing => {}
                 () = &mut following => {}
                 () = &mut checking => {}
@@ -117,7 +117,8 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
             }
         }
     }
-    core.upkeep.close();
+    core.timers.close();
+    core.mailbox.close();
     let timeout = core.server.command_timeout() * 2;
     let finish = settling.finish(jobs);
     if tokio::time::timeout(timeout, finish).await.is_err() {

@@ -1,4 +1,5 @@
-//! Runs the timers of composite locks, and extends the leases of their parts.
+//! Runs the timers of composite locks, extends the leases of their parts on request, and runs the tasks
+//! that callers gave to the background thread.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ pub(super) async fn run(core: &Arc<Core>) {
         while let Some(done) = tasks.try_join_next() {
             panics::pass_on(done);
         }
-        let mut extensions = core.upkeep.extensions();
+        let mut extensions = core.mailbox.extensions();
         while !extensions.is_empty() {
             let rest = extensions.split_off(extensions.len().min(BATCH));
             for part in together(core, extensions, |it| &it.hold) {
@@ -32,36 +33,37 @@ pub(super) async fn run(core: &Arc<Core>) {
         }
         let now = core.clock.now();
         let mut is_waiting = false;
-        for kept in core.upkeep.due(now) {
-            is_waiting |= !kept.look();
+        for timed in core.timers.due(now) {
+            is_waiting |= !timed.look();
         }
-        for work in core.upkeep.work() {
-            tasks.spawn(apart(work));
+        for task in core.mailbox.tasks() {
+            tasks.spawn(apart(task));
         }
         // The runtime's timers stop while the machine sleeps. And a timer that is due but has nothing
         // to do yet must not cause a busy loop.
         let soon = if is_waiting { SHORTEST } else { Duration::ZERO };
-        let next = match core.upkeep.next() {
+        let next = match core.timers.next() {
             Moment::NEVER => Moment::NEVER,
             next => core.clock.look_again(next, now, TICK).max(now + soon),
         };
         tokio::select! {
             biased;
             () = core.clock.sleep_until(next) => {}
-            () = core.upkeep.changed() => {}
+            () = core.timers.changed() => {}
+            () = core.mailbox.changed() => {}
             Some(done) = tasks.join_next() => panics::pass_on(done),
         }
     }
 }
 
-/// Runs a task of one lock. A panic in it drops its request and affects no other lock.
-async fn apart(work: BackgroundTask) {
-    if panics::catch_in(work).await.is_none() {
+/// Runs one task. A panic in it drops its request and affects no other task.
+async fn apart(task: BackgroundTask) {
+    if panics::catch_in(task).await.is_none() {
         // The user's log subscriber may be what panics.
         panics::catch(|| {
             tracing::error!(
-                target: "lockdog::quorum",
-                "a panic ended a RedLock request"
+                target: "lockdog::lock",
+                "a panic ended a background task"
             )
         });
     }
