@@ -50,7 +50,7 @@ async fn main() -> Result<()> {
         };
         if let Err(error) = ended {
             println!("{name} does not lead: {error}");
-            // A server that refuses would be asked again and again.
+            // Without this pause, the loop would send a campaign at once after each refusal.
             sleep(LEASE / 10).await;
         }
     }
@@ -79,7 +79,7 @@ async fn serve(name: &str, lead: Leadership, resign: &CancellationToken) -> Resu
     Ok(())
 }
 
-/// Says who leads, whenever that changes.
+/// Prints each change of the leader.
 async fn watch(name: String, election: Election) {
     let mut leaders = election.observe();
     loop {
@@ -111,6 +111,6 @@ fn asked_to_end() -> CancellationToken {
     asked
 }
 
-/// How long a leader that was killed is missed at most.
+/// The longest time without a leader after the leader was killed.
 const LEASE: Duration = Duration::from_secs(3);
 const TICK: Duration = Duration::from_millis(200);

@@ -61,7 +61,7 @@ async fn call(calls: Semaphore, what: String) -> Result<()> {
     println!("{what} begins");
     sleep(Duration::from_millis(20)).await;
     println!("{what} ends");
-    // A call that ends early leaves its permit to nobody before the period is over.
+    // A call that ends early keeps its permit until the period is over.
     sleep_until(until).await;
     permit.release().await
 }

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Readers share the lock, so they do not wait for each other. A reader that finds the value too old upgrades:
-//! it keeps its read hold, so what it read is still true when it writes. Of two readers that want to upgrade at
-//! the same time one is told that this would be a deadlock; it gives its read hold back and looks again.
+//! it keeps its read hold, so what it read is still true when it writes. If two readers upgrade at
+//! the same time, one gets `Error::WouldDeadlock`. It releases its read hold and reads again.
 
 #![allow(
     clippy::disallowed_methods,
@@ -41,7 +41,7 @@ impl Prices {
     }
 }
 
-/// Reads a version that is at least `wanted`, and renews the prices if nobody else has.
+/// Reads a version that is at least `wanted`, and renews the prices if no other task has.
 async fn read_at_least(lock: &ReadWriteLock, prices: &Prices, wanted: u32) -> lockdog::Result<u32> {
     loop {
         let reader = lock.read().lock().await?;

@@ -37,9 +37,16 @@
 //! | --- | --- |
 //! | to connect | [`Client::connect`]; [`Client::builder`] for settings; [`Client::scope`] shuts down by itself |
 //! | one lock | [`Client::lock`], which returns a [`Lock`] |
+//! | many readers or one writer | [`Client::read_write_lock`] |
+//! | an order between the waiters of all clients | [`Client::fair_lock`] |
+//! | tokens that a store compares | [`Client::fenced_lock`] |
+//! | at most `n` holders at a time | [`Client::permit_semaphore`], [`Client::semaphore`] |
+//! | to wait until a count is zero | [`Client::count_down_latch`] |
+//! | one leader, with a term and a value | [`Client::election`] |
+//! | to lock some values of a group | [`Client::group_lock`] |
 //! | several locks at once | [`MultiLock`] |
 //! | a lock that survives the loss of a server | [`RedLock`] |
-//! | code that takes any of these | [`AnyLock`] |
+//! | code that takes a lock of any kind | [`AnyLock`] |
 //! | to know whether you still hold the lock | [`Guard`]: [`is_valid`](Guard::is_valid), [`lost`](Guard::lost) |
 //! | to let branches of one task exclude each other | [`Lock::exclusive`] |
 //! | settings | [`ClientBuilder`] and the module [`config`] |
@@ -116,11 +123,11 @@
 //! - Exclusion of a lock on one server across a failover to a replica that did not have the lock, a
 //!   restart without data, or an eviction. The first holder is notified as above. `docs/quorum.md`
 //!   says which of these a [`RedLock`] tolerates.
-//! - An order between the waiters of different clients. The waiters of one client are served first in,
-//!   first out.
+//! - An order between the waiters of different clients, except with [`Client::fair_lock`]. The waiters of
+//!   one client are served first in, first out.
 //! - Authorization. Every user who may write to the server can end a lock.
 //!
-//! `docs/failure-model.md` lists every fault, and the test that shows what happens.
+//! `docs/failure-model.md` lists the faults, and the tests that show what happens.
 //!
 //! # When not to use it
 //!

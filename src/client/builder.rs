@@ -193,13 +193,13 @@ impl ClientBuilder {
         self
     }
 
-    /// How long a Redisson client leaves a waiter of a fair lock at the head of the queue that does not take
-    /// the lock, as it counts it: its place is worth this much. Each look of a lockdog client renews it.
+    /// The time after which a Redisson client drops the first waiter of a fair lock, if that waiter does not
+    /// acquire the lock. Each query of a lockdog waiter restarts this time.
     /// From 10 ms up to one day. Waiters of lockdog are dropped after [`ClientBuilder::fair_absence`].
     ///
     /// A short time lets Redisson clients drop waiters of lockdog whose server's clock is behind their own.
-    /// With a long time a queue of only Redisson's waiters stands still for long behind a client of lockdog
-    /// that crashed.
+    /// With a long time, waiters of Redisson wait for that long behind a waiter of lockdog whose client
+    /// crashed, if no other lockdog client uses the lock.
     ///
     /// Defaults to 300 s. Corresponds to Redisson's `fairLockWaitTimeout`.
     pub fn fair_wait(mut self, wait: Duration) -> Self {

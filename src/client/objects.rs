@@ -37,7 +37,7 @@ impl Client {
         CountDownLatch::new(self.session.clone(), name.as_ref())
     }
 
-    /// The election of this name: of all that campaign in it, one leads at a time. Redisson has none.
+    /// The election of this name: one of its candidates leads at a time. Redisson has none.
     ///
     /// The name has 1 to 512 bytes, which the client does not change. This call sends nothing. If the name
     /// is invalid, each request of the election returns [`Error::Invalid`](crate::Error::Invalid).

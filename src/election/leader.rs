@@ -11,10 +11,10 @@ use crate::session::Core;
 pub struct Leader {
     /// Who holds the election's lock.
     pub holder: HolderInfo,
-    /// The number of its leadership. `None` if it has said nothing: it is a Redisson client with a fair lock of
+    /// The term of this leader. `None` if it has published nothing: it is a Redisson client with a fair lock of
     /// this name, or it was elected a moment ago.
     pub term: Option<u64>,
-    /// What it said last. `None` as for the term.
+    /// The value that it published last. `None` in the same cases as the term.
     pub value: Option<String>,
 }
 

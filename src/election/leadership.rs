@@ -20,7 +20,7 @@ use crate::server::TimeBox;
 /// A leadership, from [`Election::campaign`]. It is a [`Leading`] that can be ended.
 ///
 /// [`resign`](Self::resign) ends it and waits until Redis has confirmed that. Dropping it resigns without waiting:
-/// the client's own thread tells Redis. It can be lost, as a [`Guard`] can; what a guard reports, it reports too.
+/// the client's own thread sends the release to Redis. A leadership can be lost. It has the reports of a [`Guard`].
 #[must_use = "a leadership that is dropped at once resigns at once"]
 pub struct Leadership {
     guard: Guard,
@@ -73,7 +73,7 @@ impl Leadership {
         Ok(Self { guard, leading })
     }
 
-    /// Ends the leadership, and tells the next in the queue.
+    /// Ends the leadership, and notifies the first waiter in the queue.
     ///
     /// # Errors
     ///
@@ -105,20 +105,20 @@ impl Leading {
         self.shared.election.name()
     }
 
-    /// Says something else of this leader: [`Election::leader`] and [`Election::observe`] show it. The value is at
+    /// Publishes another value: [`Election::leader`] and [`Election::observe`] then return it. The value has at
     /// most 65,536 bytes.
     ///
-    /// Of several proclamations the one whose future was polled last stays, in whatever order they arrive.
+    /// If several `proclaim` calls overlap, the value of the call that began last stays, in any order of arrival.
     ///
     /// # Errors
     ///
     /// [`Error::Lost`] if the leadership has ended, [`Error::Invalid`] for a value that is too long; the client sends
-    /// nothing then. Else as [`Election::leader`]. After an [`Error::Timeout`] or [`Error::Unavailable`] it may be
-    /// said, also later. The leadership goes on.
+    /// nothing then. Otherwise as [`Election::leader`]. After an [`Error::Timeout`] or [`Error::Unavailable`] the
+    /// value may be published, now or later. The leadership continues.
     ///
     /// # Cancel safety
     ///
-    /// If it is cancelled, it may or may not be said.
+    /// If it is cancelled, the value may or may not be published.
     pub async fn proclaim(&self, value: impl Into<String>) -> Result<()> {
         let value = value.into();
         check_value(&value)?;

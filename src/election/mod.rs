@@ -22,7 +22,7 @@ pub use leader::Leader;
 pub use leadership::{Leadership, Leading};
 pub use observe::Leaders;
 
-/// An election on a server: of all that campaign, one leads at a time. Redisson has none. It corresponds to
+/// An election on a server: one of its candidates leads at a time. Redisson has none. It corresponds to
 /// etcd's `Election` and Curator's `LeaderSelector`; `docs/election.md` compares them.
 ///
 /// An `Election` is a handle. The client sends nothing when it creates or clones a handle. All handles with one
@@ -33,8 +33,8 @@ pub use observe::Leaders;
 /// - **Terms.** Each leadership has a number, its term, which is larger than the terms of all leaderships before
 ///   it. It is a fencing token: send it with each write, so that a store can refuse the late writes of an
 ///   earlier leader.
-/// - **Values.** Each candidate says who it is, for example by its address. All clients can
-///   [ask](Self::leader) for it and [watch](Self::observe) it.
+/// - **Values.** Each leader publishes a value, for example its address. All clients can
+///   [read](Self::leader) the value and [observe](Self::observe) its changes.
 ///
 /// An election and a lock of another kind with the same name exclude each other. A Redisson client may campaign
 /// with `getFairLock(name)`: it stands in the same queue, and leads without a value and without a term.
@@ -85,18 +85,18 @@ impl Election {
         self.inner.object.name()
     }
 
-    /// Campaigns for the leadership, and says who leads once it has it. The value is what
+    /// Campaigns for the leadership, and publishes the value when it is elected. The value is what
     /// [`leader`](Self::leader) and [`observe`](Self::observe) show, for example an address; at most 65,536 bytes.
     ///
     /// Without [`CampaignRequest::wait`] it waits without limit for its turn.
     ///
     /// # Errors
     ///
-    /// Then this call does not lead. What was granted is given back in the background.
+    /// After an error the caller does not lead. The client releases in the background what the server granted.
     ///
     /// - [`Error::AlreadyHeld`] if this owner leads.
-    /// - [`Error::Lost`] if this owner led, lost it, and still has its [`Leadership`]: drop that first. Also if
-    ///   the leadership was lost before its value was said.
+    /// - [`Error::Lost`] if this owner lost its leadership and still has the [`Leadership`]: drop it first. Also if
+    ///   the leadership was lost before the client published the value.
     /// - [`Error::Invalid`] for a value that is too long.
     /// - else as [`Lock::lock`](crate::Lock::lock).
     ///
@@ -128,9 +128,9 @@ impl Election {
         Ok(answer.map(|answer| Leader::new(core, answer)))
     }
 
-    /// Watches who leads: first the present leader, then each change. Each of these observers asks the server for
-    /// itself, at each message of a leader and each
-    /// [`poll_cap`](crate::ClientBuilder::poll_cap). It sends nothing until it is asked.
+    /// Observes the leader: first the current one, then each change. Each observer sends its own queries to the
+    /// server: one after each message of a leader, and one in each
+    /// [`poll_cap`](crate::ClientBuilder::poll_cap). It sends nothing before the first [`Leaders::next`].
     pub fn observe(&self) -> Leaders {
         Leaders::new(self.clone())
     }

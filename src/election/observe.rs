@@ -12,7 +12,7 @@ use crate::wait::Listener;
 
 /// The leaders of an election, one after the other, from [`Election::observe`].
 ///
-/// It may leave out leaders that came and went between two of its questions. It never goes back to an earlier
+/// It may skip a leadership that begins and ends between two of its queries. It never returns to an earlier
 /// leadership.
 ///
 /// # Examples
@@ -51,13 +51,13 @@ impl Leaders {
         }
     }
 
-    /// The next leader, or `None` when no client leads. The first call returns the present state at once, each later
-    /// call waits for a change: by a message within a round trip, else within a
+    /// The next leader, or `None` if no client leads. The first call returns the current leader at once. Each later
+    /// call waits for a change. After a message it returns within one round trip, otherwise within one
     /// [`poll_cap`](crate::ClientBuilder::poll_cap).
     ///
     /// # Errors
     ///
-    /// As [`Election::leader`]. It can be called again: it then asks after a poll cap.
+    /// As [`Election::leader`]. After an error, the next call sends its query after one poll cap.
     ///
     /// # Cancel safety
     ///

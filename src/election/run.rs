@@ -5,8 +5,8 @@ use crate::error::{Error, Result};
 
 impl Election {
     /// Campaigns, does the work while it leads, and resigns. If the leadership is lost, the work is cancelled (its
-    /// future is dropped), and the call campaigns again. It returns what the work returned, if it led until the
-    /// work ended. As Curator's `LeaderSelector` with `autoRequeue`, until the work ends.
+    /// future is dropped), and the call campaigns again. If it led until the work ended, the call returns the
+    /// output of the work. Corresponds to Curator's `LeaderSelector` with `autoRequeue`, until the work ends.
     ///
     /// It also campaigns again, after a [`poll_cap`](crate::ClientBuilder::poll_cap), if the server does not answer.
     ///

@@ -236,12 +236,12 @@ impl fmt::Display for NotHeld {
         match facts.guarded {
             None => write!(
                 f,
-                "this owner has no forgotten hold to unlock, never acquired or already ended: \
+                "this owner has no forgotten hold to unlock; it never had one, or it has ended: \
                  lock={lock:?} owner={owner}"
             ),
             Some((held, renewed)) => write!(
                 f,
-                "this owner holds the lock through a guard, a MultiLock or a RedLock, unlock that: \
+                "a guard, a MultiLock or a RedLock of this owner has the lock; unlock that instead: \
                  lock={lock:?} owner={owner} acquired={}ms ago, last good renewal={}ms ago",
                 held.as_millis(),
                 renewed.as_millis(),

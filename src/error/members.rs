@@ -44,7 +44,7 @@ impl Error {
     /// A quorum was to be made of a read or write lock.
     pub(crate) fn has_mode(name: &str) -> Self {
         let why = format!(
-            "a RedLock needs plain locks: its quarantine and its fencing tokens know only one holder, \
+            "a RedLock needs plain locks; it does not support read/write locks, \
              lock={name:?}"
         );
         Self::invalid("locks", why)
@@ -52,9 +52,8 @@ impl Error {
 
     /// A quorum was to be made of locks of values of a group.
     pub(crate) fn has_values(name: &str) -> Self {
-        let why = format!(
-            "a RedLock needs plain locks: its quarantine and its fencing tokens know no values, lock={name:?}"
-        );
+        let why =
+            format!("a RedLock needs plain locks; it does not support group locks, lock={name:?}");
         Self::invalid("locks", why)
     }
 

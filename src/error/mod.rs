@@ -123,15 +123,15 @@ pub enum Error {
         /// How long the call took since its first poll. In the report on one part of a multi lock or
         /// quorum: how long the client waited for that part.
         waited: Duration,
-        /// Who did not answer, as text: for a part of a multi lock or quorum the lock's name and
-        /// server, for a client that could not be built and for a call with Sentinel or a cluster the
+        /// What did not answer, as text. For a part of a multi lock or quorum: the lock's name and
+        /// server. For a failed `build`, and for a call with Sentinel or a cluster: the
         /// server. `None` for a call on a single server, and if no server was asked.
         part: Option<Arc<str>>,
     },
 
     /// The client already has its maximum number of waiters. This call does not hold the lock.
     ///
-    /// Shed load, or raise `ClientBuilder::max_waiters`.
+    /// Start fewer calls at the same time, or raise `ClientBuilder::max_waiters`.
     #[error("too many waiters, max_waiters={limit}")]
     #[non_exhaustive]
     TooManyWaiters {
@@ -146,7 +146,7 @@ pub enum Error {
     #[error("no connection to the server: {cause}")]
     #[non_exhaustive]
     Unavailable {
-        /// What the connection said, without secrets.
+        /// The error of the connection, without secrets.
         cause: Arc<str>,
     },
 
@@ -159,13 +159,13 @@ pub enum Error {
     #[error(transparent)]
     UnlockUnconfirmed(#[from] UnlockUnconfirmed),
 
-    /// The owner wants to write while it reads, so it would wait for itself; or two owners that read wait
-    /// for an upgrade. The call does not have the write lock. The read hold is kept. Or the owner wants values of a
-    /// group some of which it has by another lock of the group, which it keeps: acquire all of them by one lock.
+    /// The call would cause a deadlock. Either the owner reads and requested the write lock, or two readers
+    /// requested an upgrade, or another group lock of the owner holds some of the requested values. The call
+    /// acquired nothing, and the owner keeps what it holds. Acquire all values of a group through one lock.
     ///
     /// Redisson waits for ever. Use [`ReadGuard::upgrade`](crate::ReadGuard::upgrade), or release the read hold.
     #[error(
-        "acquiring the lock would be a deadlock, because its owner reads, or has some of the values, lock={lock:?} owner={owner}"
+        "the call would cause a deadlock: its owner already reads, or holds some of the values, lock={lock:?} owner={owner}"
     )]
     #[non_exhaustive]
     WouldDeadlock {

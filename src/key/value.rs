@@ -31,7 +31,7 @@ impl Value {
     pub fn kryo5(text: &str) -> Result<Self> {
         let is_short = (2..=32).contains(&text.len());
         if !text.is_ascii() || !is_short {
-            let why = "only 2 to 32 characters of ASCII are known in this codec; give the bytes"
+            let why = "it must have 2 to 32 ASCII characters; use Value::encoded for other texts"
                 .to_owned();
             return Err(Error::invalid("value of a group", why));
         }

@@ -21,8 +21,8 @@ use crate::session::{Core, Session};
 /// with one name are the same latch. Each handle keeps its client alive.
 ///
 /// A latch without a count is open. [`try_set_count`](Self::try_set_count) gives it one, also again after it
-/// was zero. A count that is set while others wait for the one before does not hold them if their client saw
-/// the zero, or its message.
+/// was zero. If a new count is set while callers wait for the old one, these callers still pass if their client saw
+/// the zero or received its message.
 ///
 /// # Panics
 ///
@@ -116,7 +116,7 @@ impl CountDownLatch {
     ///
     /// # Cancel safety
     ///
-    /// From its first poll on, it counts, if it is cancelled too.
+    /// After its first poll the call counts, even if it is cancelled.
     pub async fn count_down(&self) -> Result<()> {
         let timeout = self.inner.core().server.command_timeout();
         let counting = CountDown(Remembered::new(SENT_FOR, timeout));
@@ -124,8 +124,8 @@ impl CountDownLatch {
         counted.await.map(|_| ())
     }
 
-    /// Ends the latch, whatever its count is: its waiters are let go. Returns whether there was a count.
-    /// Corresponds to Redisson's `delete()`, which lets its waiters sleep on.
+    /// Deletes the latch and wakes its waiters, whatever its count is. Returns whether there was a count.
+    /// Corresponds to Redisson's `delete()`, which does not wake its waiters.
     ///
     /// The server remembers the call for a while, so that a command that arrives twice returns what it
     /// returned at first, and does not end a count that was set meanwhile.

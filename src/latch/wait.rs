@@ -13,7 +13,7 @@ impl CountDownLatch {
     /// Waits until the count is zero, or until the latch is deleted. Returns at once if there is no count.
     /// Corresponds to Redisson's `await()`.
     ///
-    /// The waiters of one client share one question to the server for each message and each poll cap.
+    /// All waiters of one client share one query, which the client sends after each message and in each poll cap.
     ///
     /// # Errors
     ///
@@ -36,9 +36,9 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// As [`wait_zero`](Self::wait_zero), but it waits through failures: it returns an error if the last
-    /// question before the end of the time had no usable answer. A time below 10 ms gets 10 ms for the first
-    /// question.
+    /// As [`wait_zero`](Self::wait_zero), but it retries after failures. It returns an error only if the last
+    /// query before the end of the time had no usable answer. A time below 10 ms gets 10 ms for the first
+    /// query.
     ///
     /// # Cancel safety
     ///

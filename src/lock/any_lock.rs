@@ -9,7 +9,8 @@ use crate::guard::Held;
 use crate::owner::Owner;
 use crate::request::{Boxed, LockRequest, TryLockRequest, UnlockRequest};
 
-/// A lock of any kind: [`Lock`], [`MultiLock`](crate::MultiLock) or [`RedLock`](crate::RedLock).
+/// A lock of any kind: [`Lock`], [`MultiLock`](crate::MultiLock) or [`RedLock`](crate::RedLock). A `Lock` of
+/// another guard than [`Guard`](crate::Guard), such as the read and the write lock, becomes one with `Lock::from`.
 ///
 /// Use it for code that takes a lock of any kind, as Java code takes an `RLock`. `&dyn AnyLock` and
 /// `Box<dyn AnyLock>` work too. No other type can implement it, so later versions can add methods.

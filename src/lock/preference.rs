@@ -17,9 +17,9 @@
 pub enum Preference {
     /// A writer that waits announces itself, and new readers stay out until it had its turn, or until the end of
     /// a pause. The first pause is the two seconds after the announcement. The next one takes four seconds, and
-    /// those after it eight. A reader goes in at the end of the pause in which its call began. So readers that
-    /// never stop, and that hold for five seconds at most, do not keep a writer out. Re-entries and reads of an owner that writes do not stay out. Readers of Redisson know no
-    /// announcement.
+    /// those after it eight. A reader contends after the pause in which its call began. So readers that
+    /// never stop, and that hold for five seconds at most, do not keep a writer out. Re-entries do not wait, nor
+    /// do reads of an owner that writes. Redisson's readers ignore the announcement.
     #[default]
     Writers,
     /// Readers get the lock while others read, as in Redisson. A writer waits until there is a moment without a

@@ -16,7 +16,7 @@ pub struct WaiterInfo {
     field: String,
     /// Whether the waiter is an owner of this client.
     pub ours: bool,
-    /// Whether it is there. A waiter that is not is dropped from the queue when it is first: its client
+    /// Whether the waiter is active. Clients drop an inactive waiter when it is first in the queue: its client
     /// crashed, its future is not polled, or it is one of Redisson's whose time has passed.
     pub present: bool,
 }
@@ -47,8 +47,8 @@ impl Lock {
     /// The waiters in the queue of a fair lock, of all clients, the first one first. Empty for locks of
     /// other kinds, which have no queue on the server. Redisson has no such call.
     ///
-    /// The client asks with several commands, so a queue that changes meanwhile may be shown in a state
-    /// between.
+    /// The client sends several commands. If the queue changes between them, the result may mix the states
+    /// before and after the change.
     ///
     /// # Errors
     ///

@@ -72,7 +72,7 @@ impl PermitOptions {
             return Err(Error::invalid("number of permits", why));
         }
         if self.is_endless && (self.lease.is_some() || self.max_hold.is_some()) {
-            let why = "a permit with a lease or a max_hold ends".to_owned();
+            let why = "it cannot be combined with a lease or a max_hold".to_owned();
             return Err(Error::invalid("forever", why));
         }
         let options = AcquireOptions {

@@ -53,13 +53,13 @@ impl WriteGuard {
     /// Turns the write hold into a read hold: the owner reads before it stops writing, so no other writer gets
     /// in between. Corresponds to `readLock().lock()` and then `writeLock().unlock()`.
     ///
-    /// After an upgrade it gives the read hold of before back. Otherwise the read hold is watched if the write
-    /// hold is; if the write hold has a lease, the read hold has what is left of it. Each call takes at most two
+    /// After an upgrade, it returns the earlier read hold. Otherwise the watchdog renews the read
+    /// hold if it renewed the write hold. After a fixed lease, the read hold has its rest. A call takes at most two
     /// command timeouts, and three more if an earlier command of the write hold has no answer yet.
     ///
     /// # Errors
     ///
-    /// Then nothing is held, or what may be left is released in the background.
+    /// After an error the owner holds nothing. The client releases in the background what the server may still have.
     ///
     /// - [`Error::Lost`] if the write hold was lost.
     /// - [`Error::UnlockUnconfirmed`] if Redis did not confirm the end of the write hold.

@@ -22,13 +22,13 @@ pub use upgrade::{UpgradeError, UpgradeRequest};
 /// one name are the same lock. Each handle keeps its client alive.
 ///
 /// - **Modes.** [`read`](Self::read) and [`write`](Self::write) are two [`Lock`]s with all calls of a lock. Each
-///   of them may be acquired once more by its owner. An owner that writes may read as well. An owner that reads
+///   of them is reentrant. An owner that writes may also read. An owner that reads
 ///   may not write: it would wait for itself. [`ReadGuard::upgrade`] and [`WriteGuard::downgrade`] change the
 ///   mode.
 /// - **Who goes first.** While a writer waits for readers, new readers stay out: for two seconds at first, and
 ///   for eight at most if it waits long. So readers that never stop do not keep a writer out, if each holds for
-///   five seconds at most. Redisson always lets readers in. See [`prefer`](Self::prefer). The waiters of one client have one queue:
-///   its head, and if that is a reader, all readers before the next writer.
+///   five seconds at most. Redisson always lets readers in. See [`prefer`](Self::prefer). Inside one client, the
+///   first waiter contends; if it is a reader, all readers before the next writer contend with it.
 /// - **Leases.** Each hold has a lease of its own, as with any lock. The watchdog also looks after a reader's
 ///   fixed lease if it is longer than a third of the watchdog's lease, because a Redisson reader of the same
 ///   lock would shorten it.

@@ -26,7 +26,7 @@ impl ReadGuard {
     /// [`UpgradeRequest::wait`]. The [`WriteGuard`] has both holds, and gives both back at its end.
     ///
     /// While it waits, new readers of lockdog stay out, whatever the [`Preference`](crate::config::Preference).
-    /// Redisson has no such call: there, a writer that reads waits for itself.
+    /// Redisson has no such call: there, a reader that requests the write lock waits for itself.
     ///
     /// # Errors
     ///

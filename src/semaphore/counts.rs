@@ -71,7 +71,7 @@ impl Semaphore {
     /// If it is cancelled, the permits may or may not be given back.
     pub async fn reclaim(&self, client: Uuid) -> Result<u64> {
         if client == self.inner.core().id {
-            let why = "the permits of this client have values that release them".to_owned();
+            let why = "it is this client; release or drop its permits instead".to_owned();
             return Err(Error::invalid("client", why));
         }
         let prefix = format!("{client}:");

@@ -29,7 +29,7 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// From its first poll on, the permits are given back, if it is cancelled too.
+    /// After its first poll the client gives the permits back, even if the call is cancelled.
     pub async fn release(&self, permits: u32) -> Result<()> {
         self.give(permits, false).await.map(|_| ())
     }

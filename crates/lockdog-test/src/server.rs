@@ -149,8 +149,8 @@ impl Server {
 
     /// Waits until nothing of any lock is left: no key, and no channel with a subscriber. A dropped
     /// guard and a cancelled call release in the background, so this waits for up to five seconds of
-    /// tokio's time. Keys that are meant to stay do not count: fencing registers (`lockdog_token:...`)
-    /// and the server's epoch (`lockdog:epoch`).
+    /// tokio's time. Keys that are meant to stay do not count: counters of fencing tokens (`lockdog_token:...`,
+    /// `redisson_lock_token:...`) and the server's epoch (`lockdog:epoch`).
     ///
     /// # Panics
     ///
@@ -182,7 +182,11 @@ impl Server {
 
     fn left(&self) -> Vec<String> {
         let keys = self.keys();
-        let stays = |key: &String| key == "lockdog:epoch" || key.starts_with("lockdog_token:");
+        // Counters of fencing tokens stay, so that no token is issued twice.
+        let stays = |key: &String| {
+            let counters = ["lockdog_token:", "redisson_lock_token:"];
+            key == "lockdog:epoch" || counters.iter().any(|it| key.starts_with(it))
+        };
         let keys = keys.into_iter().filter(|key| !stays(key));
         let mut left: Vec<String> = keys.map(|key| format!("the key {key}")).collect();
         let database = self.core().database.lock();

@@ -63,7 +63,7 @@ async fn an_unlock_without_a_hold_is_an_error(kind: &'static Kind) {
     assert!(
         never
             .to_string()
-            .contains("never acquired or already ended")
+            .contains("it never had one, or it has ended")
     );
     assert!(
         never
@@ -99,7 +99,7 @@ async fn an_unlock_does_not_end_the_claim_of_a_living_guard(kind: &'static Kind)
     );
     let text = refused.to_string();
     assert!(
-        text.contains("through a guard, a MultiLock or a RedLock, unlock that"),
+        text.contains("a guard, a MultiLock or a RedLock of this owner has the lock"),
         "{text}"
     );
     assert!(

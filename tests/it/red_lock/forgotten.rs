@@ -44,7 +44,7 @@ async fn an_unlock_ends_a_claim_of_its_owner_and_no_living_guard() {
     let text = refused.to_string();
     assert!(matches!(refused, Error::NotHeld(_)), "{text}");
     assert!(
-        text.contains("through a guard, a MultiLock or a RedLock, unlock that"),
+        text.contains("a guard, a MultiLock or a RedLock of this owner has the lock"),
         "{text}"
     );
     let refused = lock.unlock().owner(&yours).await.unwrap_err();
