@@ -31,6 +31,7 @@
 local key, queue, places, presence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local field, target, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local worth, silence, mode = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+local A_DAY = 24 * 60 * 60 * 1000
 
 local count = tonumber(redis.call('hget', key, field) or nil)
 if count then
@@ -76,14 +77,22 @@ local left = redis.call('pttl', key)
 local is_free = left == -2
 local reach = now + math.max(0, left) + worth
 
--- Redisson's waiters show no sign of life but their scores, which fall by what stood before them.
-local function lower(by)
+-- Redisson's waiters show no sign of life but their scores, which fall by what stood before them. No score
+-- falls below now + least: then the waiter would be dropped before it could take the lock.
+local function lower(by, least)
     if by <= 0 or redis.call('zcard', places) <= redis.call('zcard', presence) then
         return
     end
-    for _, other in ipairs(redis.call('zrange', places, 0, -1)) do
-        if not redis.call('zscore', presence, other) then
-            redis.call('zincrby', places, -by, other)
+    -- Read at once: a call for each waiter would hold the server for seconds if there are thousands.
+    local is_present = {}
+    for _, other in ipairs(redis.call('zrange', presence, 0, -1)) do
+        is_present[other] = true
+    end
+    local all = redis.call('zrange', places, 0, -1, 'withscores')
+    for i = 1, #all, 2 do
+        local place = tonumber(all[i + 1])
+        if not is_present[all[i]] then
+            redis.call('zadd', places, math.max(place - by, math.min(place, now + least)), all[i])
         end
     end
 end
@@ -101,19 +110,19 @@ end
 -- The first waiter that is there. Those before it are dropped: ours that were silent for too long, and
 -- Redisson's whose scores have passed.
 local function first()
+    local dropped, held = 0, math.max(0, left)
     while true do
         local head = redis.call('lindex', queue, 0)
-        if not head then
-            return nil
-        end
-        local seen = tonumber(redis.call('zscore', presence, head) or nil)
-        local place = tonumber(redis.call('zscore', places, head) or nil)
-        if (seen or place or 0) > now then
+        local seen = head and tonumber(redis.call('zscore', presence, head) or nil)
+        local place = head and tonumber(redis.call('zscore', places, head) or nil)
+        if not head or (seen or place or 0) > now then
+            -- Once for all: there may be thousands.
+            lower(dropped, held + silence)
             return head
         end
         drop(head)
         if seen then
-            lower(worth_of(place, math.max(0, left)))
+            dropped = dropped + worth_of(place, held)
         end
     end
 end
@@ -127,14 +136,12 @@ end
 -- The list or the places were changed by hand, or one of them was deleted.
 local is_torn = redis.call('llen', queue) ~= redis.call('zcard', places)
 
--- Whether the list has the field. Looked up only if the keys are torn.
-local function is_listed(one)
-    for _, other in ipairs(redis.call('lrange', queue, 0, -1)) do
-        if other == one then
-            return true
-        end
+-- The fields of the list. Read only if the keys are torn.
+local listed = {}
+if is_torn then
+    for _, one in ipairs(redis.call('lrange', queue, 0, -1)) do
+        listed[one] = true
     end
-    return false
 end
 
 -- Keeps a waiter of this client present. Returns false if it has no place.
@@ -145,11 +152,12 @@ local function keep(one)
     end
     local stands = place
     if is_torn then
-        stands = is_listed(one)
+        stands = listed[one]
     end
     if not stands then
         -- Redisson dropped it, which it does at the head only: all that stood before are gone.
         redis.call('lpush', queue, one)
+        listed[one] = true
     end
     if not place or place < reach then
         redis.call('zadd', places, reach, one)
@@ -164,6 +172,10 @@ local function outlast()
     local last = redis.call('zrange', places, -1, -1, 'withscores')
     local ends = tonumber(last[2] or now)
     redis.call('pexpire', presence, math.max(0, ends - now) + silence * 4)
+    -- If all its clients crash, and no other uses the lock again, the queue does not stay for ever. Redisson's
+    -- waiters, whose looks leave the TTL as it is, have long had their turns by then.
+    redis.call('pexpire', queue, A_DAY)
+    redis.call('pexpire', places, A_DAY)
 end
 
 if #ARGV > 8 then
@@ -203,7 +215,7 @@ if is_free and (not head or head == field) then
     end
     if place then
         drop(field)
-        lower(worth_of(place, lease))
+        lower(worth_of(place, lease), lease)
     end
     return nil
 end

@@ -67,9 +67,18 @@ local function hand_on()
             -- Redisson's waiters lose what this one was worth.
             local by = math.min(worth, math.max(0, (place or 0) - now - tonumber(ARGV[3])))
             if by > 0 and redis.call('zcard', places) > redis.call('zcard', presence) then
-                for _, other in ipairs(redis.call('zrange', places, 0, -1)) do
-                    if not redis.call('zscore', presence, other) then
-                        redis.pcall('zincrby', places, -by, other)
+                -- Read at once: a call for each waiter would hold the server if there are thousands.
+                local is_present = {}
+                for _, other in ipairs(redis.call('zrange', presence, 0, -1)) do
+                    is_present[other] = true
+                end
+                local all = redis.call('zrange', places, 0, -1, 'withscores')
+                for i = 1, #all, 2 do
+                    local score = tonumber(all[i + 1])
+                    if not is_present[all[i]] then
+                        -- Never to before the end of the lease, in which the lock cannot be theirs.
+                        local least = math.min(score, now + tonumber(ARGV[3]))
+                        redis.pcall('zadd', places, math.max(score - by, least), all[i])
                     end
                 end
             end
@@ -87,4 +96,9 @@ end
 -- The first hold has ended: what is wrong with the keys of the queue (another type, no permission) must not
 -- look like an unlock that failed. The waiters look for themselves.
 local is_well, answer = pcall(hand_on)
-return is_well and answer or -2
+if is_well then
+    return answer
+end
+-- It may have been granted before the failure. The receiver is told that it was not.
+redis.pcall('hdel', key, to)
+return -2

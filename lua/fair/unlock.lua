@@ -57,12 +57,16 @@ local function leave_queue()
         -- some.
         local others = {}
         if redis.call('zcard', places) > redis.call('zcard', presence) + 1 then
-            local from = 0
+            -- Read at once: a call for each waiter would hold the server if there are thousands.
+            local is_present, from = {}, 0
+            for _, other in ipairs(redis.call('zrange', presence, 0, -1)) do
+                is_present[other] = true
+            end
             local all = redis.call('lrange', queue, 0, -1)
             for i, other in ipairs(all) do
                 if other == field then
                     from = i
-                elseif from > 0 and not redis.call('zscore', presence, other) then
+                elseif from > 0 and not is_present[other] then
                     others[#others + 1] = other
                 end
             end
@@ -73,8 +77,9 @@ local function leave_queue()
         for _, other in ipairs(others) do
             local place = tonumber(redis.call('zscore', places, other) or nil)
             if place then
-                -- Never into the past, if it was not there already.
-                local least = math.min(place, now + math.max(0, left))
+                -- Never into the past, if it was not there already. If the lock is free, its waiter has a
+                -- second to take it.
+                local least = math.min(place, now + math.max(1000, left))
                 redis.call('zadd', places, math.max(place - worth, least), other)
             end
         end

@@ -7,6 +7,7 @@ mod faults;
 mod nemesis;
 mod order;
 mod processes;
+mod scripts;
 
 use std::time::Duration;
 

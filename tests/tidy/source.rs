@@ -257,7 +257,7 @@ const REVIEWED: [(&str, &str); 50] = [
     ),
     (
         "lua/fair/acquire.lua",
-        "1bcf24de4c7b6e0f9a48235edf09768d11937d30",
+        "eb47b5774d560fe8f334178e49ae3785aa39f562",
     ),
     (
         "lua/fair/force_unlock.lua",
@@ -265,11 +265,11 @@ const REVIEWED: [(&str, &str); 50] = [
     ),
     (
         "lua/fair/transfer.lua",
-        "e7a2764b77122ea486f6d75cabe279915ccd8c1f",
+        "09be3e3e6f272b79efcdd3ee46a0eaa80040548c",
     ),
     (
         "lua/fair/unlock.lua",
-        "d202f0b667160256055cb7782d075e5d16201d2e",
+        "3e2ec23344936e4cbfdb3e0cea13d8b574e44a8c",
     ),
     (
         "lua/fenced/acquire.lua",

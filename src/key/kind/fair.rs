@@ -27,7 +27,6 @@ pub(crate) static FAIR: Kind = Kind {
         "lrem redisson_lock_queue:{KEY} 0 x",
         "zadd lockdog_fair:{KEY} x f",
         "zcard lockdog_fair:{KEY}",
-        "zincrby redisson_lock_timeout:{KEY} x f",
         "zmscore redisson_lock_timeout:{KEY} f",
         "zrange redisson_lock_timeout:{KEY} 0 -1",
         "zrem redisson_lock_timeout:{KEY} f",
