@@ -30,7 +30,12 @@ redis.call('set', KEYS[2], value and '1' or '0', 'px', ARGV[1])
 if not value then
     return 0
 end
-count = redis.call('decr', KEYS[1])
+count = redis.pcall('decrby', KEYS[1], 1)
+if type(count) == 'table' then
+    -- The user may not: a repetition must not find that it was counted.
+    redis.call('del', KEYS[2])
+    return count
+end
 if count <= 0 then
     redis.call('del', KEYS[1])
 end

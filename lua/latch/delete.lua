@@ -9,15 +9,18 @@
 -- Returns
 --   1  there was a count, now or at an earlier run of the same request
 --   0  there was none, now or at that earlier run; nothing was done
+--   error WRONGTYPE: the key is no count; nothing was done
 --
--- Redisson publishes 1 here, which lets its own waiters sleep on. DEL comes first, because a server out of
--- memory lets a script go on that has written.
+-- Redisson publishes 1 here, which does not wake its own waiters. DEL is the first write, because a server
+-- out of memory lets a script go on that has written.
 -- Example: count 3 -> no key, message "0", 1; once more -> 0.
 
 local was = redis.call('get', KEYS[2])
 if was then
     return was == '0' and 0 or 1
 end
+-- Fails for a key of another type.
+redis.call('get', KEYS[1])
 local deleted = redis.call('del', KEYS[1])
 redis.call('set', KEYS[2], deleted, 'px', ARGV[1])
 if deleted == 1 then

@@ -37,7 +37,14 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local expired = redis.call('zrangebyscore', in_use, '-inf', text(now), 'limit', 0, 100)
 if #expired > 0 then
     redis.call('zrem', in_use, unpack(expired))
-    free = redis.call('incrby', permits, #expired)
+    free = redis.pcall('incrby', permits, #expired)
+    if type(free) == 'table' then
+        -- The user may not: they stay expired, so that they are not lost.
+        for _, id in ipairs(expired) do
+            redis.call('zadd', in_use, text(now), id)
+        end
+        return free
+    end
 end
 
 local function tell()
@@ -82,6 +89,15 @@ for _, ids in ipairs({ missing, known }) do
         end
     end
 end
+-- The set lives as long as the number: no longer, or permits of an earlier number would be in use, and no
+-- shorter, or permits would be lost when it ends.
+local left = redis.call('pttl', permits)
+if left > 0 then
+    local timed = redis.pcall('pexpire', in_use, left)
+    refusal = refusal or type(timed) == 'table' and timed
+else
+    redis.pcall('persist', in_use)
+end
 if refusal then
     -- Permits that are in no set would be lost: undo.
     for _, id in ipairs(missing) do
@@ -89,11 +105,6 @@ if refusal then
     end
     redis.pcall('incrby', permits, #missing)
     return refusal
-end
--- The set must not live longer than the number.
-local left = redis.call('pttl', permits)
-if left > 0 then
-    redis.call('pexpire', in_use, left)
 end
 tell()
 return { 1, free, -1 }

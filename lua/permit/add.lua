@@ -28,6 +28,9 @@ local was = redis.call('get', KEYS[2])
 if was then
     return was == '0' and 0 or 1
 end
+-- It removes nothing: a server out of memory lets a script go on that has begun to write, and permits that are
+-- given back must not be refused.
+redis.call('del', KEYS[2])
 if ARGV[5] == '1' and not value then
     -- A repetition that comes late must not add to a semaphore that exists by then.
     redis.call('set', KEYS[2], '0', 'px', ARGV[2])

@@ -25,11 +25,13 @@ if not free or math.abs(free) >= 2 ^ 53 then
 end
 local clock = redis.call('time')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local in_use = 0
+local in_use, scores = 0, {}
 for i = 3, #ARGV do
     local ends = tonumber(redis.call('zscore', KEYS[2], ARGV[i]) or nil)
     if ends and ends > now then
         in_use = in_use + 1
+        scores[#scores + 1] = string.format('%.0f', ends)
+        scores[#scores + 1] = ARGV[i]
     end
 end
 if in_use < #ARGV - 2 then
@@ -39,7 +41,12 @@ local given = 0
 for i = 3, #ARGV do
     given = given + redis.call('zrem', KEYS[2], ARGV[i])
 end
-free = redis.call('incrby', KEYS[1], given)
+free = redis.pcall('incrby', KEYS[1], given)
+if type(free) == 'table' then
+    -- The user may not: the permits stay in use, so that they are not lost.
+    redis.call('zadd', KEYS[2], unpack(scores))
+    return free
+end
 if free > 0 then
     redis.pcall(ARGV[2], ARGV[1], string.format('%.0f', free))
 end

@@ -27,10 +27,16 @@ local free = (value == '0' or string.match(value, '^-?[1-9]%d*$')) and tonumber(
 if not free or math.abs(free) >= 2 ^ 53 then
     return redis.error_reply('WRONGTYPE the free permits are no number below 2^53')
 end
+local ends = redis.call('zscore', in_use, id)
 if redis.call('zrem', in_use, id) == 0 then
     return nil
 end
-free = redis.call('incrby', permits, 1)
+free = redis.pcall('incrby', permits, 1)
+if type(free) == 'table' then
+    -- The user may not: the permit stays in use, so that it is not lost.
+    redis.call('zadd', in_use, ends, id)
+    return free
+end
 if free > 0 then
     redis.pcall(ARGV[4], ARGV[3], string.format('%.0f', free))
 end

@@ -33,9 +33,8 @@ if has and has >= 2 ^ 31 then
 end
 if not value then
     -- By pcall, because there is nothing to grant either way.
-    if redis.pcall('zremrangebyscore', ledger, 1, 2 ^ 31 - 1) ~= 0 then
-        redis.pcall('pexpire', ledger, 3600000)
-    end
+    redis.pcall('zremrangebyscore', ledger, 1, 2 ^ 31 - 1)
+    redis.pcall('pexpire', ledger, 3600000)
     return { 0, 0, 0 }
 end
 if has then
@@ -51,7 +50,12 @@ if wanted < 1 or free < wanted then
 end
 
 redis.call('zadd', ledger, 0, '', string.format('%.0f', wanted), request)
-free = redis.call('decrby', permits, string.format('%.0f', wanted))
+free = redis.pcall('decrby', permits, string.format('%.0f', wanted))
+if type(free) == 'table' then
+    -- The user may not: a share that took nothing would give permits back that never were.
+    redis.call('zrem', ledger, request)
+    return free
+end
 local left = redis.call('pttl', permits)
 if left > 0 then
     redis.pcall('pexpire', ledger, string.format('%.0f', left + 3600000))

@@ -50,8 +50,11 @@ if is_known and keeps > 0 then
     redis.call('zadd', ledger, string.format('%.0f', keeps), request)
 elseif remembers then
     redis.call('zadd', ledger, string.format('%.0f', now), request)
-    -- Old ends only. By pcall, because the permits are not given back yet.
-    redis.pcall('zremrangebyscore', ledger, 2 ^ 31, string.format('%.0f', now - 3600000))
+    -- Some old ends. By pcall, because the permits are not given back yet.
+    local old = redis.pcall('zrangebyscore', ledger, 2 ^ 31, now - 3600000, 'limit', 0, 100)
+    if old[1] then
+        redis.pcall('zrem', ledger, unpack(old))
+    end
 end
 if is_known or remembers then
     local is_needed = is_whole and value or redis.call('zcount', ledger, 1, 2 ^ 31 - 1) > 0
@@ -63,7 +66,12 @@ if not is_known then
     return nil
 end
 if value then
-    free = redis.call('incrby', permits, string.format('%.0f', has - keeps))
+    free = redis.pcall('incrby', permits, string.format('%.0f', has - keeps))
+    if type(free) == 'table' then
+        -- The user may not: the share stays, so that the permits are not lost.
+        redis.call('zadd', ledger, string.format('%.0f', has), request)
+        return free
+    end
     if free > 0 then
         redis.pcall(ARGV[4], ARGV[3], string.format('%.0f', free))
     end

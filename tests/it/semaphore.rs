@@ -11,6 +11,7 @@ mod ledger;
 mod nemesis;
 mod parts;
 mod replay;
+mod scripts;
 mod waits;
 
 use lockdog::{Client, ClientBuilder, Semaphore};

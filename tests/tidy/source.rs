@@ -305,11 +305,11 @@ const REVIEWED: [(&str, &str); 50] = [
     ),
     (
         "lua/latch/count_down.lua",
-        "b9d553daf369ef929cc6f0ffebf894c07cb2b631",
+        "80cff1e9f5201131e5d46101f1b88d9482cd1db7",
     ),
     (
         "lua/latch/delete.lua",
-        "0aaa5309b64137489977983159d2e5f170683201",
+        "4642f694d1b2d1efd1c569f0a33ca8fa6ba7a3a5",
     ),
     (
         "lua/latch/try_set.lua",
@@ -349,19 +349,19 @@ const REVIEWED: [(&str, &str); 50] = [
     ),
     (
         "lua/permit/acquire.lua",
-        "0b308b2e25d74d80a5814a24d4db79e87a36a4a8",
+        "4a6017d414b8bc60cf2e09ae2a69decd0183b0d1",
     ),
     (
         "lua/permit/add.lua",
-        "0d88f8666b9b05c1d1562d15610fcd38834e2088",
+        "9b10dff220c73d25ef58fbbca0ba0d842c8a75ad",
     ),
     (
         "lua/permit/give_back.lua",
-        "d451e9c1472a2260dd92293cf7434cacdff1ad3f",
+        "5d4789cf5f9ddf718beeec77921dfed28a384d87",
     ),
     (
         "lua/permit/release.lua",
-        "e5170b0e4eae69d24f17ded2b356c0052722d084",
+        "82cacb4b7c99ee104e5995371b3962f2be9f3f98",
     ),
     (
         "lua/permit/renew.lua",
@@ -409,7 +409,7 @@ const REVIEWED: [(&str, &str); 50] = [
     ),
     (
         "lua/semaphore/acquire.lua",
-        "251d5250e7db28c08d9804f4d8e260e689b4b67b",
+        "0e7daa3d3aebf12dead11e92bfe9659468e04013",
     ),
     (
         "lua/semaphore/reclaim.lua",
@@ -417,7 +417,7 @@ const REVIEWED: [(&str, &str); 50] = [
     ),
     (
         "lua/semaphore/release.lua",
-        "e2acda4580ad5b60db5c023549540ac5c64b5df4",
+        "c9a2a9c3673505e6cfc81c2f946cfd267f2c4e11",
     ),
     (
         "lua/semaphore/state.lua",
