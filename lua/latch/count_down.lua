@@ -30,7 +30,7 @@ redis.call('set', KEYS[2], value and '1' or '0', 'px', ARGV[1])
 if not value then
     return 0
 end
-count = redis.call('decr', KEYS[1])
+count = redis.call('decrby', KEYS[1], 1)
 if count <= 0 then
     redis.call('del', KEYS[1])
 end

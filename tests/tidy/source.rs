@@ -305,7 +305,7 @@ const REVIEWED: [(&str, &str); 50] = [
     ),
     (
         "lua/latch/count_down.lua",
-        "b9d553daf369ef929cc6f0ffebf894c07cb2b631",
+        "78dd179a053e9dd51122259bd0b43bb133a36657",
     ),
     (
         "lua/latch/delete.lua",

@@ -1,7 +1,7 @@
 //! A leader election: a fair lock whose holder has a term, and says who it is. Redisson has none.
 
 use super::fair;
-use super::fenced::COUNTER;
+use super::fenced::{COUNTER, OF_COUNTER};
 use super::{Kind, LazyScript, NON_REENTRANT_FAIR, PLAIN, Script, Scripts};
 
 /// Like the non-reentrant fair lock, but each hold has a fencing token, the term.
@@ -16,6 +16,7 @@ pub(crate) static ELECTION: Kind = Kind {
         ..NON_REENTRANT_FAIR.scripts
     },
     counter: Some(COUNTER),
+    commands: &[fair::OF_QUEUE, OF_COUNTER],
     has_news: true,
     ..NON_REENTRANT_FAIR
 };
