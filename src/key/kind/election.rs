@@ -11,6 +11,7 @@ pub(crate) static ELECTION: Kind = Kind {
         acquire: &ACQUIRE,
         unlock: &UNLOCK,
         settle: &UNLOCK,
+        renew: &RENEW,
         transfer: Some(&TRANSFER),
         force_unlock: &FORCE_UNLOCK,
         ..NON_REENTRANT_FAIR.scripts
@@ -40,6 +41,8 @@ static UNLOCK: LazyScript = LazyScript::new(|| {
     let text = include_str!("../../../lua/election/unlock.lua");
     Script::above("fair", &fair::UNLOCK, text)
 });
+static RENEW: LazyScript =
+    LazyScript::new(|| Script::new(include_str!("../../../lua/election/renew.lua")));
 static TRANSFER: LazyScript = LazyScript::new(|| {
     let text = include_str!("../../../lua/election/transfer.lua");
     Script::above("fair", &fair::TRANSFER, text)

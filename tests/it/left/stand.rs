@@ -323,11 +323,12 @@ impl Stand {
     }
 }
 
-/// What the keys of a queue at the server begin with. What a leader said may outlive its lease.
-const LINES: [&str; 3] = [
+/// What the keys of a queue at the server begin with, and of what a leader said.
+const LINES: [&str; 4] = [
     "redisson_lock_queue",
     "redisson_lock_timeout",
     "lockdog_fair",
+    "lockdog_leader",
 ];
 
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
