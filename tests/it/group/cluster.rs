@@ -80,8 +80,8 @@ async fn values_move_with_their_slot() {
     let client = client.build().await.unwrap();
     let held = of(&client, &["Jack", "Mary"]).lock().await.unwrap();
     let from = cluster.owner(slot(GROUP)).await;
-    let others = cluster.nodes[..3].iter();
-    let to = others.filter(|node| node.port() != from.port()).next_back();
+    let mut masters = cluster.nodes[..3].iter();
+    let to = masters.find(|node| node.port() != from.port());
     let to = to.expect("there are three");
     let migration = cluster.migrate(slot(GROUP), to).await;
     assert!(migration.move_key(GROUP).await);

@@ -193,22 +193,22 @@ async fn replay(name: &str) {
                 sides.get_mut("B").unwrap().guards.push((values, guard));
             }
         }
-        let published = async || {
+        let published = || {
             let seen = messages.seen().split_off(heard);
             let seen = seen
                 .iter()
                 .map(|(channel, text)| format!("{channel} <- {text}"));
             seen.collect::<Vec<_>>().join(", ")
         };
-        let expected =
-            listed(name, number, "published").map_or(published_by_java(step), |it| it.4.to_owned());
+        let expected = listed(name, number, "published")
+            .map_or_else(|| published_by_java(step), |it| it.4.to_owned());
         // A message that should not be there comes in this time.
         tokio::time::sleep(ms(60)).await;
         let began = std::time::Instant::now();
-        while published().await != expected && began.elapsed() < SOON {
+        while published() != expected && began.elapsed() < SOON {
             tokio::time::sleep(ms(20)).await;
         }
-        let seen = published().await;
+        let seen = published();
         compare(
             name,
             number,

@@ -102,7 +102,8 @@ async fn no_round_of_any_number_of_clients_fails() {
 }
 
 async fn through_handles(client: lockdog::Client, cell: Cell, choices: Vec<u64>) -> i64 {
-    let (handle, mut written) = (|| client.read_write_lock(NAME), 0);
+    let handle = || client.read_write_lock(NAME);
+    let mut written = 0;
     for choice in choices {
         if choice == 0 {
             handle().write().lock().await.unwrap().forget();
