@@ -32,7 +32,7 @@ impl Need {
 pub(super) fn needs(inspection: &Inspection<'_>) -> Vec<Need> {
     let mut needs = needs_of_client(inspection);
     for kind in inspection.expected.kinds() {
-        for words in kind.commands {
+        for words in kind.commands.iter().copied().flatten() {
             let rule = words.split(' ').next().unwrap_or_default();
             let loss = format!("no {}", kind.name);
             match needs.iter_mut().find(|need| need.rule == rule) {

@@ -140,8 +140,9 @@ impl Holds {
     pub(crate) fn overlapping(&self, key: &LockKey, owner: Owner) -> Option<Arc<Hold>> {
         let table = self.table.lock();
         let now = self.clock.now();
-        let others = table.by_key.iter().filter(|(other, _)| other.overlaps(key));
-        let mut living = others.flat_map(|(_, holds)| holds.of(HoldGroup::Living));
+        let others = table.by_value.overlapping(key);
+        let holds = others.filter_map(|other| table.by_key.get(&**other));
+        let mut living = holds.flat_map(|holds| holds.of(HoldGroup::Living));
         let is_own = |hold: &&Arc<Hold>| hold.owner() == owner && hold.state().is_valid(now);
         living.find(is_own).cloned()
     }
@@ -222,7 +223,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     use crate::clock::worked;
     use crate::hold::{HoldState, Terms};
-    use crate::key::kind;
+    use crate::key::{Value, kind};
 
     fn held(holds: &Holds, key: &Arc<LockKey>) -> Arc<Hold> {
         let hold = holds.enter(key, Owner::new());
@@ -301,6 +302,68 @@ mod tests {
         // Ten times as many owners take ten times as long, and a little more for the depth of the
         // trees. When each query went through all owners, it was a hundred times.
         assert!(many < few * 35, "{few:?} and {many:?}");
+    }
+
+    fn of_values<const N: usize>(group: &str, values: [&str; N]) -> Arc<LockKey> {
+        let key = LockKey::new(&kind::GROUP, group, None).unwrap();
+        Arc::new(key.of_values(&values.map(Value::utf8)).unwrap())
+    }
+
+    #[test]
+    fn an_owner_overlaps_with_its_valid_holds_on_other_values_of_the_same_group_only() {
+        let holds = Holds::new(Clock::default(), false);
+        let key = of_values("g", ["a", "b"]);
+        let found = |owner| holds.overlapping(&key, owner).map(|hold| hold.number());
+        let same = held(&holds, &key);
+        let apart = held(&holds, &of_values("g", ["c"]));
+        let elsewhere = held(&holds, &of_values("h", ["b"]));
+        for hold in [&same, &apart, &elsewhere] {
+            assert_eq!(found(hold.owner()), None);
+        }
+        let overlapping = held(&holds, &of_values("g", ["b", "c"]));
+        let again = holds.enter(overlapping.key(), Owner::new());
+        assert_eq!(found(overlapping.owner()), Some(overlapping.number()));
+        assert_eq!(found(again.owner()), None, "it is not granted");
+        // The lock stays in the index until its last hold is removed.
+        holds.remove(&again);
+        assert_eq!(found(overlapping.owner()), Some(overlapping.number()));
+        holds.change(&overlapping, HoldState::end);
+        assert_eq!(found(overlapping.owner()), None);
+        for hold in [same, apart, elsewhere, overlapping] {
+            holds.remove(&hold);
+        }
+        assert!(holds.table.lock().by_value.is_empty());
+    }
+
+    /// How long many looks for overlaps take while the client has this many other locks: plain ones, and of
+    /// other values of the same group.
+    #[cfg(target_os = "linux")]
+    fn looking(others: usize) -> Duration {
+        let holds = Holds::new(Clock::default(), false);
+        for number in 0..others / 2 {
+            let name = number.to_string();
+            let plain = LockKey::new(&kind::PLAIN, &name, None).unwrap();
+            held(&holds, &Arc::new(plain));
+            held(&holds, &of_values("g", [&name]));
+        }
+        let own = held(&holds, &of_values("g", ["a", "b"]));
+        let key = of_values("g", ["b", "c"]);
+        let began = worked();
+        for _ in 0..1_000 {
+            assert!(holds.overlapping(&key, own.owner()).is_some());
+            assert!(holds.overlapping(&key, Owner::new()).is_none());
+        }
+        worked() - began
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_cost_of_a_look_for_overlaps_does_not_grow_with_the_locks() {
+        let quickest = |others| (0..3).map(|_| looking(others)).min().unwrap();
+        let [few, many] = [100, 10_000].map(quickest);
+        println!("among 100 locks {few:?}, among 10,000 {many:?}");
+        // When each look went through all locks, it took a hundred times as long.
+        assert!(many < few * 10, "{few:?} and {many:?}");
     }
 
     /// The expected answers of the table for a lock, found by a scan of all its holds, in the order of

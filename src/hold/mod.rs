@@ -1,5 +1,6 @@
 //! What this client holds.
 
+mod by_value;
 mod forgotten;
 mod grant;
 mod holds_of_key;

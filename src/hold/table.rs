@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::by_value::ByValue;
 use super::holds_of_key::HoldsOfKey;
 use super::recently_released::RecentlyReleased;
 use super::schedule::{NextMoments, Schedule};
@@ -34,6 +35,8 @@ pub(crate) struct Holds {
 pub(super) struct Table {
     /// Ended holds stay until Redis has answered, or their lease is over.
     pub(super) by_key: ByKey<HoldsOfKey>,
+    /// The locks in `by_key` that are of values of groups.
+    pub(super) by_value: ByValue,
     /// Write holds that were lost, for the watchdog: the read hold of the same owner may keep the key of the
     /// lock, and so their fields.
     outlived: Vec<Arc<Hold>>,
@@ -78,11 +81,12 @@ impl Holds {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let hold = Arc::new(Hold::new(key.clone(), owner, number, self.clock.now()));
         let mut table = self.table.lock();
-        table
-            .by_key
-            .entry(key.clone())
-            .or_default()
-            .push(hold.clone());
+        let holds = table.by_key.entry(key.clone()).or_default();
+        let is_first = holds.is_empty();
+        holds.push(hold.clone());
+        if is_first {
+            table.by_value.add(key);
+        }
         hold
     }
 
@@ -94,6 +98,7 @@ impl Holds {
             holds.remove(hold);
             if holds.is_empty() {
                 table.by_key.remove(&**hold.key());
+                table.by_value.remove(hold.key());
             }
         }
         drop(table);

@@ -90,16 +90,6 @@ impl LockKey {
         self.values.as_deref().map_or(&[], Vec::as_slice)
     }
 
-    /// Whether it is the lock of other values of the same group, some of which are this one's.
-    pub(crate) fn overlaps(&self, other: &Self) -> bool {
-        let is_other = self.kind == other.kind && self.key() == other.key() && self != other;
-        is_other
-            && self
-                .values()
-                .iter()
-                .any(|value| other.values().contains(value))
-    }
-
     /// The locks of every kind under the same key. For the server they are one lock.
     pub(crate) fn of_every_kind(&self) -> impl Iterator<Item = Self> {
         let of_values = self.values.is_some().then(|| self.clone());

@@ -29,10 +29,11 @@ pub(crate) async fn renew(
     let Some((first, ..)) = holds.first() else {
         return Ok(Vec::new());
     };
-    // A hold is in the lock's hash, and a read hold has a timeout key; or a permit is in the set of permits.
+    // A hold is in the lock's hash, a read hold has a timeout key, and a leader said something; or a permit is
+    // in the set of permits.
     let other = |(key, field, _): &(&LockKey, String, Duration)| match key.mode() {
         Some(Mode::Read) => Some(key.timeout_of(field)),
-        Some(Mode::Write) | None => key.permits(),
+        Some(Mode::Write) | None => key.permits().or_else(|| key.said()),
     };
     let others: Vec<Option<String>> = holds.iter().map(other).collect();
     let mut keys: Vec<&str> = Vec::with_capacity(holds.len() * 2);

@@ -1,8 +1,10 @@
 //! The lock of several values of a group. GL1 to GL4 are the invariants of `docs/design.md`.
 
 mod basics;
+mod cluster;
 mod faults;
 mod input;
+mod nemesis;
 mod replay;
 
 use lockdog::{Client, ClientBuilder, Lock, Owner, Value};

@@ -1,6 +1,8 @@
 //! The kinds of locks that lockdog shares with Redisson, and the tests that hold for several of them.
 
-use lockdog::{Client, Lock};
+use lockdog::{Client, Lock, Value};
+
+use crate::support::redisson::JavaLock;
 
 /// One kind of lock.
 #[derive(Debug)]
@@ -18,6 +20,14 @@ impl Kind {
         (self.lock)(client, name)
     }
 
+    /// Redisson's lock of this name.
+    pub(crate) fn java_lock(&self, name: &str) -> JavaLock {
+        match self.java {
+            of_values if of_values == GROUP.java => JavaLock::of_values(name, &VALUES),
+            getter => JavaLock::from_getter(getter, name),
+        }
+    }
+
     /// The kind of a recorded object, or of the method that gave it.
     pub(crate) fn find(name: &str) -> Option<&'static Self> {
         let mut all = ALL.iter().copied();
@@ -30,14 +40,15 @@ impl Kind {
 macro_rules! list_of_kinds {
     ($then:ident $groups:tt) => {
         $crate::kinds::$then! { $groups
-            plain PLAIN { reentrant: yes, without_modes: yes, reentrant_without_modes: yes, published: yes }
-            spin SPIN { reentrant: yes, without_modes: yes, reentrant_without_modes: yes, published: no }
-            non_reentrant NON_REENTRANT { reentrant: no, without_modes: yes, reentrant_without_modes: no, published: yes }
-            fenced FENCED { reentrant: yes, without_modes: yes, reentrant_without_modes: yes, published: yes }
-            fenced_from_one FENCED_FROM_ONE { reentrant: yes, without_modes: yes, reentrant_without_modes: yes, published: yes }
-            fair FAIR { reentrant: yes, without_modes: yes, reentrant_without_modes: yes, published: no }
-            non_reentrant_fair NON_REENTRANT_FAIR { reentrant: no, without_modes: yes, reentrant_without_modes: no, published: no }
-            write WRITE { reentrant: yes, without_modes: no, reentrant_without_modes: no, published: no }
+            plain PLAIN { reentrant: yes, without_modes: yes, reentrant_without_modes: yes, published: yes, whole_key: yes }
+            spin SPIN { reentrant: yes, without_modes: yes, reentrant_without_modes: yes, published: no, whole_key: yes }
+            non_reentrant NON_REENTRANT { reentrant: no, without_modes: yes, reentrant_without_modes: no, published: yes, whole_key: yes }
+            fenced FENCED { reentrant: yes, without_modes: yes, reentrant_without_modes: yes, published: yes, whole_key: yes }
+            fenced_from_one FENCED_FROM_ONE { reentrant: yes, without_modes: yes, reentrant_without_modes: yes, published: yes, whole_key: yes }
+            fair FAIR { reentrant: yes, without_modes: yes, reentrant_without_modes: yes, published: no, whole_key: yes }
+            non_reentrant_fair NON_REENTRANT_FAIR { reentrant: no, without_modes: yes, reentrant_without_modes: no, published: no, whole_key: yes }
+            group GROUP { reentrant: yes, without_modes: no, reentrant_without_modes: no, published: yes, whole_key: no }
+            write WRITE { reentrant: yes, without_modes: no, reentrant_without_modes: no, published: no, whole_key: yes }
         }
     };
 }
@@ -92,12 +103,25 @@ pub(crate) static WRITE: Kind = Kind {
     java: "getReadWriteLock.writeLock",
 };
 
+pub(crate) static GROUP: Kind = Kind {
+    object: "faster_multi_lock",
+    lock: |client, name| {
+        let values = VALUES.map(|value| Value::kryo5(value).expect("it is short"));
+        client.group_lock(name, values)
+    },
+    java: "getMultiLock",
+};
+
+/// What a lock of the group of this name has here.
+pub(crate) const VALUES: [&str; 2] = ["Jack", "Mary"];
+
 /// Makes a test for each kind out of each of these functions, which take the kind: `plain::<name>` and so
 /// on. A number behind a name is that of the runtime's worker threads.
 ///
 /// The functions stand in groups: `every` is for all kinds, `reentrant` for those whose owner may acquire
 /// them again, `without_modes` and `reentrant_without_modes` for those whose
-/// hash has nothing but its holder, `published` for those whose releases are published.
+/// hash has nothing but its holder, `published` for those whose releases are published, `whole_key` for those
+/// whose key is the lock's alone.
 macro_rules! each_kind {
     ($($groups:tt)*) => {
         $crate::kinds::list_of_kinds! { tests { $($groups)* } }
@@ -123,19 +147,22 @@ macro_rules! tests_of_kind {
         reentrant: $is_reentrant:ident,
         without_modes: $is_without_modes:ident,
         reentrant_without_modes: $is_reentrant_without_modes:ident,
-        published: $is_published:ident
+        published: $is_published:ident,
+        whole_key: $has_whole_key:ident
     } {
         $(every: $every:tt)?
         $(without_modes: $without_modes:tt)?
         $(reentrant: $reentrant:tt)?
         $(reentrant_without_modes: $reentrant_without_modes:tt)?
         $(published: $published:tt)?
+        $(whole_key: $whole_key:tt)?
     }) => {
         $($crate::kinds::tests_of_group! { yes $kind $every })?
         $($crate::kinds::tests_of_group! { $is_without_modes $kind $without_modes })?
         $($crate::kinds::tests_of_group! { $is_reentrant $kind $reentrant })?
         $($crate::kinds::tests_of_group! { $is_reentrant_without_modes $kind $reentrant_without_modes })?
         $($crate::kinds::tests_of_group! { $is_published $kind $published })?
+        $($crate::kinds::tests_of_group! { $has_whole_key $kind $whole_key })?
     };
 }
 

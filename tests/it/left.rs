@@ -76,6 +76,22 @@ async fn each_abandoned_future_of_a_fair_lock_does_no_harm_during_reconnects() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_abandoned_future_of_a_lock_of_values_does_no_harm() {
+    if is_alone("left::each_abandoned_future_of_a_lock_of_values_does_no_harm") {
+        let site = Site::servers(1).await;
+        run_all(site, &[Shape::Group], Network::Well, |_| true).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_abandoned_future_of_a_lock_of_values_does_no_harm_during_reconnects() {
+    if is_alone("left::each_abandoned_future_of_a_lock_of_values_does_no_harm_during_reconnects") {
+        let site = Site::servers(1).await;
+        run_all(site, &[Shape::Group], Network::Cut, |_| true).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_abandoned_future_of_a_lock_on_three_servers_does_no_harm() {
     if is_alone("left::each_abandoned_future_of_a_lock_on_three_servers_does_no_harm") {
         let site = Site::servers(3).await;

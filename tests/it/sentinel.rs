@@ -6,6 +6,7 @@ mod election;
 mod failover;
 mod fair;
 mod foreign;
+mod group;
 mod named;
 mod permits;
 mod read_write;

@@ -226,7 +226,7 @@ pub(crate) fn relative(file: &Path) -> String {
 /// About 350, so that a one-line fix splits no file.
 const LONGEST: usize = 360;
 
-const REVIEWED: [(&str, &str); 50] = [
+const REVIEWED: [(&str, &str); 51] = [
     (
         "lua/diagnosis/permitted.lua",
         "b72c8aa828d8427c3761c993391a90a0d40b375f",
@@ -245,7 +245,11 @@ const REVIEWED: [(&str, &str); 50] = [
     ),
     (
         "lua/election/proclaim.lua",
-        "f82777a75becfb8a136f36462cf2c2932264db68",
+        "e6279be3157fcc157d47ca8f042d8b758cc4e15a",
+    ),
+    (
+        "lua/election/renew.lua",
+        "97a083d6ef01d8c8edf1169e87ba7fbaae1d0e7c",
     ),
     (
         "lua/election/transfer.lua",

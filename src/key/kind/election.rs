@@ -1,7 +1,7 @@
 //! A leader election: a fair lock whose holder has a term, and says who it is. Redisson has none.
 
 use super::fair;
-use super::fenced::COUNTER;
+use super::fenced::{COUNTER, OF_COUNTER};
 use super::{Kind, LazyScript, NON_REENTRANT_FAIR, PLAIN, Script, Scripts};
 
 /// Like the non-reentrant fair lock, but each hold has a fencing token, the term.
@@ -11,11 +11,13 @@ pub(crate) static ELECTION: Kind = Kind {
         acquire: &ACQUIRE,
         unlock: &UNLOCK,
         settle: &UNLOCK,
+        renew: &RENEW,
         transfer: Some(&TRANSFER),
         force_unlock: &FORCE_UNLOCK,
         ..NON_REENTRANT_FAIR.scripts
     },
     counter: Some(COUNTER),
+    commands: &[fair::OF_QUEUE, OF_COUNTER],
     has_news: true,
     ..NON_REENTRANT_FAIR
 };
@@ -39,6 +41,8 @@ static UNLOCK: LazyScript = LazyScript::new(|| {
     let text = include_str!("../../../lua/election/unlock.lua");
     Script::above("fair", &fair::UNLOCK, text)
 });
+static RENEW: LazyScript =
+    LazyScript::new(|| Script::new(include_str!("../../../lua/election/renew.lua")));
 static TRANSFER: LazyScript = LazyScript::new(|| {
     let text = include_str!("../../../lua/election/transfer.lua");
     Script::above("fair", &fair::TRANSFER, text)

@@ -17,21 +17,7 @@ pub(crate) static FAIR: Kind = Kind {
         ..PLAIN.scripts
     },
     queue: QueueSide::Server,
-    // Not LPUSH and RPUSH, which have no arguments that the server refuses.
-    commands: &[
-        "time",
-        "lindex redisson_lock_queue:{KEY} 0",
-        "llen redisson_lock_queue:{KEY}",
-        "lpop redisson_lock_queue:{KEY}",
-        "lrange redisson_lock_queue:{KEY} 0 -1",
-        "lrem redisson_lock_queue:{KEY} 0 x",
-        "zadd lockdog_fair:{KEY} x f",
-        "zcard lockdog_fair:{KEY}",
-        "zmscore redisson_lock_timeout:{KEY} f",
-        "zrange redisson_lock_timeout:{KEY} 0 -1",
-        "zrem redisson_lock_timeout:{KEY} f",
-        "zscore redisson_lock_timeout:{KEY} f",
-    ],
+    commands: &[OF_QUEUE],
     ..PLAIN
 };
 
@@ -41,6 +27,22 @@ pub(crate) static NON_REENTRANT_FAIR: Kind = Kind {
     reentrant: false,
     ..FAIR
 };
+
+// Not LPUSH and RPUSH, which have no arguments that the server refuses.
+pub(super) const OF_QUEUE: &[&str] = &[
+    "time",
+    "lindex redisson_lock_queue:{KEY} 0",
+    "llen redisson_lock_queue:{KEY}",
+    "lpop redisson_lock_queue:{KEY}",
+    "lrange redisson_lock_queue:{KEY} 0 -1",
+    "lrem redisson_lock_queue:{KEY} 0 x",
+    "zadd lockdog_fair:{KEY} x f",
+    "zcard lockdog_fair:{KEY}",
+    "zmscore redisson_lock_timeout:{KEY} f",
+    "zrange redisson_lock_timeout:{KEY} 0 -1",
+    "zrem redisson_lock_timeout:{KEY} f",
+    "zscore redisson_lock_timeout:{KEY} f",
+];
 
 // An election runs these too.
 pub(super) static ACQUIRE: LazyScript =

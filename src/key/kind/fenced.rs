@@ -12,11 +12,7 @@ pub(crate) static FENCED: Kind = Kind {
         ..PLAIN.scripts
     },
     counter: Some(COUNTER),
-    commands: &[
-        "time",
-        "get redisson_lock_token:{KEY}",
-        "set redisson_lock_token:{KEY} x px x",
-    ],
+    commands: &[&["time"], OF_COUNTER],
     ..PLAIN
 };
 
@@ -27,10 +23,7 @@ pub(crate) static FENCED_FROM_ONE: Kind = Kind {
         from: "one",
         ..COUNTER
     }),
-    commands: &[
-        "get redisson_lock_token:{KEY}",
-        "set redisson_lock_token:{KEY} x px x",
-    ],
+    commands: &[OF_COUNTER],
     ..FENCED
 };
 
@@ -39,6 +32,11 @@ pub(super) const COUNTER: Counter = Counter {
     prefix: "redisson_lock_token",
     from: CLOCK,
 };
+
+pub(super) const OF_COUNTER: &[&str] = &[
+    "get redisson_lock_token:{KEY}",
+    "set redisson_lock_token:{KEY} x px x",
+];
 
 static ACQUIRE: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/fenced/acquire.lua")));

@@ -8,6 +8,11 @@ pub(crate) static LATCH: Kind = Kind {
     channel: Some("redisson_countdownlatch__channel__"),
     is_latch: true,
     reentrant: false,
+    commands: &[&[
+        "get KEY",
+        "set lockdog_ledger:{KEY}:x x px x",
+        "decrby KEY x",
+    ]],
     // Nobody holds a latch, so these scripts are never sent.
     ..PLAIN
 };

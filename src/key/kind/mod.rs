@@ -76,8 +76,8 @@ pub(crate) struct Kind {
     /// The commands that it needs and a plain lock does not, which `Client::diagnose` tries. Each is a complete
     /// command that changes nothing, whatever the server contains: one that would write has an argument that the
     /// server refuses after it has checked the permission. Words are separated by single spaces. `KEY` in a word
-    /// stands for an unused key.
-    pub(crate) commands: &'static [&'static str],
+    /// stands for an unused key. They are lists, which kinds share.
+    pub(crate) commands: &'static [&'static [&'static str]],
     /// Its holder says who it is: there is a key with what it said, whose name is that of a channel too.
     pub(crate) has_news: bool,
 }

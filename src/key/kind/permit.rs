@@ -23,9 +23,30 @@ pub(crate) static PERMIT: Kind = Kind {
     counter: None,
     permits: Some(PermitKind::Leased),
     mode: None,
-    commands: &[],
+    commands: &[
+        OF_PERMITS,
+        &[
+            "zrange {KEY}:timeout 0 0",
+            "zcard {KEY}:timeout",
+            "persist {KEY}:timeout",
+        ],
+    ],
     has_news: false,
 };
+
+/// What both kinds of semaphores need.
+pub(super) const OF_PERMITS: &[&str] = &[
+    "time",
+    "get KEY",
+    "set lockdog_ledger:{KEY}:x x px x",
+    "incrby KEY x",
+    "decrby KEY x",
+    "zadd KEY x f",
+    "zrem KEY f",
+    "zscore KEY f",
+    "zrangebyscore KEY 1 2",
+    "zcount KEY 1 2",
+];
 
 static ACQUIRE: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/permit/acquire.lua")));

@@ -28,13 +28,13 @@ pub(crate) static WRITE: Kind = Kind {
     },
     channel: Some("redisson_rwlock"),
     mode: Some(Mode::Write),
-    commands: &[
+    commands: &[&[
         "time",
         "get lockdog_writer:{KEY}",
         "set lockdog_writer:{KEY} x px x",
         "hset KEY f x y",
         "hlen KEY",
-    ],
+    ]],
     ..PLAIN
 };
 

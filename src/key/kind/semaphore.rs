@@ -1,6 +1,6 @@
 //! The semaphore, Redisson's `RSemaphore`.
 
-use super::permit::TOUCH;
+use super::permit::{OF_PERMITS, TOUCH};
 use super::{Kind, LazyScript, PLAIN, PermitKind, QueueSide, Script, Scripts};
 
 /// Several owners may hold it at the same time, each with any number of permits.
@@ -23,7 +23,13 @@ pub(crate) static SEMAPHORE: Kind = Kind {
     queue: QueueSide::Client,
     permits: Some(PermitKind::Counted),
     mode: None,
-    commands: &[],
+    commands: &[
+        OF_PERMITS,
+        &[
+            "zremrangebyscore lockdog_ledger:{KEY} x x",
+            "persist lockdog_ledger:{KEY}",
+        ],
+    ],
     has_news: false,
 };
 

@@ -50,6 +50,37 @@ async fn a_repeated_command_counts_once() {
     }
 }
 
+/// The client is cut off before it can resign. What its leader said goes with the lease, and not before.
+#[tokio::test]
+async fn a_leader_that_cannot_resign_leaves_nothing_behind() {
+    let test = Fixture::start().await;
+    let proxy = Proxy::start(&test.server).await;
+    let client = Client::builder().url(proxy.url());
+    let client = client.watchdog_lease(ms(1_500)).build().await.unwrap();
+    let lead = client.election(NAME).campaign("a").await.unwrap();
+    let ttls = async || {
+        let both = "return { redis.call('pttl', KEYS[1]), redis.call('pttl', KEYS[2]) }";
+        let ttls: [i64; 2] = test.redis.ask(&["EVAL", both, "2", NAME, SAID]).await;
+        ttls
+    };
+    // It is renewed together with the leadership.
+    tokio::time::sleep(ms(2_500)).await;
+    assert_eq!(test.value().await.as_deref(), Some("a"));
+    let [hash, said] = ttls().await;
+    assert!(hash > 0 && hash.abs_diff(said) <= 5, "{hash} and {said}");
+    proxy.blackhole(Direction::ToServer);
+    drop(lead);
+    eventually(SOON, "the lease is over", async || ttls().await[0] == -2).await;
+    test.eventually_over().await;
+    // A leader that is not renewed.
+    let lead = test.election.campaign("b").lease(ms(1_200)).await.unwrap();
+    lead.proclaim("c").await.unwrap();
+    assert_eq!(test.value().await.as_deref(), Some("c"));
+    let [hash, said] = ttls().await;
+    assert!(hash > 0 && hash.abs_diff(said) <= 5, "{hash} and {said}");
+    lead.resign().await.unwrap();
+}
+
 /// A late proclamation does not replace a newer one of the same leader, nor that of a later leader.
 #[tokio::test]
 async fn a_late_proclamation_changes_nothing() {

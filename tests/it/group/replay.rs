@@ -1,5 +1,5 @@
-//! Redisson's recorded calls of its lock of several values, made through our API: the answers, and the values in
-//! the hash with their owners and counts, are what the recording says, or what a listed difference says.
+//! Redisson's recorded calls of its lock of several values, made through our API: the answers, the
+//! messages, the values in the hash with their owners and counts, and whose clock counts, are what the recording says, or what a listed difference says.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,9 +31,28 @@ async fn string_codec_and_watchdog() {
 }
 
 /// Scenario, step, what is different, and what we have instead. `docs/protocol.md` has the reasons.
-const DIFFERENCES: &[(&str, &str, u64, &str, &str)] = &[
+const DIFFERENCES: &[Difference] = &[
+    ("no-partial-message", "lock_unlock", 5, "published", ""),
+    ("missing-is-lost", "lock_unlock", 8, "published", ""),
+    ("server-clock", "lock_unlock", 1, "clock", SERVERS),
+    ("server-clock", "leases_and_waiters", 1, "clock", SERVERS),
+    ("server-clock", "expired_value", 1, "clock", SERVERS),
+    (
+        "server-clock",
+        "string_codec_and_watchdog",
+        1,
+        "clock",
+        SERVERS,
+    ),
     ("count-of-the-hold", "leases_and_waiters", 7, "answer", "0"),
     ("force-cleans", "leases_and_waiters", 9, "answer", "true"),
+    (
+        "force-cleans",
+        "leases_and_waiters",
+        9,
+        "published",
+        "redisson_lock__channel:{class_100} <- 0",
+    ),
     (
         "force-cleans",
         "leases_and_waiters",
@@ -118,11 +137,14 @@ async fn replay(name: &str) {
         );
     }
     let mut waiting: Option<(String, JoinHandle<Result<Option<Guard>>>)> = None;
+    let messages = test.redis.messages("redisson_*").await;
+    let commands = test.redis.monitor().await;
     let mut wrong = Vec::new();
     let mut used = 0;
     for step in scenario["steps"].as_array().unwrap() {
         let number = step["step"].as_u64().unwrap();
         let call = step["call"].as_str().unwrap();
+        let heard = messages.seen().len();
         if let Some(pause) = call.strip_prefix('(') {
             let seconds: f64 = pause.split(' ').next().unwrap().parse().unwrap();
             // Redisson's short leases are ours times four.
@@ -170,6 +192,41 @@ async fn replay(name: &str) {
                     .expect("it comes back with the lock");
                 sides.get_mut("B").unwrap().guards.push((values, guard));
             }
+        }
+        let published = || {
+            let seen = messages.seen().split_off(heard);
+            let seen = seen
+                .iter()
+                .map(|(channel, text)| format!("{channel} <- {text}"));
+            seen.collect::<Vec<_>>().join(", ")
+        };
+        let expected = listed(name, number, "published")
+            .map_or_else(|| published_by_java(step), |it| it.4.to_owned());
+        // A message that should not be there comes in this time.
+        tokio::time::sleep(ms(60)).await;
+        let began = std::time::Instant::now();
+        while published() != expected && began.elapsed() < SOON {
+            tokio::time::sleep(ms(20)).await;
+        }
+        let seen = published();
+        compare(
+            name,
+            number,
+            "published",
+            &published_by_java(step),
+            &seen,
+            &mut wrong,
+            &mut used,
+        );
+        if number == 1 {
+            let clock = |is_clients: bool| if is_clients { "the client's" } else { SERVERS };
+            // Java's arguments have a time.
+            let commands_of_java = step["commands"].to_string();
+            let seen = commands.seen();
+            let asks = |line: &String| line.ends_with("lua] \"time\"");
+            let recorded = clock(commands_of_java.contains("<now+"));
+            let seen = clock(!seen.iter().any(asks));
+            compare(name, number, "clock", recorded, seen, &mut wrong, &mut used);
         }
         let expected = owners(&step["keys"][0]["content"]);
         let hash = test.redis.hash(GROUP).await;
@@ -274,6 +331,21 @@ fn owners(content: &Json) -> String {
     all.join(" ")
 }
 
+/// The messages of a recorded step.
+fn published_by_java(step: &Json) -> String {
+    let messages = step["published"].as_array().into_iter().flatten();
+    let text = |it: &Json| it.as_str().unwrap().to_owned();
+    let messages = messages.map(|it| format!("{} <- {}", text(&it[0]), text(&it[1])));
+    messages.collect::<Vec<_>>().join(", ")
+}
+
+type Difference = (&'static str, &'static str, u64, &'static str, &'static str);
+
+fn listed(scenario: &str, step: u64, aspect: &str) -> Option<&'static Difference> {
+    let mut all = DIFFERENCES.iter();
+    all.find(|it| (it.1, it.2, it.3) == (scenario, step, aspect))
+}
+
 /// Our fields have a number behind the owner.
 fn without_number(text: &str) -> String {
     let Some((before, rest)) = text.split_once(">.") else {
@@ -292,9 +364,7 @@ fn compare(
     wrong: &mut Vec<String>,
     used: &mut usize,
 ) {
-    let listed = DIFFERENCES
-        .iter()
-        .find(|it| (it.1, it.2, it.3) == (scenario, step, aspect));
+    let listed = listed(scenario, step, aspect);
     let expected = listed.map_or(recorded, |it| it.4);
     *used += usize::from(listed.is_some());
     if listed.is_some_and(|it| it.4 == recorded) {
@@ -312,3 +382,4 @@ const fn secs(seconds: u64) -> Duration {
 }
 
 const SLOWER: f64 = 4.0;
+const SERVERS: &str = "the server's";

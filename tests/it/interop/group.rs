@@ -101,6 +101,55 @@ async fn java_threads_and_lockdog_owners_of_one_value_exclude_each_other() {
     cell.assert_exclusive(i64::from(TURNS * 4));
 }
 
+/// Each length takes its own way through the hash.
+#[tokio::test]
+async fn values_have_the_same_names_on_both_sides() {
+    let server = RedisServer::start().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let text = |length: usize| {
+        let letters = (0..length).map(|at| char::from(b' ' + ((at * 7 + length) % 95) as u8));
+        letters.collect::<String>()
+    };
+    // What the default codec makes of other texts is not known.
+    let redisson = Redisson::start(&server.url()).await;
+    let texts: Vec<String> = (2..=32).map(text).collect();
+    let values = texts.iter().map(|text| Value::kryo5(text).unwrap());
+    let values = values.collect::<Vec<_>>();
+    are_the_same(&redisson, &client, "kryo", &texts, &values).await;
+
+    let redisson = Redisson::builder(&server.url()).string_codec();
+    let redisson = redisson.start().await;
+    let mut texts: Vec<String> = (1..=130).map(text).collect();
+    texts.extend(["\u{e4}\u{20ac}", "\u{1f600}"].map(str::to_owned));
+    let values = texts.iter().map(|text| Value::utf8(text));
+    let values = values.collect::<Vec<_>>();
+    are_the_same(&redisson, &client, "utf8", &texts, &values).await;
+}
+
+/// A Java thread takes every second value, and we find them and no other taken.
+async fn are_the_same(
+    redisson: &Redisson,
+    client: &Client,
+    group: &str,
+    texts: &[String],
+    values: &[Value],
+) {
+    let taken: Vec<&str> = texts.iter().step_by(2).map(String::as_str).collect();
+    let thread = redisson.thread("t1");
+    thread
+        .lock_for(JavaLock::of_values(group, &taken), NEVER)
+        .await;
+    for (number, value) in values.iter().enumerate() {
+        let lock = client.group_lock(group, [value.clone()]);
+        let is_taken = lock.is_locked().await.unwrap();
+        assert_eq!(is_taken, number % 2 == 0, "{group}: {:?}", texts[number]);
+    }
+    thread
+        .unlock(JavaLock::of_values(group, &taken))
+        .await
+        .unwrap();
+}
+
 const GROUP: &str = "class_100";
 const TURNS: u32 = 15;
 const BRIEFLY: std::time::Duration = std::time::Duration::from_millis(3);

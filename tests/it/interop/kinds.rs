@@ -7,7 +7,7 @@ use lockdog::Client;
 use super::{NEVER, SAFETY, a_waiter_listens, assert_woken, holder, waiter, without_timers};
 use crate::kinds::{Kind, each_kind};
 use crate::support::RedisServer;
-use crate::support::redisson::{JavaLock, Redisson};
+use crate::support::redisson::Redisson;
 
 each_kind! {
     every: {
@@ -25,10 +25,7 @@ each_kind! {
 async fn a_java_holder_is_visible_and_excludes_lockdog_owners(kind: &'static Kind) {
     let server = RedisServer::start().await;
     let java = Redisson::start(&server.url()).await;
-    let (t1, theirs) = (
-        java.thread("t1"),
-        JavaLock::from_getter(kind.java, "orders"),
-    );
+    let (t1, theirs) = (java.thread("t1"), kind.java_lock("orders"));
     let client = Client::connect(server.url()).await.unwrap();
     let ours = kind.lock(&client, "orders");
 
@@ -54,10 +51,7 @@ async fn a_lockdog_holder_excludes_java_threads(kind: &'static Kind) {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let java = Redisson::start(&server.url()).await;
-    let (t1, theirs) = (
-        java.thread("t1"),
-        JavaLock::from_getter(kind.java, "orders"),
-    );
+    let (t1, theirs) = (java.thread("t1"), kind.java_lock("orders"));
     let client = Client::connect(server.url()).await.unwrap();
 
     let guard = kind.lock(&client, "orders").lock().await.unwrap();
@@ -83,7 +77,7 @@ async fn java_threads_and_lockdog_tasks_lose_no_update(kind: &'static Kind) {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let java = Redisson::start(&server.url()).await;
-    let theirs = JavaLock::from_getter(kind.java, "lock");
+    let theirs = kind.java_lock("lock");
     let client = Client::connect(server.url()).await.unwrap();
 
     let counting: Vec<_> = (0..2)
@@ -124,10 +118,7 @@ async fn the_message_of_an_unlock_wakes_the_other_side(kind: &'static Kind) {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let java = Redisson::start(&server.url()).await;
-    let (t1, theirs) = (
-        java.thread("t1"),
-        JavaLock::from_getter(kind.java, "orders"),
-    );
+    let (t1, theirs) = (java.thread("t1"), kind.java_lock("orders"));
     let client = without_timers(&server).build().await.unwrap();
     let ours = kind.lock(&client, "orders");
 

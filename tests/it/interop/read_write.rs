@@ -190,6 +190,7 @@ async fn our_downgrade_wakes_java_readers() {
 }
 
 /// A JVM that is killed keeps the lock for its lease, in both modes; so does a process of ours.
+/// R19 of Redisson's tests, in both modes.
 #[tokio::test]
 async fn a_side_that_dies_leaves_its_hold_to_the_lease() {
     let lease = Duration::from_secs(4);

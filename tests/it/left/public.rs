@@ -225,7 +225,13 @@ macro_rules! plain_question {
     };
 }
 
-const ALL: &[Shape] = &[Shape::Plain, Shape::Fair, Shape::Multi, Shape::Quorum];
+const ALL: &[Shape] = &[
+    Shape::Plain,
+    Shape::Fair,
+    Shape::Group,
+    Shape::Multi,
+    Shape::Quorum,
+];
 const PLAIN: &[Shape] = &[Shape::Plain];
 const PLAIN_AND_MULTI: &[Shape] = &[Shape::Plain, Shape::Multi];
 const QUORUM: &[Shape] = &[Shape::Quorum];

@@ -9,6 +9,7 @@ use futures_util::future::{join_all, try_join_all};
 use lockdog::{
     Client, CountDownLatch, Election, Guard, Held, Lock, LockRequest, MultiLock, Owner,
     PermitSemaphore, ReadWriteLock, RedLock, Result, Semaphore, TryLockRequest, UnlockRequest,
+    Value,
 };
 
 use super::site::Site;
@@ -22,6 +23,8 @@ pub(super) enum Shape {
     Plain,
     /// One name at one server, with a queue there.
     Fair,
+    /// Two values of a group at one server.
+    Group,
     /// Two names at one server.
     Multi,
     /// One name at three servers.
@@ -87,6 +90,10 @@ impl Stand {
         match self.shape {
             Shape::Plain => AnyLock::Plain(at(&self.clients[0], name)),
             Shape::Fair => AnyLock::Plain(self.clients[0].fair_lock(self.key(name))),
+            Shape::Group => {
+                let values = VALUES.map(|(value, _)| Value::utf8(value));
+                AnyLock::Plain(self.clients[0].group_lock(self.key(name), values))
+            }
             Shape::Multi => {
                 let names = [format!("{name}.1"), format!("{name}.2")];
                 let locks = names.iter().map(|name| at(&self.clients[0], name));
@@ -160,7 +167,7 @@ impl Stand {
     /// The keys of the lock that the case is about.
     fn keys(&self) -> Vec<String> {
         match self.shape {
-            Shape::Plain | Shape::Fair | Shape::Quorum => vec![self.key("it")],
+            Shape::Plain | Shape::Fair | Shape::Group | Shape::Quorum => vec![self.key("it")],
             Shape::Multi => vec![self.key("it.1"), self.key("it.2")],
         }
     }
@@ -171,6 +178,13 @@ impl Stand {
             for key in self.keys() {
                 view.cmd(&["HSET", &key, "somebody:1", "1"]).await;
                 view.cmd(&["PEXPIRE", &key, "120000"]).await;
+                if self.shape == Shape::Group {
+                    // Behind `somebody:1`, which is no value, so that the release is that of the others.
+                    let [ends, count] =
+                        ["expire_time", "lock_count"].map(|it| format!("{NAME}:somebody:1:{it}"));
+                    let fields = [NAME, "somebody:1", &ends, "9000000000000", &count, "1"];
+                    view.cmd(&[&["HSET", &*key][..], &fields].concat()).await;
+                }
             }
         }
     }
@@ -179,10 +193,12 @@ impl Stand {
     pub(super) async fn release_by_another(&self) {
         for view in &self.site.views {
             for key in self.keys() {
-                let script = "if redis.call('hdel', KEYS[1], 'somebody:1') == 1 \
-                              then redis.call('publish', ARGV[1], '0') end return 0";
+                let script = "if redis.call('hdel', KEYS[1], 'somebody:1') == 1 then \
+                              for _, it in ipairs({ '', ':somebody:1:expire_time', ':somebody:1:lock_count' }) \
+                              do redis.call('hdel', KEYS[1], ARGV[2] .. it) end \
+                              redis.call('publish', ARGV[1], '0') end return 0";
                 let channel = format!("redisson_lock__channel:{{{key}}}");
-                view.cmd(&["EVAL", script, "1", &key, &channel]).await;
+                view.cmd(&["EVAL", script, "1", &key, &channel, NAME]).await;
             }
         }
     }
@@ -215,7 +231,13 @@ impl Stand {
             for key in self.keys() {
                 let fields = view.hash(&key).await;
                 let begin = format!("{}:", client.id());
-                is_ours &= fields.len() == 1 && fields.keys().all(|it| it.starts_with(&begin));
+                is_ours &= match self.shape {
+                    Shape::Group => VALUES.iter().all(|(_, name)| {
+                        let owner = fields.get(*name);
+                        owner.is_some_and(|owner| owner.starts_with(&begin))
+                    }),
+                    _ => fields.len() == 1 && fields.keys().all(|it| it.starts_with(&begin)),
+                };
             }
             granted += usize::from(is_ours);
         }
@@ -323,11 +345,12 @@ impl Stand {
     }
 }
 
-/// What the keys of a queue at the server begin with. What a leader said may outlive its lease.
-const LINES: [&str; 3] = [
+/// What the keys of a queue at the server begin with, and of what a leader said.
+const LINES: [&str; 4] = [
     "redisson_lock_queue",
     "redisson_lock_timeout",
     "lockdog_fair",
+    "lockdog_leader",
 ];
 
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -368,6 +391,11 @@ impl AnyLock {
         })
     }
 }
+
+/// Values of a group, and how the hash names them.
+const VALUES: [(&str, &str); 2] = [("Jack", NAME), ("Mary", "sjTXY8l/3Co3g7TNLma+qg")];
+/// Of the one that another process takes.
+const NAME: &str = "r4Izj6gYWbW5+IXpDzUSZA";
 
 const SEATS: &str = "seats";
 const LEFT_SEATS: &str = "left-seats";

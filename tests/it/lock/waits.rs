@@ -15,10 +15,12 @@ each_kind! {
         polling_finds_a_lock_that_was_freed_without_a_message
         polling_waiters_do_not_subscribe
         a_handle_with_its_own_backoff_does_not_subscribe
-        a_foreign_key_without_a_ttl_does_not_block_its_waiters_forever
     }
     published: {
         a_message_of_another_clients_unlock_wakes_the_waiter
+    }
+    whole_key: {
+        a_foreign_key_without_a_ttl_does_not_block_its_waiters_forever
     }
 }
 

@@ -1,7 +1,7 @@
 //! What Redisson's own tests of its read/write lock promise, where no other test here does. The numbers of a
 //! test's steps are seconds in Redisson's.
 
-use lockdog::{Client, Owner, ReadGuard};
+use lockdog::{Client, Error, Owner, ReadGuard};
 
 use super::{
     Fixture, LEASE, LONG, NAME, SOON, may_read, may_write, ms, read, reader, within_soon, writer,
@@ -45,6 +45,84 @@ async fn many_readers_are_renewed_beyond_the_watchdogs_lease() {
     for guard in guards {
         guard.unlock().await.expect("it was renewed");
     }
+    test.assert_clean().await;
+}
+
+/// R04: a name with braces, of which Redisson's channel has no further ones.
+#[tokio::test]
+async fn readers_of_a_name_with_braces_come_and_go() {
+    let test = Fixture::new().await;
+    let rw = test.client.read_write_lock("{test}:abc:key");
+    let mut readers = Vec::new();
+    for _ in 0..10 {
+        let rw = rw.clone();
+        readers.push(tokio::spawn(async move {
+            for _ in 0..10 {
+                rw.read().lock().await.unwrap().forget();
+                rw.read().unlock().await.unwrap();
+            }
+        }));
+    }
+    for reader in readers {
+        reader.await.unwrap();
+    }
+    // Its timeout key is in the slot of the name, and its message on the channel of Redisson's waiters.
+    let messages = test.redis.messages("*").await;
+    let reads = read(&rw).await;
+    let keys = test.redis.keys().await;
+    let is_right = |key: &String| key.starts_with("{test}:abc:key");
+    assert!(keys.len() == 2 && keys.iter().all(is_right), "{keys:?}");
+    assert!(!may_write(&rw).await);
+    reads.unlock().await.unwrap();
+    let zero = ("redisson_rwlock:{test}:abc:key".to_owned(), "0".to_owned());
+    eventually(SOON, "the message came", async || {
+        messages.seen() == [zero.clone()]
+    })
+    .await;
+    test.assert_clean().await;
+}
+
+/// R21, R23 and R25: what another owner sees of a read hold, in the same client and in another one.
+#[tokio::test]
+async fn another_owner_sees_a_read_as_locked_and_cannot_end_it() {
+    let test = Fixture::new().await;
+    let (owner, another) = (Owner::new(), test.another().await);
+    let reads = test.rw.read().lock().owner(&owner).await.unwrap();
+    for is_held in [true, false] {
+        for lock in [test.rw.read(), another.read()] {
+            let asks = tokio::spawn(async move {
+                let error = lock.unlock().await.unwrap_err();
+                assert!(matches!(error, Error::NotHeld(_)), "{error}");
+                let is_locked = lock.is_locked().await.unwrap();
+                (is_locked, lock.is_held().await.unwrap())
+            });
+            assert_eq!(asks.await.unwrap(), (is_held, false));
+        }
+        assert_eq!(test.rw.read().is_held_by(&owner).await.unwrap(), is_held);
+        if is_held {
+            assert!(reads.is_valid());
+            // By force, as it ends in Redisson's test.
+            assert!(test.rw.read().force_unlock().await.unwrap());
+        }
+    }
+    assert!(reads.unlock().await.unwrap_err().is_lost());
+    test.assert_clean().await;
+}
+
+/// R27: only the last of two unlocks of a read admits a writer.
+#[tokio::test]
+async fn a_re_entered_read_is_shared_and_keeps_writers_out_until_its_last_unlock() {
+    let test = Fixture::new().await;
+    let (owner, another) = (Owner::new(), test.another().await);
+    let tried = async || test.rw.read().try_lock().owner(&owner).await.unwrap();
+    let outer = tried().await.expect("it is free");
+    let inner = tried().await.expect("its owner reads");
+    inner.unlock().await.unwrap();
+    for rw in [&test.rw, &another] {
+        assert!(may_read(rw).await && !may_write(rw).await);
+    }
+    outer.unlock().await.unwrap();
+    assert!(may_write(&another).await);
     test.assert_clean().await;
 }
 

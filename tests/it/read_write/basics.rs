@@ -4,6 +4,7 @@ use lockdog::{AnyLock, Lock, Owner, Unlocked};
 
 use super::{Fixture, LONG, may_read, may_write, ms, read, write};
 
+/// R14.
 #[tokio::test]
 async fn readers_share_it_and_a_writer_has_it_alone() {
     let test = Fixture::new().await;
@@ -80,11 +81,12 @@ async fn redis_shows_a_field_for_each_hold_and_a_timeout_key_for_each_read_hold(
     test.assert_clean().await;
 }
 
+/// R20, R22, R24 and R26, in both modes.
 #[tokio::test]
 async fn each_mode_is_re_entered_and_counted_for_itself() {
     let test = Fixture::new().await;
     let both: [Lock; 2] = [test.rw.read().into(), test.rw.write().into()];
-    for lock in both {
+    for lock in both.iter().chain(&both) {
         assert!(!lock.is_held().await.unwrap() && !lock.is_locked().await.unwrap());
         let one = lock.lock().await.unwrap();
         let two = lock.try_lock().await.unwrap().expect("its owner has it");

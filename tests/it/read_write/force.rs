@@ -5,6 +5,7 @@ use lockdog::Owner;
 use super::{Fixture, LONG, NAME, SOON, may_write, read, reader, within_soon, write};
 use crate::support::eventually;
 
+/// R14 and R15.
 #[tokio::test]
 async fn a_forced_unlock_frees_its_own_mode_only() {
     let test = Fixture::new().await;

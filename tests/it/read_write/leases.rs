@@ -5,7 +5,8 @@ use std::time::Duration;
 use lockdog::{Error, Owner};
 
 use super::{
-    Fixture, LEASE, LONG, NAME, SOON, may_write, ms, read, reader, within_soon, write, writer,
+    Fixture, LEASE, LONG, NAME, SOON, may_read, may_write, ms, read, reader, within_soon, write,
+    writer,
 };
 use crate::support::{eventually, timed};
 
@@ -53,6 +54,7 @@ async fn a_read_hold_that_ends_takes_its_lease_along() {
     test.assert_clean().await;
 }
 
+/// R17 and R18, where the waiter learns it from nothing but the lease.
 #[tokio::test]
 async fn the_end_of_a_lease_lets_waiters_in_and_the_holder_knows() {
     let test = Fixture::new().await;
@@ -77,6 +79,13 @@ async fn the_end_of_a_lease_lets_waiters_in_and_the_holder_knows() {
     assert!(!writes.is_valid());
     let error = writes.unlock().await.unwrap_err();
     assert!(error.is_lost(), "{error}");
+    let writes = test.rw.write().lock().owner(&Owner::new()).lease(lease);
+    let writes = writes.await.unwrap();
+    let waits = writer(&another);
+    test.somebody_waits().await;
+    assert!(!waits.is_finished());
+    within_soon(waits).await.unlock().await.unwrap();
+    assert!(writes.unlock().await.unwrap_err().is_lost());
     let reads = test
         .rw
         .read()
@@ -206,30 +215,51 @@ async fn a_write_hold_ends_with_its_lease_while_its_owner_reads_on() {
     }
 }
 
-/// What was left to its lease stays, also when the client ends before that.
+/// By a shutdown, or because its last handle is dropped. Its read hold is released, and its write hold keeps others
+/// out until the end of the lease.
 #[tokio::test]
 async fn a_client_that_ends_leaves_a_write_hold_that_was_left_to_its_lease() {
     let test = Fixture::new().await;
-    let connections = async || {
-        let list: String = test.redis.ask(&["CLIENT", "LIST"]).await;
-        list.lines().count()
-    };
-    let before = connections().await;
-    {
+    let another = test.another().await;
+    let connections = async || test.redis.clients().await.len();
+    for is_shut_down in [true, false] {
+        // The connections of the other clients are there.
+        assert!(may_write(&test.rw).await);
+        within_soon(reader(&another)).await.unlock().await.unwrap();
+        let before = connections().await;
         let client = lockdog::Client::connect(test.server.url()).await.unwrap();
         let (rw, owner) = (client.read_write_lock(NAME), Owner::new());
-        let writes = rw.write().lock().owner(&owner).lease(LONG);
+        let asked = std::time::Instant::now();
+        let writes = rw.write().lock().owner(&owner).lease(LEASE);
         let writes = writes.await.unwrap();
-        let _reads = rw.read().lock().owner(&owner).await.unwrap();
+        let field = format!("{}:{owner}.1:write", client.id());
+        let reads = rw.read().lock().owner(&owner).lease(LEASE);
+        let reads = reads.await.unwrap();
         writes.leave_to_lease();
         assert!(connections().await > before);
-        client.shutdown().await;
+        if is_shut_down {
+            let report = client.shutdown().await;
+            assert_eq!((report.released, report.unconfirmed), (1, 0), "{report:?}");
+        }
+        drop((reads, rw, client));
+        eventually(SOON, "its connections are closed", async || {
+            connections().await == before
+        })
+        .await;
+        // No part of the client is there that could end it later.
+        let hash: Vec<_> = test.hash().await.into_iter().collect();
+        let [(held, count), (mode, is)] = &hash[..] else {
+            panic!("{hash:?}")
+        };
+        assert_eq!((held, &**count), (&field, "1"));
+        assert_eq!((&**mode, &**is), ("mode", "write"));
+        assert!(!may_read(&test.rw).await && !may_write(&test.rw).await);
+        let writes = within_soon(writer(&another)).await;
+        let took = asked.elapsed();
+        assert!(took >= LEASE - ms(10), "{took:?}");
+        writes.unlock().await.unwrap();
+        test.assert_clean().await;
     }
-    eventually(SOON, "its connections are closed", async || {
-        connections().await == before
-    })
-    .await;
-    assert_eq!(test.mode().await, ("write".to_owned(), 1));
 }
 
 #[tokio::test]

@@ -137,6 +137,11 @@ impl Builder {
         self.set("namePrefix", prefix)
     }
 
+    /// Values are written by `StringCodec`. Defaults to `Kryo5Codec`.
+    pub(crate) fn string_codec(self) -> Self {
+        self.set("stringCodec", true)
+    }
+
     /// `timeout`: how long a command may take. Defaults to 3 s.
     pub(crate) fn timeout(self, timeout: Duration) -> Self {
         self.set("timeoutMs", millis(timeout))

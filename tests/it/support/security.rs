@@ -83,6 +83,7 @@ pub(crate) fn user_of_any_name() -> Vec<String> {
     let start = ["ACL", "SETUSER", "lockdog", "on", ">secret"].map(str::to_owned);
     let rules = documented().into_iter().chain(of_a_fenced_lock());
     let rules = rules.chain(of_a_fair_lock()).chain(of_a_read_write_lock());
+    let rules = rules.chain(of_a_group_lock());
     let rules = rules.map(any_name);
     start.into_iter().chain(rules).collect()
 }

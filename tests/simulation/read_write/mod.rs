@@ -6,6 +6,7 @@ mod observer;
 mod plan;
 mod run;
 mod task;
+mod together;
 
 use super::suite::Simulation;
 use observer::Seen;
@@ -41,6 +42,7 @@ fn no_seed_violates_an_invariant() {
         seen.renewals,
         seen.losses * 10,
         seen.crowds * 20,
+        seen.together * 20,
     ];
     assert!(rates.iter().all(|rate| *rate >= seeds / 10), "{seen:?}");
 }

@@ -47,6 +47,7 @@ pub(super) struct Seen {
     pub(super) renewals: u64,
     pub(super) losses: u64,
     pub(super) crowds: u64,
+    pub(super) together: u64,
 }
 
 impl Seen {
@@ -63,6 +64,7 @@ impl Seen {
         self.renewals += other.renewals;
         self.losses += other.losses;
         self.crowds += other.crowds;
+        self.together += other.together;
     }
 }
 
@@ -103,8 +105,7 @@ impl Observer {
                     self.seen.both_modes += u64::from(both);
                     self.seen.shared += u64::from(!both && others.len() > 0);
                 }
-                let names = self.redis.names(self.found.now_ms());
-                self.seen.announced += u64::from(names.contains(&ANNOUNCEMENT.to_owned()));
+                self.seen.announced += u64::from(self.is_announced());
             }
             RwCommand::Renew { .. } => self.seen.renewals += 1,
             RwCommand::Lower { .. } | RwCommand::Other => {}
@@ -221,6 +222,20 @@ impl Observer {
         }
     }
 
+    fn is_announced(&self) -> bool {
+        let names = self.redis.names(self.found.now_ms());
+        names.iter().any(|name| name == ANNOUNCEMENT)
+    }
+
+    /// RW6: a writer is announced to readers only, or the readers would starve among writers.
+    fn look_at_announcement(&mut self, was_announced: bool, before: &Hash) {
+        if !was_announced && self.is_announced() {
+            let is_right = before.mode.as_deref() == Some("read");
+            self.found
+                .claim(is_right, || format!("announced beside {before:?}"));
+        }
+    }
+
     /// Must be true when no command is in flight and no job is pending.
     pub(super) fn look_at_rest(&mut self) {
         let Some(hash) = self.hash() else { return };
@@ -285,6 +300,7 @@ impl Observes for Observer {
         let command = RwCommand::of(&delivery.args);
         let before = self.hash().unwrap_or_default();
         let over = self.over(&before);
+        let was_announced = self.is_announced();
         let value = match delivery.args[0].as_str() {
             "CLIENT" if delivery.args[1] == "KILL" => self.network.kill(&delivery.args[3]),
             _ => self.redis.execute(&delivery.args, now_ms),
@@ -308,6 +324,7 @@ impl Observes for Observer {
         }
         self.compare(&command, &before, &after, &over);
         self.look_at_mode(&after);
+        self.look_at_announcement(was_announced, &before);
         self.look();
         value
     }

@@ -1,6 +1,7 @@
 //! The steps of one run: derived from its seed, and shortened to find the shortest failing plan.
 
 use super::crowd::Crowd;
+use super::together::{POLL_CAP_MS, Together};
 use crate::simulation::chance::Chance;
 use crate::simulation::network::Faults;
 use crate::simulation::plan::{self, Cancel};
@@ -11,7 +12,13 @@ pub(super) struct Plan {
     pub(super) world: plan::Plan,
     pub(super) tasks: Vec<Task>,
     /// In place of the tasks.
-    pub(super) crowd: Option<Crowd>,
+    pub(super) scene: Option<Scene>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Scene {
+    Crowd(Crowd),
+    Together(Together),
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -63,10 +70,15 @@ impl Plan {
         let mut plan = Self {
             tasks: tasks.collect(),
             world,
-            crowd: None,
+            scene: None,
         };
         if chance.percent(2) {
-            plan.crowd = Some(Crowd::draw(&mut chance));
+            plan.scene = Some(Scene::Crowd(Crowd::draw(&mut chance)));
+        } else if chance.percent(2) {
+            plan.scene = Some(Scene::Together(Together::draw(&mut chance)));
+            plan.world.poll_cap_ms = POLL_CAP_MS;
+        }
+        if plan.scene.is_some() {
             plan.tasks.clear();
             plan.world.faults = Faults::default();
             plan.world.pauses.clear();

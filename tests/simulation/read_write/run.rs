@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::command;
 use super::observer::{Observer, Seen};
-use super::plan::Plan;
+use super::plan::{Plan, Scene};
 use super::task::{self, Report};
 use crate::read_write_lock::ReadWriteLock;
 use crate::simulation::chance::Chance;
@@ -67,11 +67,17 @@ async fn story(
             }
         }
     }
-    if let Some(crowd) = plan.crowd {
+    if let Some(scene) = plan.scene {
         let locks = [lock(&clients[0]), lock(&clients[1])];
-        let wrong = crowd.come(locks, plan.world.poll_cap_ms).await;
+        let wrong = match scene {
+            Scene::Crowd(crowd) => crowd.come(locks, plan.world.poll_cap_ms).await,
+            Scene::Together(together) => together.wait(locks).await,
+        };
         let mut observer = observer.borrow_mut();
-        observer.seen.crowds += 1;
+        match scene {
+            Scene::Crowd(_) => observer.seen.crowds += 1,
+            Scene::Together(_) => observer.seen.together += 1,
+        }
         observer
             .found
             .claim(wrong.is_none(), || wrong.unwrap_or_default());

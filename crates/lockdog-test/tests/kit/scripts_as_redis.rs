@@ -298,6 +298,19 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
             ];
             with_keys(keys, args)
         }
+        "election/renew.lua" => vec((mostly(&["a"]), field(), lease()), many)
+            .prop_map(|holds| {
+                let mut call = Call {
+                    keys: Vec::new(),
+                    args: Vec::new(),
+                };
+                for (key, field, lease) in holds {
+                    call.keys.extend([key, SAID.to_owned()]);
+                    call.args.extend([field, lease]);
+                }
+                call
+            })
+            .boxed(),
         "election/leader.lua" => with_keys(["a", SAID].map(str::to_owned).to_vec(), Vec::new()),
         "fair/unlock.lua" => in_line(vec![
             field(),

@@ -6,6 +6,7 @@ import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.util.ArrayList;
 import java.util.List;
+import org.redisson.client.codec.StringCodec;
 import org.redisson.config.BaseConfig;
 import org.redisson.config.ClusterServersConfig;
 import org.redisson.config.Config;
@@ -16,8 +17,8 @@ import org.redisson.config.SubscriptionMode;
 /**
  * What a session begins with: {@code urls}, one for each server, where {@code redis+sentinel://host:port,../master}
  * is the master of sentinels and {@code redis+cluster://host:port,..} a cluster, and optionally
- * {@code watchdogTimeoutMs}, {@code namePrefix}, {@code timeoutMs}, {@code connectTimeoutMs} and
- * {@code retryAttempts}. Whatever is not given has Redisson's default,
+ * {@code watchdogTimeoutMs}, {@code namePrefix}, {@code timeoutMs}, {@code connectTimeoutMs},
+ * {@code retryAttempts}, and {@code stringCodec} for that codec. Whatever is not given has Redisson's default,
  * the number of Netty's threads apart.
  */
 final class Settings {
@@ -42,6 +43,9 @@ final class Settings {
         }
         if (settings.has("namePrefix")) {
             setNamePrefix(config, server, settings.get("namePrefix").getAsString());
+        }
+        if (settings.has("stringCodec")) {
+            config.setCodec(StringCodec.INSTANCE);
         }
         if (settings.has("timeoutMs")) {
             server.setTimeout(settings.get("timeoutMs").getAsInt());

@@ -1,0 +1,147 @@
+//! Lost, late and repeated commands, cut connections and cancelled calls, all at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::support::{Action, Cell, Dice, Direction, Gate, Proxy, named, until_ok};
+
+/// GL1 and GL2, and GL4 after the faults.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_value_has_one_holder_under_a_nemesis_and_is_free_after_it() {
+    let test = Fixture::start().await;
+    let mut dice = Dice::from_environment();
+    let run = Arc::new(Run::default());
+    let (mut proxies, mut tasks) = (Vec::new(), JoinSet::new());
+    for _ in 0..3 {
+        let proxy = Proxy::start(&test.server).await;
+        let client = Client::builder()
+            .url(proxy.url())
+            .watchdog_lease(LEASE)
+            .command_timeout(ms(500))
+            .poll_cap(ms(200));
+        let client = until_ok(SOON, async || client.clone().build().await).await;
+        for task in 0..4 {
+            // Any two of these pairs have a value in common.
+            let pair = [task % 3, (task + 1) % 3];
+            let lock = of(&client, &pair.map(|value| VALUES[value]));
+            tasks.spawn(contend(lock, pair, run.clone(), dice.roll(u64::MAX) | 1));
+        }
+        proxies.push(proxy);
+    }
+    let until = Instant::now() + LASTS;
+    let mut late = Vec::new();
+    while Instant::now() < until {
+        let proxy = &proxies[dice.roll(3) as usize];
+        match dice.roll(7) {
+            0 => drop(proxy.cut_all()),
+            1 => drop(proxy.on(named("evalsha"), Action::DropReply)),
+            2 => drop(proxy.on(named("evalsha"), Action::ExecuteThenCut).times(2)),
+            3 => drop(proxy.on(named("evalsha"), Action::Twice).times(3)),
+            4 => {
+                // It runs once more, or for the first time, when its sender does not expect it any more.
+                let gate = Gate::new();
+                let action = match dice.roll(2) {
+                    0 => Action::TwiceLate(gate.clone()),
+                    _ => Action::HoldRequest(gate.clone()),
+                };
+                drop(proxy.on(named("evalsha"), action));
+                late.push((Instant::now() + ms(dice.roll(1_500)), gate));
+            }
+            5 => {
+                proxy.blackhole(Direction::ToClient);
+                tokio::time::sleep(ms(dice.roll(400))).await;
+                proxy.heal();
+            }
+            _ => {}
+        }
+        tokio::time::sleep(ms(dice.roll(150))).await;
+        late.retain(|(at, gate)| {
+            let is_due = Instant::now() >= *at;
+            if is_due {
+                gate.open();
+            }
+            !is_due
+        });
+    }
+    late.iter().for_each(|(_, gate)| gate.open());
+    proxies.iter().for_each(Proxy::heal);
+    run.is_over.store(true, Ordering::Relaxed);
+    while let Some(task) = tasks.join_next().await {
+        task.expect("no task panics");
+    }
+    let visits = run.visits.load(Ordering::Relaxed);
+    println!("{visits} visits");
+    assert!(visits >= 20, "{visits} acquires succeeded");
+    for (cell, written) in run.cells.iter().zip(&run.written) {
+        let written = written.load(Ordering::Relaxed);
+        assert_eq!(cell.value(), written as i64, "two wrote at a time");
+    }
+    // What a late acquire took ends with its lease.
+    let all = test.lock(&VALUES).try_lock().wait(SOON).await.unwrap();
+    all.expect("they are free soon").unlock().await.unwrap();
+    test.redis.eventually_empty().await;
+}
+
+#[derive(Default)]
+struct Run {
+    is_over: AtomicBool,
+    visits: AtomicU64,
+    /// Of each value.
+    written: [AtomicU64; 3],
+    cells: [Cell; 3],
+}
+
+async fn contend(lock: Lock, pair: [usize; 2], run: Arc<Run>, seed: u64) {
+    let mut state = seed;
+    let mut roll = move |faces: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % faces
+    };
+    while !run.is_over.load(Ordering::Relaxed) {
+        let request = lock
+            .try_lock()
+            .owner(&Owner::new())
+            .wait(ms(100 + roll(2_000)));
+        let request = match roll(2) {
+            0 => request,
+            _ => request.lease(LEASE),
+        };
+        let acquired = match roll(4) {
+            // The caller gives up at any point.
+            0 => {
+                let limit = ms(roll(60));
+                tokio::time::timeout(limit, request.into_future()).await
+            }
+            _ => Ok(request.await),
+        };
+        let Ok(Ok(Some(guard))) = acquired else {
+            tokio::time::sleep(ms(5)).await;
+            continue;
+        };
+        run.visits.fetch_add(1, Ordering::Relaxed);
+        // It writes only while it holds the lock.
+        let stay = ms(roll(30));
+        let writes = pair.map(async |value| {
+            let has_written = run.cells[value].bump_while(stay, || guard.is_valid()).await;
+            run.written[value].fetch_add(u64::from(has_written), Ordering::Relaxed);
+        });
+        futures_util::future::join_all(writes).await;
+        match roll(4) {
+            0 => drop(guard),
+            1 => drop(tokio::time::timeout(ms(roll(20)), guard.unlock()).await),
+            // Its outcome may well be unknown.
+            _ => drop(guard.unlock().await),
+        }
+    }
+}
+
+const VALUES: [&str; 3] = ["Jack", "Mary", "Tom"];
+const LASTS: Duration = Duration::from_secs(8);
+/// Its holder is told when it is over.
+const LEASE: Duration = Duration::from_millis(1_500);
