@@ -43,7 +43,9 @@ impl Library for Raw {
         match workload {
             "W2" | "W3" | "W4" => Some("it cannot wait"),
             "W7-local" => Some("it counts in Redis"),
-            "W5" | "W12" => Some("it has no watchdog"),
+            "W5" | "W12" | "W15r" | "W15k" => Some("it has no watchdog"),
+            "W8a" | "W8b" | "W8c" | "W8w" | "W9a" | "W9b" | "W9c" | "W11a" | "W11b" | "W11c"
+            | "W13" => Some("it has no such kind"),
             _ => None,
         }
     }

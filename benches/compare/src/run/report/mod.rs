@@ -33,10 +33,16 @@ fn brief(line: &Line) -> String {
         Outcome::Figures(figures) => figures,
         Outcome::Nothing(why) => return why.clone(),
     };
-    let said = ["pairs_per_s", "p50_us", "locks_lost", "bytes_per_lock"]
-        .into_iter()
-        .filter_map(|name| Some((name, figures.get(name)?)))
-        .map(|(name, value)| format!("{} {}", show(name, value), words::unit(name)));
+    let said = [
+        "pairs_per_s",
+        "p50_us",
+        "writes_per_s",
+        "locks_lost",
+        "bytes_per_lock",
+    ]
+    .into_iter()
+    .filter_map(|name| Some((name, figures.get(name)?)))
+    .map(|(name, value)| format!("{} {}", show(name, value), words::unit(name)));
     said.collect::<Vec<String>>().join(", ")
 }
 
@@ -127,7 +133,7 @@ const PAIRS: [&str; 8] = [
     "server_cpu_us_per_pair",
 ];
 
-const WORKLOADS: [(&str, &str, &[&str]); 10] = [
+const WORKLOADS: [(&str, &str, &[&str]); 15] = [
     ("W1", "each owner has its own lock", &PAIRS),
     (
         "W2",
@@ -201,6 +207,38 @@ const WORKLOADS: [(&str, &str, &[&str]); 10] = [
     ),
     ("W7", "re-entry: the inner pair", &PAIRS),
     (
+        "W8",
+        "fair locks; latencies are waits, with own keys those of a pair",
+        &[
+            "pairs_per_s",
+            "p50_us",
+            "p99_us",
+            "max_us",
+            "commands_per_pair",
+            "inside_per_pair",
+            "min_share",
+            "max_share",
+            "share_ratio",
+            "client_cpu_us_per_pair",
+            "server_cpu_us_per_pair",
+        ],
+    ),
+    (
+        "W9",
+        "read and write locks of one name; latencies are waits, pairs are those of readers",
+        &[
+            "pairs_per_s",
+            "p50_us",
+            "p99_us",
+            "writes_per_s",
+            "write_p50_us",
+            "write_p99_us",
+            "write_max_us",
+            "commands_per_pair",
+            "inside_per_pair",
+        ],
+    ),
+    (
         "W10",
         "a network delay of a millisecond each way",
         &[
@@ -209,6 +247,20 @@ const WORKLOADS: [(&str, &str, &[&str]); 10] = [
             "p50_in_round_trips",
             "us_per_pair_in_round_trips",
             "commands_per_pair",
+        ],
+    ),
+    (
+        "W11",
+        "a semaphore of four permits; latencies are waits, with own keys those of a pair",
+        &[
+            "pairs_per_s",
+            "p50_us",
+            "p99_us",
+            "max_us",
+            "commands_per_pair",
+            "inside_per_pair",
+            "min_share",
+            "max_share",
         ],
     ),
     (
@@ -226,8 +278,18 @@ const WORKLOADS: [(&str, &str, &[&str]); 10] = [
         ],
     ),
     (
+        "W13",
+        "from the count-down to zero until the last waiter of a latch knows of it",
+        &["p50_us", "p99_us", "max_us", "commands_per_client"],
+    ),
+    (
         "W14",
         "locks of each kind; each owner has its own lock",
         &PAIRS,
+    ),
+    (
+        "W15",
+        "from the end of a leader until the next candidate leads; the lease is 3 s",
+        &["p50_us", "p99_us", "max_us", "commands_per_pair"],
     ),
 ];

@@ -97,7 +97,7 @@ fn wanted(target: &targets::Target) -> String {
         Than::Library(library) => format!("{figure} {sign} {} x {library}", number(factor)),
         Than::Scale(what) => format!("{figure} {sign} {} x {what}", number(factor)),
         Than::Plain(kind) => format!("{kind}: {figure} {sign} {} x plain", number(factor)),
-        Than::Undisturbed => format!("{figure} {sign} {} x undisturbed", number(factor)),
+        Than::Itself(_, what) => format!("{figure} {sign} {} x {what}", number(factor)),
         Than::RoundTrip => format!("{figure} {sign} {} round trips", number(factor)),
     }
 }
