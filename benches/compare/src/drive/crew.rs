@@ -114,14 +114,11 @@ impl<L: Library> Crew<L> {
             clients: Vec::new(),
             locks: Vec::new(),
         };
+        let names = names(request);
         for _ in 0..clients {
             let client = L::connect(request).await?;
-            for owner in 0..request.owners {
-                let name = match work {
-                    Work::Shared => request.name.clone(),
-                    _ => format!("{}:{owner}", request.name),
-                };
-                crew.locks.push(Arc::new(client.lock(&name)));
+            for name in names.iter().cycle().take(request.owners) {
+                crew.locks.push(Arc::new(client.lock(name)));
             }
             for _ in 0..crew.writers {
                 crew.locks.push(Arc::new(client.write_lock(&request.name)));
@@ -212,6 +209,16 @@ async fn toil<L: Library>(
     Ok(tally)
 }
 
+/// Of the locks of a cell.
+pub(crate) fn names(request: &Request) -> Vec<String> {
+    match Work::of(&request.workload) {
+        Work::Shared => vec![request.name.clone()],
+        _ => (0..request.owners)
+            .map(|owner| format!("{}:{owner}", request.name))
+            .collect(),
+    }
+}
+
 /// The smallest and the largest part, as multiples of an even one.
 fn shares(figures: &mut Map<String, Value>, names: [&str; 2], parts: &[u64]) {
     let even = parts.iter().sum::<u64>() as f64 / parts.len() as f64;
@@ -224,3 +231,6 @@ fn shares(figures: &mut Map<String, Value>, names: [&str; 2], parts: &[u64]) {
 
 /// More than any library reaches here: the samples' memory is taken for so many.
 const MOST_PAIRS_A_SECOND: f64 = 250_000.0;
+
+/// Of each semaphore.
+pub(crate) const PERMITS: u32 = 4;

@@ -1,9 +1,10 @@
 //! lockdog itself.
 
-use lockdog::config::Reentry;
+use lockdog::config::{Preference, Reentry};
 use lockdog::{Client, Guard, Lock, Permit, ReadGuard, RedLock, Semaphore, WriteGuard};
 
 use crate::Result;
+use crate::drive::crew::{PERMITS, names};
 use crate::drive::library::Library;
 use crate::protocol::Request;
 
@@ -18,7 +19,7 @@ pub(crate) struct Lockdog {
 enum Kind {
     /// Locks of a kind that this function makes.
     Lock(fn(&Client, &str) -> Lock),
-    ReadWrite,
+    ReadWrite(Preference),
     Semaphore,
 }
 
@@ -60,7 +61,7 @@ impl Library for Lockdog {
         }
         let kind = Kind::of(request)?;
         if let (Kind::Semaphore, Some(client)) = (kind, clients.first()) {
-            for name in semaphores(request) {
+            for name in names(request) {
                 // False if another client of this cell was first.
                 client.semaphore(name).try_set_permits(PERMITS).await?;
             }
@@ -71,8 +72,8 @@ impl Library for Lockdog {
     fn lock(&self, name: &str) -> Named {
         let lock: fn(&Client, &str) -> Lock = match (self.kind, self.clients.first()) {
             (Kind::Lock(lock), _) => lock,
-            (Kind::ReadWrite, Some(client)) => {
-                return Named::Read(client.read_write_lock(name).read());
+            (Kind::ReadWrite(first), Some(client)) => {
+                return Named::Read(client.read_write_lock(name).prefer(first).read());
             }
             (Kind::Semaphore, Some(client)) => return Named::Semaphore(client.semaphore(name)),
             (_, None) => |client, name| client.lock(name),
@@ -86,9 +87,11 @@ impl Library for Lockdog {
     }
 
     fn write_lock(&self, name: &str) -> Named {
-        match &self.clients[..] {
-            [client, ..] => Named::Write(client.read_write_lock(name).write()),
-            [] => self.lock(name),
+        match (self.kind, self.clients.first()) {
+            (Kind::ReadWrite(first), Some(client)) => {
+                Named::Write(client.read_write_lock(name).prefer(first).write())
+            }
+            _ => self.lock(name),
         }
     }
 
@@ -122,7 +125,8 @@ impl Library for Lockdog {
 impl Kind {
     fn of(request: &Request) -> Result<Self> {
         Ok(match (request.workload.as_str(), request.api.as_deref()) {
-            ("W9a" | "W9b" | "W9c", None) => Self::ReadWrite,
+            ("W9a" | "W9b" | "W9c", None) => Self::ReadWrite(Preference::Writers),
+            ("W9b" | "W9c", Some("readers-first")) => Self::ReadWrite(Preference::Readers),
             ("W11a" | "W11b" | "W11c", None) => Self::Semaphore,
             ("W8a" | "W8b" | "W8c" | "W8w", None) => {
                 Self::Lock(|client, name| client.fair_lock(name))
@@ -137,16 +141,3 @@ impl Kind {
         })
     }
 }
-
-/// The names of the semaphores of a cell.
-fn semaphores(request: &Request) -> Vec<String> {
-    match request.workload.as_str() {
-        "W11c" => (0..request.owners)
-            .map(|owner| format!("{}:{owner}", request.name))
-            .collect(),
-        _ => vec![request.name.clone()],
-    }
-}
-
-/// Of each semaphore.
-const PERMITS: u32 = 4;

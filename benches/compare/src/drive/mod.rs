@@ -1,6 +1,7 @@
 //! A driver: puts one library through the cells that the runner asks for.
 
 mod bare;
+mod bare_scripts;
 mod crew;
 mod election;
 mod hold;

@@ -78,6 +78,10 @@ impl Cell {
     pub(crate) fn size(&self) -> String {
         match (self.title(), self.workload) {
             ("W10", "rtt") => "PING".to_owned(),
+            ("W10", "W9b" | "W15r") => {
+                let inner = self.under(Condition::Plain);
+                format!("{}, {}", inner.title(), inner.size())
+            }
             ("W10", inner) => format!("{inner}, {}", owners(self.owners)),
             ("W3", _) => format!("{} clients x {}", self.clients, self.owners),
             ("W7", "W7-local") => "counted locally".to_owned(),

@@ -30,6 +30,7 @@ impl Part {
             SPIN => ("lockdog", "spin"),
             NON_REENTRANT => ("lockdog", "non-reentrant"),
             PLAIN => ("lockdog", "plain"),
+            READERS_FIRST => ("lockdog", "readers-first"),
             library => return (library, None),
         };
         (process, Some(interface.to_owned()))
@@ -90,6 +91,9 @@ fn planned(cell: Cell, options: &Options, present: &[&'static str]) -> Planned {
         warmup_s,
         lease_s: 0.0,
     };
+    if matches!(cell.workload, "W15r" | "W15k") {
+        planned.lease_s = 3.0;
+    }
     match (cell.title(), cell.condition) {
         // The figures are counts, which do not vary.
         ("W5" | "W12", _) => {
@@ -100,12 +104,9 @@ fn planned(cell: Cell, options: &Options, present: &[&'static str]) -> Planned {
                 (30.0, 60.0)
             };
         }
-        ("W15", _) => {
-            planned.lease_s = 3.0;
-            // Each of them waits for a lease.
-            if cell.workload == "W15k" {
-                (planned.rounds, planned.seconds) = (1, if options.quick { 6.0 } else { 30.0 });
-            }
+        // Each of them waits for a lease.
+        ("W15", _) if cell.workload == "W15k" => {
+            (planned.rounds, planned.seconds) = (1, if options.quick { 6.0 } else { 30.0 });
         }
         // Some need ten seconds for a pair.
         (_, Condition::Killed | Condition::Frozen) => planned.rounds = 1,
@@ -134,11 +135,15 @@ fn parts(cell: Cell, present: &[&'static str]) -> Vec<Part> {
             workload: "W14",
         }));
     }
-    if let ("W8a" | "W8c", true) = (cell.workload, present.contains(&"lockdog")) {
-        parts.push(Part {
-            library: PLAIN,
-            workload: cell.workload,
-        });
+    let beside = match cell.workload {
+        "W8a" | "W8c" => Some(PLAIN),
+        // As Redisson does it.
+        "W9b" | "W9c" if cell.condition == Condition::Plain => Some(READERS_FIRST),
+        _ => None,
+    };
+    if let (Some(library), true) = (beside, present.contains(&"lockdog")) {
+        let workload = cell.workload;
+        parts.push(Part { library, workload });
     }
     parts
 }
@@ -156,8 +161,10 @@ fn part(cell: Cell, library: &'static str) -> Option<Part> {
             return None;
         }
         ("raw" | "redisson" | "redsync" | "rslock", "W14") => return None,
-        ("raw", "W15r") => "idle",
+        ("raw", "W15r") if cell.condition == Condition::Plain => "idle",
         ("raw" | "redisson" | "redsync" | "rslock", "W15r" | "W15k") => return None,
+        // No owner waits.
+        ("raw", workload @ ("W9a" | "W11c")) => workload,
         ("raw" | "redsync" | "rslock", workload) if KINDS.contains(&workload) => return None,
         ("lockdog", "W7-local") => "W7-local",
         (_, "W7-local") => return None,
@@ -249,12 +256,14 @@ fn faults() -> [Cell; 2] {
     [Condition::Killed, Condition::Frozen].map(|fault| Cell::new("W6", 1).under(fault))
 }
 
-fn delayed() -> [Cell; 4] {
+fn delayed() -> [Cell; 6] {
     let cells = [
         Cell::new("rtt", 1),
         Cell::new("W1", 1),
         Cell::new("W2", 2),
         Cell::new("W4", 1).clients(2),
+        Cell::new("W9b", 16),
+        Cell::new("W15r", 1).clients(10),
     ];
     cells.map(|cell| cell.under(Condition::Delayed))
 }
@@ -270,6 +279,9 @@ pub(crate) const NON_REENTRANT: &str = "lockdog non-reentrant";
 /// lockdog's plain lock: in W8, beside its fair lock.
 pub(crate) const PLAIN: &str = "lockdog plain";
 
+/// lockdog's read/write lock whose readers do not wait for a writer that waits: in W9, beside the default.
+pub(crate) const READERS_FIRST: &str = "lockdog, readers first";
+
 /// Workloads of kinds that lockdog and Redisson have.
 const KINDS: [&str; 11] = [
     "W8a", "W8b", "W8c", "W8w", "W9a", "W9b", "W9c", "W11a", "W11b", "W11c", "W13",
@@ -279,7 +291,7 @@ const KINDS: [&str; 11] = [
 pub(crate) const PROCESSES: [&str; 5] = ["lockdog", "raw", "redisson", "redsync", "rslock"];
 
 /// In the order of the rows in tables.
-pub(crate) const LIBRARIES: [&str; 10] = [
+pub(crate) const LIBRARIES: [&str; 11] = [
     "lockdog",
     "raw",
     "redisson",
@@ -290,6 +302,7 @@ pub(crate) const LIBRARIES: [&str; 10] = [
     SPIN,
     NON_REENTRANT,
     PLAIN,
+    READERS_FIRST,
 ];
 
 #[cfg(test)]
@@ -332,10 +345,10 @@ mod tests {
         let plain = ("lockdog", Some("plain".to_owned()));
         let both = [("lockdog", None), ("redisson", None)];
         let all = [&both[..], &[plain]].concat();
-        assert_eq!(asked("W8a"), [all.clone()]);
         assert_eq!(asked("W8b"), [both.to_vec()]);
-        assert_eq!(asked("W8c"), [all.clone(), all]);
+        assert_eq!(asked("W8c"), [all.clone(), all.clone()]);
         assert_eq!(asked("W8w"), [both.to_vec()]);
+        assert_eq!(asked("W8a"), [all]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What people read.
 
+mod page;
 mod plots;
 mod setting;
 mod tables;
@@ -12,7 +13,9 @@ use std::time::Duration;
 use crate::Result;
 use crate::run::figures::{Line, Outcome, Summary};
 use crate::run::measure::Measurer;
+use crate::run::options::Options;
 use crate::run::plan::Planned;
+use crate::run::report::page::Page;
 use crate::run::report::words::show;
 
 /// One line a cell while the run continues: the last round.
@@ -46,14 +49,19 @@ fn brief(line: &Line) -> String {
     said.collect::<Vec<String>>().join(", ")
 }
 
-/// Machine, versions, command and duration, as Markdown.
+/// Machine, versions, command and duration, as Markdown. Of a run of some workloads: what differs.
 pub(crate) fn setting(
     measurer: &mut Measurer,
     args: &[&str],
     elapsed: Duration,
+    only: &[String],
 ) -> Result<Vec<String>> {
-    let mut lines = setting::lines(&measurer.server_version()?, measurer.core());
     let minutes = elapsed.as_secs_f64() / 60.0;
+    if !only.is_empty() {
+        let command = format!("compare {}", args.join(" "));
+        return Ok(vec![setting::of_some(&only.join(", "), &command, minutes)]);
+    }
+    let mut lines = setting::lines(&measurer.server_version()?, measurer.core());
     let command = match args {
         ["--docs", "docs"] => "make bench".to_owned(),
         ["--quick", "--docs", _] => "make bench QUICK=1".to_owned(),
@@ -66,18 +74,34 @@ pub(crate) fn setting(
 }
 
 /// The page and its pictures: `<folder>.md` and `<folder>/*.svg`. The page ends with the text of
-/// `<folder>/notes.md`.
-pub(crate) fn write(folder: &Path, summary: &Summary, setting: &[String]) -> Result<()> {
+/// `<folder>/notes.md`. After a run of some workloads, the rest of the page stays as it was.
+pub(crate) fn write(
+    folder: &Path,
+    summary: &Summary,
+    setting: &[String],
+    options: &Options,
+) -> Result<()> {
     fs::create_dir_all(folder)?;
+    let file = folder.with_extension("md");
+    let before = match (&options.only[..], fs::read_to_string(&file)) {
+        ([_, ..], Ok(text)) => Page::read(&text),
+        _ => Page::default(),
+    };
     let mut page = HEAD.to_owned();
-    page += &setting.join("\n");
+    page += &[&before.setting, setting].concat().join("\n");
     page += "\n\n## Targets\n\n";
-    page += &tables::targets(summary);
-    let pictures = plots::write(folder, summary)?;
+    page += &tables::targets(summary, &before);
     let name = folder.file_name().and_then(|name| name.to_str());
     let name = name.ok_or("the folder has no name")?;
-    for (file, title) in pictures {
-        page += &format!("\n![{title}]({name}/{file})\n");
+    let mut pictures = before.pictures.clone();
+    for (file, title) in plots::write(folder, summary)? {
+        let picture = format!("![{title}]({name}/{file})");
+        if !pictures.contains(&picture) {
+            pictures.push(picture);
+        }
+    }
+    for picture in pictures {
+        page += &format!("\n{picture}\n");
     }
     page += "\n## Figures\n\n";
     page += FIGURES;
@@ -85,12 +109,14 @@ pub(crate) fn write(folder: &Path, summary: &Summary, setting: &[String]) -> Res
         let table = tables::figures(summary, workload, figures);
         if !table.is_empty() {
             page += &format!("\n### {workload}: {title}\n\n{table}");
+        } else if let Some(table) = before.figures(workload) {
+            page += &format!("\n{table}");
         }
     }
     if let Ok(notes) = fs::read_to_string(folder.join("notes.md")) {
         page += &format!("\n{notes}");
     }
-    Ok(fs::write(folder.with_extension("md"), page)?)
+    Ok(fs::write(file, page)?)
 }
 
 /// The figures on the terminal, where no page has them.
@@ -104,7 +130,10 @@ pub(crate) fn print_figures(summary: &Summary) {
 }
 
 pub(crate) fn print_targets(summary: &Summary) {
-    println!("\nTargets\n\n{}", tables::targets(summary));
+    println!(
+        "\nTargets\n\n{}",
+        tables::targets(summary, &Page::default())
+    );
 }
 
 const HEAD: &str = "\
@@ -236,6 +265,8 @@ const WORKLOADS: [(&str, &str, &[&str]); 15] = [
             "write_max_us",
             "commands_per_pair",
             "inside_per_pair",
+            "client_cpu_us_per_pair",
+            "server_cpu_us_per_pair",
         ],
     ),
     (
@@ -246,6 +277,7 @@ const WORKLOADS: [(&str, &str, &[&str]); 15] = [
             "us_per_pair",
             "p50_in_round_trips",
             "us_per_pair_in_round_trips",
+            "write_p99_in_round_trips",
             "commands_per_pair",
         ],
     ),
@@ -261,6 +293,8 @@ const WORKLOADS: [(&str, &str, &[&str]); 15] = [
             "inside_per_pair",
             "min_share",
             "max_share",
+            "client_cpu_us_per_pair",
+            "server_cpu_us_per_pair",
         ],
     ),
     (

@@ -59,7 +59,7 @@ enum Form {
     Number,
 }
 
-const FIGURES: [(&str, &str, Form); 31] = [
+const FIGURES: [(&str, &str, Form); 32] = [
     ("pairs_per_s", "pairs/s", Form::Rate),
     ("us_per_pair", "time per pair", Form::Micros),
     ("p50_us", "p50", Form::Micros),
@@ -69,6 +69,11 @@ const FIGURES: [(&str, &str, Form); 31] = [
     (
         "us_per_pair_in_round_trips",
         "round trips per pair",
+        Form::Number,
+    ),
+    (
+        "write_p99_in_round_trips",
+        "writers' p99 in round trips",
         Form::Number,
     ),
     ("commands_per_pair", "commands per pair", Form::Number),
