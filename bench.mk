@@ -2,7 +2,7 @@
 
 .PHONY: bench
 
-# Takes more than 22 minutes and rewrites docs/benchmarks.md; with QUICK=1 four minutes, without changing docs/.
+# Takes about half an hour and rewrites docs/benchmarks.md; with QUICK=1 about six minutes, without changing docs/.
 QUICK ?=
 bench: ## lockdog beside Redisson, redsync, rslock and the bare protocol
 	@tests/setup redis-server

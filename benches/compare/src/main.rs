@@ -16,6 +16,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words[..] {
+        ["drive", "leader", url, name, lease_ms] => drive::lead(url, name, lease_ms),
         ["drive", library] => drive::serve(library),
         _ => run::run(&words),
     };

@@ -23,7 +23,8 @@ pub(crate) struct Request {
     /// Begins the names of the locks; no two cells have the same.
     pub(crate) name: String,
     /// W1 with Redisson: `async` asks for its calls without threads. W14: the kind of lock; none is the
-    /// plain lock.
+    /// plain lock. W8: `plain`; none is the fair lock. W9: `readers-first`; none is
+    /// the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) api: Option<String>,
     /// W5: how many locks are held.

@@ -10,7 +10,8 @@ use redis::aio::MultiplexedConnection;
 use serde_json::{Map, Value, json};
 
 use crate::Result;
-use crate::drive::raw::{connect, evaluate, load};
+use crate::drive::bare_scripts::evaluate;
+use crate::drive::raw::{connect, load};
 use crate::drive::stage::{Stage, Stopwatch};
 use crate::drive::tally::{Latencies, Tally};
 use crate::drive::wake::until_it_waits;

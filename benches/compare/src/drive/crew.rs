@@ -1,4 +1,4 @@
-//! Owners that acquire and unlock in a loop: W1, W2, W3, W6, W7, W14.
+//! Owners that acquire and unlock in a loop: W1, W2, W3, W6, W7, W8, W9, W11, W14.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,6 +29,7 @@ pub(crate) async fn measure<L: Library>(
     let tallies = crew.work(request.seconds).await?;
     let (all_done, cpu) = (watch.seconds(), watch.cpu_seconds());
 
+    let (tallies, writers) = crew.split(tallies);
     let mut pairs: u64 = tallies.iter().map(|t| t.pairs).sum();
     let mut late: u64 = tallies.iter().map(|t| t.late_pairs).sum();
     let mut seconds = request.seconds;
@@ -36,6 +37,7 @@ pub(crate) async fn measure<L: Library>(
         // A pair may take longer than the window, so its end is the window's.
         (pairs, late, seconds) = (pairs + late, 0, all_done);
     }
+    late += writers.iter().map(|t| t.late_pairs).sum::<u64>();
     let mut figures = Latencies::of(&tallies).figures();
     figures.insert("seconds".to_owned(), json!(seconds));
     figures.insert("pairs".to_owned(), json!(pairs));
@@ -58,6 +60,13 @@ pub(crate) async fn measure<L: Library>(
         let failures: u64 = tallies.iter().map(|t| t.failures).sum();
         figures.insert("failures".to_owned(), json!(failures));
     }
+    if !writers.is_empty() {
+        let writes: u64 = writers.iter().map(|t| t.pairs).sum();
+        figures.insert("writes".to_owned(), json!(writes));
+        for (name, value) in Latencies::of(&writers).figures() {
+            figures.insert(format!("write_{name}"), value);
+        }
+    }
     crew.leave().await;
     Ok(figures)
 }
@@ -77,7 +86,7 @@ enum Work {
 impl Work {
     fn of(workload: &str) -> Self {
         match workload {
-            "W2" | "W3" => Self::Shared,
+            "W2" | "W3" | "W8a" | "W8b" | "W9a" | "W9b" | "W9c" | "W11a" | "W11b" => Self::Shared,
             "W6" => Self::Quorum,
             "W7" | "W7-local" => Self::Again,
             _ => Self::Own,
@@ -85,9 +94,13 @@ impl Work {
     }
 }
 
-/// Clients, and a lock for each owner, those of a client side by side.
+/// Clients, and a lock for each owner, those of a client side by side, and its writer's after them.
 struct Crew<L: Library> {
     work: Work,
+    /// Of each client.
+    owners: usize,
+    /// Of each client: none or one.
+    writers: usize,
     clients: Vec<L>,
     locks: Vec<Arc<L::Lock>>,
 }
@@ -96,17 +109,19 @@ impl<L: Library> Crew<L> {
     async fn hire(request: &Request, work: Work, clients: usize) -> Result<Self> {
         let mut crew = Self {
             work,
+            owners: request.owners,
+            writers: usize::from(matches!(request.workload.as_str(), "W9b" | "W9c")),
             clients: Vec::new(),
             locks: Vec::new(),
         };
+        let names = names(request);
         for _ in 0..clients {
             let client = L::connect(request).await?;
-            for owner in 0..request.owners {
-                let name = match work {
-                    Work::Shared => request.name.clone(),
-                    _ => format!("{}:{owner}", request.name),
-                };
-                crew.locks.push(Arc::new(client.lock(&name)));
+            for name in names.iter().cycle().take(request.owners) {
+                crew.locks.push(Arc::new(client.lock(name)));
+            }
+            for _ in 0..crew.writers {
+                crew.locks.push(Arc::new(client.write_lock(&request.name)));
             }
             crew.clients.push(client);
         }
@@ -130,6 +145,18 @@ impl<L: Library> Crew<L> {
         let mut done = tasks.join_all().await;
         done.sort_by_key(|(place, _)| *place);
         done.into_iter().map(|(_, tally)| tally).collect()
+    }
+
+    /// The tallies of the owners, and those of the writers.
+    fn split(&self, tallies: Vec<Tally>) -> (Vec<Tally>, Vec<Tally>) {
+        let (mut owners, mut writers) = (Vec::new(), Vec::new());
+        for (place, tally) in tallies.into_iter().enumerate() {
+            match place % (self.owners + self.writers) {
+                within if within < self.owners => owners.push(tally),
+                _ => writers.push(tally),
+            }
+        }
+        (owners, writers)
     }
 
     async fn leave(self) {
@@ -182,6 +209,16 @@ async fn toil<L: Library>(
     Ok(tally)
 }
 
+/// Of the locks of a cell.
+pub(crate) fn names(request: &Request) -> Vec<String> {
+    match Work::of(&request.workload) {
+        Work::Shared => vec![request.name.clone()],
+        _ => (0..request.owners)
+            .map(|owner| format!("{}:{owner}", request.name))
+            .collect(),
+    }
+}
+
 /// The smallest and the largest part, as multiples of an even one.
 fn shares(figures: &mut Map<String, Value>, names: [&str; 2], parts: &[u64]) {
     let even = parts.iter().sum::<u64>() as f64 / parts.len() as f64;
@@ -194,3 +231,6 @@ fn shares(figures: &mut Map<String, Value>, names: [&str; 2], parts: &[u64]) {
 
 /// More than any library reaches here: the samples' memory is taken for so many.
 const MOST_PAIRS_A_SECOND: f64 = 250_000.0;
+
+/// Of each semaphore.
+pub(crate) const PERMITS: u32 = 4;

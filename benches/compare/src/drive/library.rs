@@ -18,6 +18,11 @@ pub(crate) trait Library: Sized + Send + Sync + 'static {
 
     fn lock(&self, name: &str) -> Self::Lock;
 
+    /// What a writer takes, where the others read: W9 only.
+    fn write_lock(&self, name: &str) -> Self::Lock {
+        self.lock(name)
+    }
+
     fn acquire(lock: &Self::Lock) -> impl Future<Output = Result<Self::Held>> + Send;
 
     fn unlock(held: Self::Held) -> impl Future<Output = Result<()>> + Send;

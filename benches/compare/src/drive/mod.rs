@@ -1,8 +1,11 @@
 //! A driver: puts one library through the cells that the runner asks for.
 
 mod bare;
+mod bare_scripts;
 mod crew;
+mod election;
 mod hold;
+mod latch;
 mod library;
 mod lockdog;
 mod raw;
@@ -16,6 +19,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::Result;
+pub(crate) use crate::drive::election::lead;
 use crate::drive::library::Library;
 use crate::drive::stage::Stage;
 use crate::protocol::Request;
@@ -57,9 +61,15 @@ async fn measure<L: Library>(request: &Request, stage: &mut Stage) -> Result<Map
         "W1" | "W2" | "W3" | "W6" | "W7" | "W7-local" | "W14" => {
             crew::measure::<L>(request, stage).await
         }
-        "W4" => wake::measure::<L>(request, stage).await,
+        "W8a" | "W8b" | "W8c" | "W9a" | "W9b" | "W9c" | "W11a" | "W11b" | "W11c" => {
+            crew::measure::<L>(request, stage).await
+        }
+        "W4" | "W8w" => wake::measure::<L>(request, stage).await,
         "W5" => hold::locks(request, stage).await,
         "W12" => hold::permits(request, stage).await,
+        "W13" => latch::measure(request, stage).await,
+        "W15r" => election::resigned(request, stage).await,
+        "W15k" => election::killed(request, stage).await,
         "rtt" | "idle" | "serial" => bare::measure(request, stage).await,
         other => Ok(object(
             json!({ "unsupported": format!("{other} is not known here") }),

@@ -1,82 +1,98 @@
-//! The bare protocol: what a re-entrant lock in a hash must send, and no library around it.
+//! The bare protocol: what a lock must send, and no library around it.
 //!
-//! Two EVALSHA on one shared connection with TCP_NODELAY. The scripts make the calls that Redisson's
-//! make (its latch apart) in the same order: seven in a pair. Nothing waits and nothing is renewed.
+//! Two EVALSHA on one shared connection with TCP_NODELAY. Nothing waits and nothing is renewed.
 //! With five servers all are asked at once, and all five answers are awaited.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::try_join_all;
-use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
-use redis::{Client, Cmd, IntoConnectionInfo};
+use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, Value};
 
 use crate::Result;
+use crate::drive::bare_scripts::{Digests, Kind, Named};
+use crate::drive::crew::{PERMITS, names};
 use crate::drive::library::Library;
 use crate::protocol::Request;
 
 pub(crate) struct Raw {
     servers: Vec<Server>,
+    kind: Kind,
+    /// How many owners have a lock.
+    owners: AtomicU64,
 }
 
 /// A server that knows the scripts.
 #[derive(Clone)]
 pub(crate) struct Server {
     connection: MultiplexedConnection,
-    acquire: Arc<str>,
-    unlock: Arc<str>,
+    digests: Arc<Digests>,
 }
 
-pub(crate) struct Named {
+pub(crate) struct Owned {
     servers: Vec<Server>,
-    name: String,
-    channel: String,
-    owner: String,
+    named: Named,
 }
 
 impl Library for Raw {
-    type Lock = Arc<Named>;
-    type Held = Arc<Named>;
+    type Lock = Arc<Owned>;
+    type Held = Arc<Owned>;
 
     fn refuses(workload: &str) -> Option<&'static str> {
         match workload {
-            "W2" | "W3" | "W4" => Some("it cannot wait"),
+            "W2" | "W3" | "W4" | "W8a" | "W8b" | "W8w" | "W9b" | "W9c" | "W11a" | "W11b"
+            | "W13" => Some("it cannot wait"),
             "W7-local" => Some("it counts in Redis"),
-            "W5" | "W12" => Some("it has no watchdog"),
+            "W5" | "W12" | "W15r" | "W15k" => Some("it has no watchdog"),
+            "W8c" => Some("it has no such kind"),
             _ => None,
         }
     }
 
     async fn connect(request: &Request) -> Result<Self> {
-        let servers = try_join_all(request.urls.iter().map(|url| Server::connect(url))).await?;
-        Ok(Self { servers })
-    }
-
-    fn lock(&self, name: &str) -> Arc<Named> {
-        Arc::new(Named {
-            servers: self.servers.clone(),
-            name: name.to_owned(),
-            channel: format!("redisson_lock__channel:{{{name}}}"),
-            owner: format!("5e7a9f3c-26d1-4b8e-9c40-d1f6a83b2e75:{name}"),
+        let kind = Kind::of(&request.workload);
+        let servers = request.urls.iter().map(|url| Server::connect(url, kind));
+        let servers = try_join_all(servers).await?;
+        if let (Kind::Semaphore, Some(server)) = (kind, servers.first()) {
+            for name in names(request) {
+                let mut set = redis::cmd("SET");
+                let set = set.arg(name).arg(PERMITS);
+                set.query_async::<()>(&mut server.connection.clone())
+                    .await?;
+            }
+        }
+        Ok(Self {
+            servers,
+            kind,
+            owners: AtomicU64::new(0),
         })
     }
 
-    async fn acquire(lock: &Arc<Named>) -> Result<Arc<Named>> {
+    fn lock(&self, name: &str) -> Arc<Owned> {
+        let number = self.owners.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Owned {
+            servers: self.servers.clone(),
+            named: Named::new(self.kind, name, number),
+        })
+    }
+
+    async fn acquire(lock: &Arc<Owned>) -> Result<Arc<Owned>> {
         match &lock.servers[..] {
-            [server] => server.acquire(lock).await?,
+            [server] => server.acquire(&lock.named).await?,
             servers => {
-                try_join_all(servers.iter().map(|server| server.acquire(lock))).await?;
+                try_join_all(servers.iter().map(|server| server.acquire(&lock.named))).await?;
             }
         }
         Ok(lock.clone())
     }
 
-    async fn unlock(held: Arc<Named>) -> Result<()> {
+    async fn unlock(held: Arc<Owned>) -> Result<()> {
         match &held.servers[..] {
-            [server] => server.unlock(&held).await?,
+            [server] => server.unlock(&held.named).await?,
             servers => {
-                try_join_all(servers.iter().map(|server| server.unlock(&held))).await?;
+                try_join_all(servers.iter().map(|server| server.unlock(&held.named))).await?;
             }
         }
         Ok(())
@@ -86,31 +102,28 @@ impl Library for Raw {
 }
 
 impl Server {
-    async fn connect(url: &str) -> Result<Self> {
+    async fn connect(url: &str, kind: Kind) -> Result<Self> {
         let mut connection = connect(url).await?;
-        let acquire: String = load(ACQUIRE).query_async(&mut connection).await?;
-        let unlock: String = load(UNLOCK).query_async(&mut connection).await?;
+        let [acquire, unlock] = kind.scripts();
+        let acquire: String = load(acquire).query_async(&mut connection).await?;
+        let unlock: String = load(unlock).query_async(&mut connection).await?;
         Ok(Self {
             connection,
-            acquire: acquire.into(),
-            unlock: unlock.into(),
+            digests: Arc::new(Digests { acquire, unlock }),
         })
     }
 
     async fn acquire(&self, lock: &Named) -> Result<()> {
-        let mut command = evaluate(&self.acquire, 1);
-        command.arg(&lock.name).arg(LEASE_MS).arg(&lock.owner);
-        let ttl: Option<i64> = command.query_async(&mut self.connection.clone()).await?;
-        match ttl {
+        let command = lock.acquire(&self.digests);
+        let answer: Value = command.query_async(&mut self.connection.clone()).await?;
+        match lock.refusal(&answer) {
             None => Ok(()),
-            Some(ttl) => Err(format!("{} is held for {ttl} ms more", lock.name).into()),
+            Some(why) => Err(why.into()),
         }
     }
 
     async fn unlock(&self, lock: &Named) -> Result<()> {
-        let mut command = evaluate(&self.unlock, 2);
-        command.arg(&lock.name).arg(&lock.channel);
-        command.arg("0").arg(LEASE_MS).arg(&lock.owner);
+        let command = lock.unlock(&self.digests);
         let freed: Option<i64> = command.query_async(&mut self.connection.clone()).await?;
         match freed {
             Some(_) => Ok(()),
@@ -134,34 +147,3 @@ pub(crate) fn load(script: &str) -> Cmd {
     command.arg("LOAD").arg(script);
     command
 }
-
-pub(crate) fn evaluate(digest: &str, keys: usize) -> Cmd {
-    let mut command = redis::cmd("EVALSHA");
-    command.arg(digest).arg(keys);
-    command
-}
-
-const LEASE_MS: u32 = 30_000;
-
-const ACQUIRE: &str = r"
-local ours = redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1
-if not ours then
-    return redis.call('pttl', KEYS[1])
-end
-redis.call('hincrby', KEYS[1], ARGV[2], 1)
-redis.call('pexpire', KEYS[1], ARGV[1])
-return nil
-";
-
-const UNLOCK: &str = r"
-if redis.call('hexists', KEYS[1], ARGV[3]) == 0 then
-    return nil
-end
-if redis.call('hincrby', KEYS[1], ARGV[3], -1) > 0 then
-    redis.call('pexpire', KEYS[1], ARGV[2])
-    return 0
-end
-redis.call('del', KEYS[1])
-redis.call('publish', KEYS[2], ARGV[1])
-return 1
-";

@@ -4,7 +4,8 @@ use std::fmt;
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Cell {
-    /// W1 to W7, W7-local, W12, W14, or rtt; under a delay they are parts of W10.
+    /// W1 to W7, W7-local, W8a to W8c, W8w, W9a to W9c, W11a to W11c, W12, W13, W14, W15r, W15k, or
+    /// rtt; under a delay they are parts of W10.
     pub(crate) workload: &'static str,
     pub(crate) condition: Condition,
     pub(crate) clients: usize,
@@ -56,6 +57,10 @@ impl Cell {
         match (self.condition, self.workload) {
             (Condition::Delayed, _) => "W10",
             (_, "W7-local") => "W7",
+            (_, "W8a" | "W8b" | "W8c" | "W8w") => "W8",
+            (_, "W9a" | "W9b" | "W9c") => "W9",
+            (_, "W11a" | "W11b" | "W11c") => "W11",
+            (_, "W15r" | "W15k") => "W15",
             (_, workload) => workload,
         }
     }
@@ -73,9 +78,29 @@ impl Cell {
     pub(crate) fn size(&self) -> String {
         match (self.title(), self.workload) {
             ("W10", "rtt") => "PING".to_owned(),
+            ("W10", "W9b" | "W15r") => {
+                let inner = self.under(Condition::Plain);
+                format!("{}, {}", inner.title(), inner.size())
+            }
             ("W10", inner) => format!("{inner}, {}", owners(self.owners)),
             ("W3", _) => format!("{} clients x {}", self.clients, self.owners),
             ("W7", "W7-local") => "counted locally".to_owned(),
+            (_, "W8c" | "W11c") => format!("{}, own keys", owners(self.owners)),
+            (_, "W8b" | "W11b") => format!("{} clients x {}", self.clients, self.owners),
+            (_, "W13") => format!(
+                "{} waiters of {} clients",
+                self.clients * self.owners,
+                self.clients
+            ),
+            (_, "W15r") => format!("{} candidates, the leader resigns", self.clients),
+            (_, "W15k") => format!("{} candidates, the leader is killed", self.clients),
+            (_, "W8w") => "wake-up".to_owned(),
+            (_, "W9a") => format!("{} readers", self.owners),
+            (_, "W9b") => format!("{} readers and a writer", self.owners),
+            (_, "W9c") => format!(
+                "{} clients x {} readers and a writer",
+                self.clients, self.owners
+            ),
             ("W4" | "W7", _) => "-".to_owned(),
             ("W5", _) => format!("{} locks", self.locks),
             ("W12", _) => format!("{} permits", self.locks),

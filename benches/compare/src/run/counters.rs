@@ -147,8 +147,10 @@ fn parse(line: &str) -> Option<(String, bool)> {
 
 const OWN: [&str; 4] = ["info", "flushall", "monitor", "client"];
 
-const OF_SCRIPTS: [&str; 9] = [
-    "del", "exists", "get", "hdel", "hexists", "hincrby", "pexpire", "pttl", "publish",
+const OF_SCRIPTS: [&str; 22] = [
+    "decrby", "del", "exists", "get", "hdel", "hexists", "hget", "hincrby", "hlen", "incrby",
+    "lindex", "llen", "lpop", "lrange", "lrem", "pexpire", "pttl", "publish", "rpush", "zadd",
+    "zrem", "zscore",
 ];
 
 const LONGEST_LOOK: Duration = Duration::from_millis(150);

@@ -229,9 +229,10 @@ fn describe(cell: Cell, library: &str, measured: &str) -> Map<String, Value> {
 }
 
 /// Times of a pair, and the names of the round trips in them.
-const ROUND_TRIPS: [(&str, &str); 2] = [
+const ROUND_TRIPS: [(&str, &str); 3] = [
     ("p50_us", "p50_in_round_trips"),
     ("us_per_pair", "us_per_pair_in_round_trips"),
+    ("write_p99_us", "write_p99_in_round_trips"),
 ];
 
 #[cfg(test)]

@@ -258,17 +258,28 @@ fn derive(figures: &mut Figures, planned: &Planned, spent: &Counters, origins: &
         figures.set("server_cpu_percent", 100.0 * spent.cpu_s / window);
         return;
     }
-    let (pairs, late) = (get("pairs"), get("late_pairs"));
+    let (pairs, late, writes) = (get("pairs"), get("late_pairs"), get("writes"));
     figures.set("pairs_per_s", pairs / window);
     figures.set("us_per_pair", 1e6 * window / pairs);
-    let all = pairs + late;
+    let all = pairs + writes + late;
     let commands = spent.commands(origins);
     figures.set("commands_per_pair", commands.sent / all);
     figures.set("inside_per_pair", commands.inside / all);
+    if cell.workload == "W13" {
+        let of_one = commands.sent / all / cell.clients as f64;
+        figures.set("commands_per_client", of_one);
+    }
     // Milliseconds a thousand are microseconds each.
     figures.set("client_cpu_us_per_pair", 1e6 * cpu / all);
     figures.set("server_cpu_us_per_pair", 1e6 * spent.cpu_s / all);
     let turn_us = 1e6 * window / pairs * cell.contenders() as f64;
+    // Zero is a figure where somebody writes.
+    if figures.get("writes").is_some() {
+        figures.set("writes_per_s", writes / window);
+    }
+    if let (Some(least), Some(most)) = (figures.get("min_share"), figures.get("max_share")) {
+        figures.set("share_ratio", least / most);
+    }
     if let Some(p99) = figures.get("p99_us") {
         figures.set("p99_in_turns", p99 / turn_us);
     }

@@ -53,10 +53,10 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
     for line in summary.json() {
         writeln!(raw, "{line}")?;
     }
-    let setting = report::setting(&mut measurer, args, began.elapsed())?;
+    let setting = report::setting(&mut measurer, args, began.elapsed(), &options.only)?;
     match &options.docs {
         Some(folder) => {
-            report::write(&folder.join("benchmarks"), &summary, &setting)?;
+            report::write(&folder.join("benchmarks"), &summary, &setting, &options)?;
             println!("\nAll figures: {}", folder.join("benchmarks.md").display());
         }
         None => report::print_figures(&summary),

@@ -9,7 +9,7 @@ pub(crate) struct Planned {
     pub(crate) rounds: usize,
     pub(crate) warmup_s: f64,
     pub(crate) seconds: f64,
-    /// W5 and W12 only.
+    /// W5, W12 and W15 only.
     pub(crate) lease_s: f64,
 }
 
@@ -29,6 +29,8 @@ impl Part {
             FENCED => ("lockdog", "fenced"),
             SPIN => ("lockdog", "spin"),
             NON_REENTRANT => ("lockdog", "non-reentrant"),
+            PLAIN => ("lockdog", "plain"),
+            READERS_FIRST => ("lockdog", "readers-first"),
             library => return (library, None),
         };
         (process, Some(interface.to_owned()))
@@ -89,6 +91,9 @@ fn planned(cell: Cell, options: &Options, present: &[&'static str]) -> Planned {
         warmup_s,
         lease_s: 0.0,
     };
+    if matches!(cell.workload, "W15r" | "W15k") {
+        planned.lease_s = 3.0;
+    }
     match (cell.title(), cell.condition) {
         // The figures are counts, which do not vary.
         ("W5" | "W12", _) => {
@@ -98,6 +103,10 @@ fn planned(cell: Cell, options: &Options, present: &[&'static str]) -> Planned {
             } else {
                 (30.0, 60.0)
             };
+        }
+        // Each of them waits for a lease.
+        ("W15", _) if cell.workload == "W15k" => {
+            (planned.rounds, planned.seconds) = (1, if options.quick { 6.0 } else { 30.0 });
         }
         // Some need ten seconds for a pair.
         (_, Condition::Killed | Condition::Frozen) => planned.rounds = 1,
@@ -126,6 +135,16 @@ fn parts(cell: Cell, present: &[&'static str]) -> Vec<Part> {
             workload: "W14",
         }));
     }
+    let beside = match cell.workload {
+        "W8a" | "W8c" => Some(PLAIN),
+        // As Redisson does it.
+        "W9b" | "W9c" if cell.condition == Condition::Plain => Some(READERS_FIRST),
+        _ => None,
+    };
+    if let (Some(library), true) = (beside, present.contains(&"lockdog")) {
+        let workload = cell.workload;
+        parts.push(Part { library, workload });
+    }
     parts
 }
 
@@ -142,6 +161,11 @@ fn part(cell: Cell, library: &'static str) -> Option<Part> {
             return None;
         }
         ("raw" | "redisson" | "redsync" | "rslock", "W14") => return None,
+        ("raw", "W15r") if cell.condition == Condition::Plain => "idle",
+        ("raw" | "redisson" | "redsync" | "rslock", "W15r" | "W15k") => return None,
+        // No owner waits.
+        ("raw", workload @ ("W9a" | "W11c")) => workload,
+        ("raw" | "redsync" | "rslock", workload) if KINDS.contains(&workload) => return None,
         ("lockdog", "W7-local") => "W7-local",
         (_, "W7-local") => return None,
         (_, workload) => workload,
@@ -159,6 +183,11 @@ fn full() -> Vec<Cell> {
     }
     cells.push(Cell::new("W4", 1).clients(2));
     cells.extend(["W7", "W7-local"].map(|workload| Cell::new(workload, 1)));
+    cells.extend(fair());
+    cells.extend(read_write());
+    cells.extend(semaphores());
+    cells.push(latch());
+    cells.extend(election());
     cells.extend([1, 16].map(|owners| Cell::new("W14", owners)));
     cells.extend([1, 16].map(|owners| Cell::new("W6", owners)));
     cells.extend(delayed());
@@ -176,6 +205,11 @@ fn quick() -> Vec<Cell> {
     cells.push(Cell::new("W3", 4).clients(4));
     cells.push(Cell::new("W4", 1).clients(2));
     cells.extend(["W7", "W7-local"].map(|workload| Cell::new(workload, 1)));
+    cells.extend(fair());
+    cells.extend(read_write());
+    cells.extend(semaphores());
+    cells.push(latch());
+    cells.extend(election());
     cells.push(Cell::new("W14", 16));
     cells.push(Cell::new("W6", 1));
     cells.extend(delayed());
@@ -184,16 +218,52 @@ fn quick() -> Vec<Cell> {
     cells
 }
 
+fn fair() -> [Cell; 5] {
+    [
+        Cell::new("W8a", 16),
+        Cell::new("W8b", 4).clients(4),
+        Cell::new("W8c", 1),
+        Cell::new("W8c", 64),
+        Cell::new("W8w", 1).clients(2),
+    ]
+}
+
+fn read_write() -> [Cell; 3] {
+    [
+        Cell::new("W9a", 16),
+        Cell::new("W9b", 16),
+        Cell::new("W9c", 8).clients(4),
+    ]
+}
+
+fn semaphores() -> [Cell; 3] {
+    [
+        Cell::new("W11a", 64),
+        Cell::new("W11b", 16).clients(4),
+        Cell::new("W11c", 16),
+    ]
+}
+
+fn latch() -> Cell {
+    Cell::new("W13", 100).clients(10)
+}
+
+fn election() -> [Cell; 2] {
+    ["W15r", "W15k"].map(|workload| Cell::new(workload, 1).clients(10))
+}
+
 fn faults() -> [Cell; 2] {
     [Condition::Killed, Condition::Frozen].map(|fault| Cell::new("W6", 1).under(fault))
 }
 
-fn delayed() -> [Cell; 4] {
+fn delayed() -> [Cell; 6] {
     let cells = [
         Cell::new("rtt", 1),
         Cell::new("W1", 1),
         Cell::new("W2", 2),
         Cell::new("W4", 1).clients(2),
+        Cell::new("W9b", 16),
+        Cell::new("W15r", 1).clients(10),
     ];
     cells.map(|cell| cell.under(Condition::Delayed))
 }
@@ -206,11 +276,22 @@ pub(crate) const FENCED: &str = "lockdog fenced";
 pub(crate) const SPIN: &str = "lockdog spin";
 pub(crate) const NON_REENTRANT: &str = "lockdog non-reentrant";
 
+/// lockdog's plain lock: in W8, beside its fair lock.
+pub(crate) const PLAIN: &str = "lockdog plain";
+
+/// lockdog's read/write lock whose readers do not wait for a writer that waits: in W9, beside the default.
+pub(crate) const READERS_FIRST: &str = "lockdog, readers first";
+
+/// Workloads of kinds that lockdog and Redisson have.
+const KINDS: [&str; 11] = [
+    "W8a", "W8b", "W8c", "W8w", "W9a", "W9b", "W9c", "W11a", "W11b", "W11c", "W13",
+];
+
 /// Each of them is a process. They take their turns in this order.
 pub(crate) const PROCESSES: [&str; 5] = ["lockdog", "raw", "redisson", "redsync", "rslock"];
 
 /// In the order of the rows in tables.
-pub(crate) const LIBRARIES: [&str; 9] = [
+pub(crate) const LIBRARIES: [&str; 11] = [
     "lockdog",
     "raw",
     "redisson",
@@ -220,6 +301,8 @@ pub(crate) const LIBRARIES: [&str; 9] = [
     FENCED,
     SPIN,
     NON_REENTRANT,
+    PLAIN,
+    READERS_FIRST,
 ];
 
 #[cfg(test)]
@@ -245,5 +328,35 @@ mod tests {
         }
         assert_eq!(cells(&options, &PROCESSES).len(), 2);
         assert!(cells(&options, &["raw", "redisson"]).is_empty());
+    }
+
+    #[test]
+    fn w8_compares_the_fair_lock_with_the_plain_one_and_with_redisson() {
+        let asked = |workload: &str| -> Vec<Vec<_>> {
+            let options = Options {
+                only: vec!["W8".to_owned()],
+                ..Options::default()
+            };
+            let mut planned = cells(&options, &PROCESSES);
+            planned.retain(|planned| planned.cell.workload == workload);
+            let parts = |planned: Planned| planned.libraries.iter().map(Part::driver).collect();
+            planned.into_iter().map(parts).collect()
+        };
+        let plain = ("lockdog", Some("plain".to_owned()));
+        let both = [("lockdog", None), ("redisson", None)];
+        let all = [&both[..], &[plain]].concat();
+        assert_eq!(asked("W8b"), [both.to_vec()]);
+        assert_eq!(asked("W8c"), [all.clone(), all.clone()]);
+        assert_eq!(asked("W8w"), [both.to_vec()]);
+        assert_eq!(asked("W8a"), [all]);
+    }
+
+    #[test]
+    fn each_planned_library_has_a_row_in_the_tables() {
+        for planned in cells(&Options::default(), &PROCESSES) {
+            for part in planned.libraries {
+                assert!(LIBRARIES.contains(&part.library), "{}", part.library);
+            }
+        }
     }
 }

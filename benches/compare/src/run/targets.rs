@@ -2,7 +2,7 @@
 
 use crate::run::cell::{Cell, Condition};
 use crate::run::figures::Summary;
-use crate::run::plan::{FENCED, NON_REENTRANT, SPIN};
+use crate::run::plan::{FENCED, NON_REENTRANT, PLAIN, SPIN};
 
 pub(crate) struct Target {
     pub(crate) cell: Cell,
@@ -28,8 +28,8 @@ pub(crate) enum Than {
     Scale(&'static str),
     /// The plain lock in the same cell. The bounded figure is that of this kind of lock.
     Plain(&'static str),
-    /// lockdog itself without the fault.
-    Undisturbed,
+    /// lockdog itself in another cell, and what that cell is called here.
+    Itself(Cell, &'static str),
     /// Round trips through the proxy.
     RoundTrip,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Found {
 
 pub(crate) fn all() -> Vec<Target> {
     use Bound::{AtLeast, AtMost};
-    use Than::{Library, One, Plain, RoundTrip, Scale, Undisturbed};
+    use Than::{Itself, Library, One, Plain, RoundTrip, Scale};
     let mut targets = Vec::new();
     let mut add = |cell, figure, bound, than| {
         targets.push(Target {
@@ -111,7 +111,8 @@ pub(crate) fn all() -> Vec<Target> {
     let quorum = Cell::new("W6", 1);
     add(quorum, "p50_us", AtMost(1.5), Library("raw"));
     for fault in [Condition::Killed, Condition::Frozen] {
-        add(quorum.under(fault), "p50_us", AtMost(1.05), Undisturbed);
+        let undisturbed = Itself(quorum, "undisturbed");
+        add(quorum.under(fault), "p50_us", AtMost(1.05), undisturbed);
         add(quorum.under(fault), "max_us", AtMost(2_000_000.0), One);
     }
 
@@ -122,6 +123,50 @@ pub(crate) fn all() -> Vec<Target> {
         Library("raw"),
     );
     add(Cell::new("W7-local", 1), "p50_us", AtMost(1.0), One);
+
+    let inside = Cell::new("W8a", 16);
+    add(inside, "pairs_per_s", AtLeast(0.5), Library(PLAIN));
+    add(inside, "pairs_per_s", AtLeast(4.0), Library("redisson"));
+    // Two. The calls of scripts are told from commands to two percent.
+    add(inside, "commands_per_pair", AtMost(2.04), One);
+    let across = Cell::new("W8b", 4).clients(4);
+    add(across, "pairs_per_s", AtLeast(2.0), Library("redisson"));
+    add(across, "commands_per_pair", AtMost(6.0), One);
+    add(across, "share_ratio", AtLeast(0.95), One);
+    let woken = Cell::new("W8w", 1).clients(2);
+    add(woken, "p50_us", AtMost(0.5), Library("redisson"));
+    for owners in [1, 64] {
+        let own = Cell::new("W8c", owners);
+        add(own, "pairs_per_s", AtLeast(0.95), Library(PLAIN));
+    }
+
+    let readers = Cell::new("W9a", 16);
+    add(readers, "pairs_per_s", AtLeast(0.85), Library("raw"));
+    add(readers, "pairs_per_s", AtLeast(4.0), Library("redisson"));
+    let mixed = Cell::new("W9b", 16);
+    let without = Itself(readers, "without a writer");
+    add(mixed, "pairs_per_s", AtLeast(0.5), without);
+    add(mixed, "writes_per_s", AtLeast(1.0), One);
+    let mixed = Cell::new("W9c", 8).clients(4);
+    add(mixed, "pairs_per_s", AtLeast(3.0), Library("redisson"));
+    add(mixed, "writes_per_s", AtLeast(3.0), Library("redisson"));
+
+    let inside = Cell::new("W11a", 64);
+    let across = Cell::new("W11b", 16).clients(4);
+    for (cell, commands) in [(inside, 1.3), (across, 4.0)] {
+        add(cell, "commands_per_pair", AtMost(commands), One);
+        add(cell, "pairs_per_s", AtLeast(3.0), Library("redisson"));
+    }
+    let own = Cell::new("W11c", 16);
+    add(own, "pairs_per_s", AtLeast(0.85), Library("raw"));
+
+    let latch = Cell::new("W13", 100).clients(10);
+    add(latch, "max_us", AtMost(20_000.0), One);
+    add(latch, "commands_per_client", AtMost(3.0), One);
+
+    // The lease, how long a waiter may be silent, and a second.
+    let killed = Cell::new("W15k", 1).clients(10);
+    add(killed, "max_us", AtMost(14_000_000.0), One);
 
     for owners in [1, 16] {
         let cell = Cell::new("W14", owners);
@@ -137,6 +182,11 @@ pub(crate) fn all() -> Vec<Target> {
     add(inside, "us_per_pair", AtMost(1.05), RoundTrip);
     let across = Cell::new("W4", 1).clients(2).under(Condition::Delayed);
     add(across, "p50_us", AtMost(2.0 * 1.05), RoundTrip);
+    let mixed = Cell::new("W9b", 16).under(Condition::Delayed);
+    // A read is held for the round trip of its answer and of its unlock: five holds, and three.
+    add(mixed, "write_p99_us", AtMost(8.0), RoundTrip);
+    let resigned = Cell::new("W15r", 1).clients(10).under(Condition::Delayed);
+    add(resigned, "p50_us", AtMost(3.0 * 1.05), RoundTrip);
     targets
 }
 
@@ -153,10 +203,7 @@ impl Target {
             Than::Library(library) => summary.value(self.cell, library, self.figure),
             Than::Plain(_) => summary.value(self.cell, "lockdog", self.figure),
             Than::Scale(_) => summary.value(self.cell, "raw", self.figure),
-            Than::Undisturbed => {
-                let undisturbed = self.cell.under(Condition::Plain);
-                summary.value(undisturbed, "lockdog", self.figure)
-            }
+            Than::Itself(cell, _) => summary.value(cell, "lockdog", self.figure),
             Than::RoundTrip => summary.round_trip(),
         }?;
         Some(Found { ours, theirs })
@@ -174,6 +221,22 @@ impl Bound {
         match self {
             Self::AtMost(most) => value <= most,
             Self::AtLeast(least) => value >= least,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::options::Options;
+    use crate::run::plan::{PROCESSES, cells};
+
+    #[test]
+    fn each_target_is_about_a_planned_cell() {
+        let planned = cells(&Options::default(), &PROCESSES);
+        for target in all() {
+            let found = planned.iter().any(|planned| planned.cell == target.cell);
+            assert!(found, "{}", target.cell);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What people read.
 
+mod page;
 mod plots;
 mod setting;
 mod tables;
@@ -12,7 +13,9 @@ use std::time::Duration;
 use crate::Result;
 use crate::run::figures::{Line, Outcome, Summary};
 use crate::run::measure::Measurer;
+use crate::run::options::Options;
 use crate::run::plan::Planned;
+use crate::run::report::page::Page;
 use crate::run::report::words::show;
 
 /// One line a cell while the run continues: the last round.
@@ -33,21 +36,32 @@ fn brief(line: &Line) -> String {
         Outcome::Figures(figures) => figures,
         Outcome::Nothing(why) => return why.clone(),
     };
-    let said = ["pairs_per_s", "p50_us", "locks_lost", "bytes_per_lock"]
-        .into_iter()
-        .filter_map(|name| Some((name, figures.get(name)?)))
-        .map(|(name, value)| format!("{} {}", show(name, value), words::unit(name)));
+    let said = [
+        "pairs_per_s",
+        "p50_us",
+        "writes_per_s",
+        "locks_lost",
+        "bytes_per_lock",
+    ]
+    .into_iter()
+    .filter_map(|name| Some((name, figures.get(name)?)))
+    .map(|(name, value)| format!("{} {}", show(name, value), words::unit(name)));
     said.collect::<Vec<String>>().join(", ")
 }
 
-/// Machine, versions, command and duration, as Markdown.
+/// Machine, versions, command and duration, as Markdown. Of a run of some workloads: what differs.
 pub(crate) fn setting(
     measurer: &mut Measurer,
     args: &[&str],
     elapsed: Duration,
+    only: &[String],
 ) -> Result<Vec<String>> {
-    let mut lines = setting::lines(&measurer.server_version()?, measurer.core());
     let minutes = elapsed.as_secs_f64() / 60.0;
+    if !only.is_empty() {
+        let command = format!("compare {}", args.join(" "));
+        return Ok(vec![setting::of_some(&only.join(", "), &command, minutes)]);
+    }
+    let mut lines = setting::lines(&measurer.server_version()?, measurer.core());
     let command = match args {
         ["--docs", "docs"] => "make bench".to_owned(),
         ["--quick", "--docs", _] => "make bench QUICK=1".to_owned(),
@@ -60,18 +74,34 @@ pub(crate) fn setting(
 }
 
 /// The page and its pictures: `<folder>.md` and `<folder>/*.svg`. The page ends with the text of
-/// `<folder>/notes.md`.
-pub(crate) fn write(folder: &Path, summary: &Summary, setting: &[String]) -> Result<()> {
+/// `<folder>/notes.md`. After a run of some workloads, the rest of the page stays as it was.
+pub(crate) fn write(
+    folder: &Path,
+    summary: &Summary,
+    setting: &[String],
+    options: &Options,
+) -> Result<()> {
     fs::create_dir_all(folder)?;
+    let file = folder.with_extension("md");
+    let before = match (&options.only[..], fs::read_to_string(&file)) {
+        ([_, ..], Ok(text)) => Page::read(&text),
+        _ => Page::default(),
+    };
     let mut page = HEAD.to_owned();
-    page += &setting.join("\n");
+    page += &[&before.setting, setting].concat().join("\n");
     page += "\n\n## Targets\n\n";
-    page += &tables::targets(summary);
-    let pictures = plots::write(folder, summary)?;
+    page += &tables::targets(summary, &before);
     let name = folder.file_name().and_then(|name| name.to_str());
     let name = name.ok_or("the folder has no name")?;
-    for (file, title) in pictures {
-        page += &format!("\n![{title}]({name}/{file})\n");
+    let mut pictures = before.pictures.clone();
+    for (file, title) in plots::write(folder, summary)? {
+        let picture = format!("![{title}]({name}/{file})");
+        if !pictures.contains(&picture) {
+            pictures.push(picture);
+        }
+    }
+    for picture in pictures {
+        page += &format!("\n{picture}\n");
     }
     page += "\n## Figures\n\n";
     page += FIGURES;
@@ -79,12 +109,14 @@ pub(crate) fn write(folder: &Path, summary: &Summary, setting: &[String]) -> Res
         let table = tables::figures(summary, workload, figures);
         if !table.is_empty() {
             page += &format!("\n### {workload}: {title}\n\n{table}");
+        } else if let Some(table) = before.figures(workload) {
+            page += &format!("\n{table}");
         }
     }
     if let Ok(notes) = fs::read_to_string(folder.join("notes.md")) {
         page += &format!("\n{notes}");
     }
-    Ok(fs::write(folder.with_extension("md"), page)?)
+    Ok(fs::write(file, page)?)
 }
 
 /// The figures on the terminal, where no page has them.
@@ -98,7 +130,10 @@ pub(crate) fn print_figures(summary: &Summary) {
 }
 
 pub(crate) fn print_targets(summary: &Summary) {
-    println!("\nTargets\n\n{}", tables::targets(summary));
+    println!(
+        "\nTargets\n\n{}",
+        tables::targets(summary, &Page::default())
+    );
 }
 
 const HEAD: &str = "\
@@ -127,7 +162,7 @@ const PAIRS: [&str; 8] = [
     "server_cpu_us_per_pair",
 ];
 
-const WORKLOADS: [(&str, &str, &[&str]); 10] = [
+const WORKLOADS: [(&str, &str, &[&str]); 15] = [
     ("W1", "each owner has its own lock", &PAIRS),
     (
         "W2",
@@ -201,6 +236,40 @@ const WORKLOADS: [(&str, &str, &[&str]); 10] = [
     ),
     ("W7", "re-entry: the inner pair", &PAIRS),
     (
+        "W8",
+        "fair locks; latencies are waits, with own keys those of a pair",
+        &[
+            "pairs_per_s",
+            "p50_us",
+            "p99_us",
+            "max_us",
+            "commands_per_pair",
+            "inside_per_pair",
+            "min_share",
+            "max_share",
+            "share_ratio",
+            "client_cpu_us_per_pair",
+            "server_cpu_us_per_pair",
+        ],
+    ),
+    (
+        "W9",
+        "read and write locks of one name; latencies are waits, pairs are those of readers",
+        &[
+            "pairs_per_s",
+            "p50_us",
+            "p99_us",
+            "writes_per_s",
+            "write_p50_us",
+            "write_p99_us",
+            "write_max_us",
+            "commands_per_pair",
+            "inside_per_pair",
+            "client_cpu_us_per_pair",
+            "server_cpu_us_per_pair",
+        ],
+    ),
+    (
         "W10",
         "a network delay of a millisecond each way",
         &[
@@ -208,7 +277,24 @@ const WORKLOADS: [(&str, &str, &[&str]); 10] = [
             "us_per_pair",
             "p50_in_round_trips",
             "us_per_pair_in_round_trips",
+            "write_p99_in_round_trips",
             "commands_per_pair",
+        ],
+    ),
+    (
+        "W11",
+        "a semaphore of four permits; latencies are waits, with own keys those of a pair",
+        &[
+            "pairs_per_s",
+            "p50_us",
+            "p99_us",
+            "max_us",
+            "commands_per_pair",
+            "inside_per_pair",
+            "min_share",
+            "max_share",
+            "client_cpu_us_per_pair",
+            "server_cpu_us_per_pair",
         ],
     ),
     (
@@ -226,8 +312,18 @@ const WORKLOADS: [(&str, &str, &[&str]); 10] = [
         ],
     ),
     (
+        "W13",
+        "from the count-down to zero until the last waiter of a latch knows of it",
+        &["p50_us", "p99_us", "max_us", "commands_per_client"],
+    ),
+    (
         "W14",
         "locks of each kind; each owner has its own lock",
         &PAIRS,
+    ),
+    (
+        "W15",
+        "from the end of a leader until the next candidate leads; the lease is 3 s",
+        &["p50_us", "p99_us", "max_us", "commands_per_pair"],
     ),
 ];

@@ -42,6 +42,21 @@ pub(crate) fn lines(server: &str, core: Option<usize>) -> Vec<String> {
     ]
 }
 
+/// One line about workloads that were measured in a run of their own.
+pub(crate) fn of_some(workloads: &str, command: &str, minutes: f64) -> String {
+    format!(
+        "- {workloads}: measured in a run of their own on {}, commit {}, `{command}`; it took {minutes:.0} minutes. \
+         The machine's load averages at its end were {}.",
+        said("date", &["-u", "+%F"]),
+        said("git", &["describe", "--always", "--dirty"]),
+        read("/proc/loadavg")
+            .split(' ')
+            .take(3)
+            .collect::<Vec<&str>>()
+            .join(", "),
+    )
+}
+
 fn processor() -> String {
     let info = read("/proc/cpuinfo");
     let line = info.lines().find(|line| line.starts_with("model name"));

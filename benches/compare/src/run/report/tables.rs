@@ -3,18 +3,30 @@
 use crate::run::cell::Cell;
 use crate::run::figures::{Row, Spread, Summary};
 use crate::run::plan::LIBRARIES;
+use crate::run::report::page::Page;
 use crate::run::report::words::{number, show, title};
 use crate::run::targets::{self, Bound, Than};
 
-/// Target by target: reached, or how far off.
-pub(crate) fn targets(summary: &Summary) -> String {
+/// Target by target: reached, or how far off. One that was not measured keeps the row that it had before.
+pub(super) fn targets(summary: &Summary, before: &Page) -> String {
     let mut table = Table::new(&["workload", "target", "lockdog", "against", "ratio", ""]);
     for target in targets::all() {
         let found = target.found(summary);
+        let (workload, wanted) = (target.cell.to_string(), wanted(&target));
+        if let (None, Some(row)) = (&found, before.target(&workload, &wanted)) {
+            table.text += row;
+            continue;
+        }
         let cells = match &found {
             None => ["-", "-", "-", "not measured"].map(str::to_owned),
             Some(found) => {
                 let ratio = found.ours / found.theirs;
+                // Redisson's writers may get nothing.
+                let ratio_text = if ratio.is_finite() {
+                    number(ratio)
+                } else {
+                    "-".to_owned()
+                };
                 let against = match target.than {
                     Than::One => "-".to_owned(),
                     _ => show(target.figure, found.theirs),
@@ -22,12 +34,12 @@ pub(crate) fn targets(summary: &Summary) -> String {
                 [
                     show(target.figure, found.ours),
                     against,
-                    number(ratio),
+                    ratio_text,
                     verdict(target.bound, ratio),
                 ]
             }
         };
-        let mut row = vec![target.cell.to_string(), wanted(&target)];
+        let mut row = vec![workload, wanted];
         row.extend(cells);
         table.row(row);
     }
@@ -97,7 +109,7 @@ fn wanted(target: &targets::Target) -> String {
         Than::Library(library) => format!("{figure} {sign} {} x {library}", number(factor)),
         Than::Scale(what) => format!("{figure} {sign} {} x {what}", number(factor)),
         Than::Plain(kind) => format!("{kind}: {figure} {sign} {} x plain", number(factor)),
-        Than::Undisturbed => format!("{figure} {sign} {} x undisturbed", number(factor)),
+        Than::Itself(_, what) => format!("{figure} {sign} {} x {what}", number(factor)),
         Than::RoundTrip => format!("{figure} {sign} {} round trips", number(factor)),
     }
 }

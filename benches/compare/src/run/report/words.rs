@@ -19,6 +19,7 @@ pub(crate) fn show(figure: &str, value: f64) -> String {
 pub(crate) fn unit(figure: &str) -> &str {
     match figure {
         "pairs_per_s" => "pairs/s",
+        "writes_per_s" => "writes/s",
         "locks_lost" => "lost",
         "bytes_per_lock" => "bytes a lock",
         _ => "",
@@ -58,7 +59,7 @@ enum Form {
     Number,
 }
 
-const FIGURES: [(&str, &str, Form); 25] = [
+const FIGURES: [(&str, &str, Form); 32] = [
     ("pairs_per_s", "pairs/s", Form::Rate),
     ("us_per_pair", "time per pair", Form::Micros),
     ("p50_us", "p50", Form::Micros),
@@ -68,6 +69,11 @@ const FIGURES: [(&str, &str, Form); 25] = [
     (
         "us_per_pair_in_round_trips",
         "round trips per pair",
+        Form::Number,
+    ),
+    (
+        "write_p99_in_round_trips",
+        "writers' p99 in round trips",
         Form::Number,
     ),
     ("commands_per_pair", "commands per pair", Form::Number),
@@ -87,6 +93,12 @@ const FIGURES: [(&str, &str, Form); 25] = [
     ("max_share", "largest share", Form::Number),
     ("min_client_share", "smallest client's share", Form::Number),
     ("max_client_share", "largest client's share", Form::Number),
+    ("share_ratio", "smallest / largest share", Form::Number),
+    ("commands_per_client", "commands per client", Form::Number),
+    ("writes_per_s", "writes/s", Form::Rate),
+    ("write_p50_us", "writers' p50", Form::Micros),
+    ("write_p99_us", "writers' p99", Form::Micros),
+    ("write_max_us", "writers' max", Form::Micros),
     ("failures", "failures", Form::Number),
     ("locks_lost", "locks lost", Form::Number),
     ("smallest_ttl_s", "smallest TTL seen, s", Form::Number),

@@ -18,13 +18,19 @@ final class Clients {
 
     private Clients() {}
 
-    /** W6 has one client for each server, the others as many as asked for, W4 always two. */
+    /** W6 has one client for each server, the others as many as asked for, a hand-over always two. */
     static Clients connect(Request request) {
         Clients made = new Clients();
         try {
             switch (request.workload()) {
                 case "W6" -> request.urls().forEach(url -> made.add(url, request.owners()));
-                case "W4" -> made.add(request, 2);
+                case "W4", "W8w" -> made.add(request, 2);
+                // No call of these waits for a connection.
+                case "W13" -> {
+                    for (int i = 0; i < request.clients(); i++) {
+                        made.add(request.urls().get(0), 1);
+                    }
+                }
                 default -> made.add(request, Math.max(1, request.clients()));
             }
         } catch (RuntimeException e) {

@@ -16,9 +16,9 @@ final class Report {
     private Report() {}
 
     static JsonObject of(Request request, Phase phase) {
-        long[] pairs = phase.tallies.stream()
-                .mapToLong(tally -> request.isContended() ? tally.pairsInTime() : tally.pairs())
-                .toArray();
+        List<Tally> owners = ofRole(request, phase.tallies, false);
+        List<Tally> writers = ofRole(request, phase.tallies, true);
+        long[] pairs = pairs(request, owners);
         long failures = phase.tallies.stream().mapToLong(Tally::failures).sum();
         JsonObject report = new JsonObject();
         // W6 may fail all the time, and that is a result.
@@ -28,19 +28,38 @@ final class Report {
         }
         report.addProperty("seconds", phase.seconds());
         report.addProperty("pairs", LongStream.of(pairs).sum());
-        latencies(report, Tally.latencies(phase.tallies));
+        latencies(report, Tally.latencies(owners), "");
         report.addProperty("cpu_s", phase.cpuSeconds());
         report.addProperty("failures", failures);
         if (request.isContended()) {
             shares(report, "share", pairs);
         }
-        if (request.workload().equals("W3")) {
+        if (!writers.isEmpty()) {
+            report.addProperty("writes", LongStream.of(pairs(request, writers)).sum());
+            latencies(report, Tally.latencies(writers), "write_");
+        }
+        if (request.hasManyClients()) {
             shares(report, "client_share", sums(pairs, request.owners()));
         }
-        if (request.workload().equals("W4")) {
+        if (request.isHandOver()) {
             samples(report, phase.tallies.get(0).samples());
         }
         return report;
+    }
+
+    /** A client's owners are followed by its writers. */
+    private static List<Tally> ofRole(Request request, List<Tally> all, boolean writers) {
+        int ofClient = request.owners() + request.writers();
+        return IntStream.range(0, all.size())
+                .filter(i -> (i % ofClient >= request.owners()) == writers)
+                .mapToObj(all::get)
+                .toList();
+    }
+
+    private static long[] pairs(Request request, List<Tally> tallies) {
+        return tallies.stream()
+                .mapToLong(tally -> request.isContended() ? tally.pairsInTime() : tally.pairs())
+                .toArray();
     }
 
     private static String firstFailure(List<Tally> tallies) {
@@ -52,14 +71,15 @@ final class Report {
                 .orElse("unknown");
     }
 
-    private static void latencies(JsonObject report, Histogram all) {
+    private static void latencies(JsonObject report, Histogram all, String whose) {
         if (all.getTotalCount() == 0) {
-            List.of("p50_us", "p99_us", "max_us").forEach(key -> report.add(key, JsonNull.INSTANCE));
+            List.of("p50_us", "p99_us", "max_us")
+                    .forEach(key -> report.add(whose + key, JsonNull.INSTANCE));
             return;
         }
-        report.addProperty("p50_us", all.getValueAtPercentile(50) / MICROSECOND);
-        report.addProperty("p99_us", all.getValueAtPercentile(99) / MICROSECOND);
-        report.addProperty("max_us", all.getMaxValue() / MICROSECOND);
+        report.addProperty(whose + "p50_us", all.getValueAtPercentile(50) / MICROSECOND);
+        report.addProperty(whose + "p99_us", all.getValueAtPercentile(99) / MICROSECOND);
+        report.addProperty(whose + "max_us", all.getMaxValue() / MICROSECOND);
     }
 
     /** The smallest and the largest part of the pairs, where 1 is a fair one. */

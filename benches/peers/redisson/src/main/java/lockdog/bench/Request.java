@@ -40,7 +40,33 @@ record Request(
 
     /** Whether all owners want the same lock, and the latency is that of the wait for it. */
     boolean isContended() {
-        return workload.equals("W2") || workload.equals("W3");
+        return switch (workload) {
+            case "W2", "W3", "W8a", "W8b", "W9a", "W9b", "W9c", "W11a", "W11b" -> true;
+            default -> false;
+        };
+    }
+
+    /** Whether several clients have owners. */
+    boolean hasManyClients() {
+        return switch (workload) {
+            case "W3", "W8b", "W9c", "W11b" -> true;
+            default -> false;
+        };
+    }
+
+    /** Whether a client unlocks for another client that waits. */
+    boolean isHandOver() {
+        return workload.equals("W4") || workload.equals("W8w");
+    }
+
+    /** Whether the locks are fair ones. */
+    boolean isFair() {
+        return workload.startsWith("W8");
+    }
+
+    /** Of each client: they come after its owners. */
+    int writers() {
+        return workload.equals("W9b") || workload.equals("W9c") ? 1 : 0;
     }
 
     boolean isAsync() {

@@ -5,6 +5,8 @@ import java.util.List;
 import java.util.Set;
 import org.redisson.RedissonRedLock;
 import org.redisson.api.RLock;
+import org.redisson.api.RReadWriteLock;
+import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 
 /**
@@ -13,6 +15,11 @@ import org.redisson.api.RedissonClient;
  */
 final class Workload {
     private static final int SAMPLES = 2_000;
+    /** Of each semaphore. */
+    private static final int PERMITS = 4;
+    private static final Set<String> KNOWN = Set.of(
+            "W1", "W2", "W3", "W4", "W6", "W7", "W8a", "W8b", "W8c", "W8w", "W9a", "W9b", "W9c", "W11a",
+            "W11b", "W11c", "W13");
 
     private final Request request;
     private final Clients clients;
@@ -23,7 +30,7 @@ final class Workload {
     }
 
     static boolean isKnown(String workload) {
-        return Set.of("W1", "W2", "W3", "W4", "W6", "W7").contains(workload);
+        return KNOWN.contains(workload);
     }
 
     /**
@@ -32,30 +39,44 @@ final class Workload {
      * then it is the result.
      */
     Phase run(double seconds) throws InterruptedException {
-        int keep = request.workload().equals("W4") ? SAMPLES : 0;
+        int keep = request.isHandOver() ? SAMPLES : 0;
         return Phase.run(owners(), seconds, !request.isContended(), keep);
     }
 
     private List<Phase.Owner> owners() {
         List<Phase.Owner> owners = new ArrayList<>();
-        if (request.workload().equals("W4")) {
+        if (request.isHandOver()) {
             owners.add(new ThreadOwner(new HandOver(lock(0, request.name()), lock(1, request.name()))));
             return owners;
         }
-        int count = request.owners() * (request.workload().equals("W3") ? clients.all().size() : 1);
-        for (int i = 0; i < count; i++) {
-            owners.add(owner(i));
+        if (request.workload().equals("W13")) {
+            owners.add(new ThreadOwner(new Gate(clients.all(), request.owners(), request.name())));
+            return owners;
+        }
+        int used = request.hasManyClients() ? clients.all().size() : 1;
+        for (int client = 0; client < used; client++) {
+            for (int i = 0; i < request.owners(); i++) {
+                owners.add(owner(client, i));
+            }
+            for (int i = 0; i < request.writers(); i++) {
+                owners.add(new ThreadOwner(waiting(readWrite(client).writeLock())));
+            }
         }
         return owners;
     }
 
-    private Phase.Owner owner(int i) {
+    private Phase.Owner owner(int client, int i) {
         String own = request.name() + ":" + i;
         return switch (request.workload()) {
             case "W1" -> request.isAsync()
                     ? new Chain(lock(0, own), i + 1)
                     : new ThreadOwner(pairs(lock(0, own)));
-            case "W2", "W3" -> new ThreadOwner(waiting(lock(i / request.owners(), request.name())));
+            case "W2", "W3", "W8a", "W8b" ->
+                new ThreadOwner(waiting(lock(client, request.name())));
+            case "W8c" -> new ThreadOwner(pairs(lock(client, own)));
+            case "W9a", "W9b", "W9c" -> new ThreadOwner(waiting(readWrite(client).readLock()));
+            case "W11a", "W11b" -> new ThreadOwner(permits(semaphore(client, request.name()), true));
+            case "W11c" -> new ThreadOwner(permits(semaphore(client, own), false));
             case "W6" -> new ThreadOwner(pairs(redLock(own)));
             case "W7" -> new ThreadOwner(new Nested(lock(0, own)));
             default -> throw new IllegalArgumentException(request.workload());
@@ -63,7 +84,19 @@ final class Workload {
     }
 
     private RLock lock(int client, String name) {
-        return clients.all().get(client).getLock(name);
+        RedissonClient redisson = clients.all().get(client);
+        return request.isFair() ? redisson.getFairLock(name) : redisson.getLock(name);
+    }
+
+    private RReadWriteLock readWrite(int client) {
+        return clients.all().get(client).getReadWriteLock(request.name());
+    }
+
+    private RSemaphore semaphore(int client, String name) {
+        RSemaphore semaphore = clients.all().get(client).getSemaphore(name);
+        // False if another owner was first.
+        semaphore.trySetPermits(PERMITS);
+        return semaphore;
     }
 
     // Deprecated, and all that Redisson has for a majority of independent servers.
@@ -93,6 +126,17 @@ final class Workload {
             long waited = System.nanoTime() - begin;
             lock.unlock();
             return waited;
+        };
+    }
+
+    /** {@code waits}: the latency is that of the wait alone. */
+    private static ThreadOwner.Work permits(RSemaphore semaphore, boolean waits) {
+        return () -> {
+            long begin = System.nanoTime();
+            semaphore.acquire();
+            long waited = System.nanoTime() - begin;
+            semaphore.release();
+            return waits ? waited : System.nanoTime() - begin;
         };
     }
 
