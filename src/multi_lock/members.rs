@@ -36,9 +36,6 @@ impl MemberGroups {
     pub(super) fn of(locks: &[Lock]) -> Result<Self> {
         let member = |(given, lock): (usize, &Lock)| {
             let key = lock.key().map_err(|error| error.in_lock(given))?;
-            if key.kind().queue == QueueSide::Server {
-                return Err(Error::in_line("MultiLock", key.name()).in_lock(given));
-            }
             Ok(LockMember {
                 session: lock.session().clone(),
                 key: key.clone(),
@@ -112,6 +109,11 @@ impl MemberGroups {
 impl LockMember {
     pub(super) fn core(&self) -> &Arc<Core> {
         self.session.core()
+    }
+
+    /// Whether its waiters stand in a queue on the server.
+    pub(super) fn is_in_line(&self) -> bool {
+        self.key.kind().queue == QueueSide::Server
     }
 
     /// The pauses between two attempts; `None` if messages announce its release.

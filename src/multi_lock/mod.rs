@@ -3,6 +3,7 @@
 mod acquire;
 mod contender;
 mod hold;
+mod in_line;
 mod members;
 mod outcome;
 mod request;
