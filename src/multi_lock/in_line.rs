@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::acquire::MultiLockCall;
 use super::outcome::Trouble;
-use super::round::Turn;
+use super::round::MemberTurn;
 use crate::clock::Moment;
 use crate::contend::{Attempted, LocalState};
 use crate::hold::{POLL_TIMEOUT, Terms};
@@ -24,7 +24,7 @@ pub(super) struct MemberInLine {
 /// The result of a look at that member.
 pub(super) enum MemberLook {
     /// It is granted: the other members can be asked for.
-    Turn(Turn),
+    Turn(MemberTurn),
     /// The call's owner has it: the place is given back, and the round acquires it once more.
     Held,
     Waits(Attempted<Vec<Claim>>),
@@ -93,7 +93,7 @@ impl MemberInLine {
             Looked::Ended(_, AttemptOutcome::Granted(claim)) => {
                 // The next of this client's waiters looks while this call asks for the other members.
                 self.line.give_up(waiter);
-                MemberLook::Turn(Turn {
+                MemberLook::Turn(MemberTurn {
                     member: at,
                     claim,
                     began,

@@ -23,14 +23,14 @@ impl MultiLockCall<'_> {
         &self,
         lead: Option<usize>,
         place: Option<&QueuePlace>,
-        turn: Option<Turn>,
+        turn: Option<MemberTurn>,
     ) -> Result<MultiRound, Trouble> {
         let began = turn.as_ref().map_or_else(|| self.now(), |turn| turn.began);
         let mut taken = Taken::default();
         let members = self.members.list().len();
         taken.claims.resize_with(members, || None);
         let mut groups: Vec<usize> = (0..self.members.groups().len()).collect();
-        if let Some(Turn { member, claim, .. }) = turn {
+        if let Some(MemberTurn { member, claim, .. }) = turn {
             taken.claims[member] = Some(claim);
             taken.is_fresh = true;
             // A member with a queue on the server is the only one of its group.
@@ -218,7 +218,7 @@ impl MultiLockCall<'_> {
 }
 
 /// A member that a round begins with: the call was the first in its server's queue.
-pub(super) struct Turn {
+pub(super) struct MemberTurn {
     pub(super) member: usize,
     pub(super) claim: Claim,
     /// Before its command was sent.

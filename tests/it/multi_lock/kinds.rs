@@ -4,6 +4,7 @@ mod basics;
 mod cancelled;
 mod exclusion;
 mod fair;
+mod interop;
 mod lost;
 
 use lockdog::{Client, Lock, MultiLock, Value};

@@ -75,11 +75,13 @@ async fn it_gives_the_member_back_if_another_one_is_taken_and_stands_last_again(
     let others = test.others().await;
     let fair = others[0].fair_lock(MEMBER);
     let held = fair.lock().await.unwrap();
-    let plain = others[1].lock("z").lock().lease(LONG).await.unwrap();
     let lock = KINDS[0].among_others(&test.clients);
     let waiting = waiter(&lock);
+    eventually_queued(&test, MEMBER, 1).await;
     let behind = crate::turn::waiter(&fair);
-    // The one that is first in the queue, or soon joins it, does not keep the other out.
+    eventually_queued(&test, MEMBER, 2).await;
+    let plain = others[1].lock("z").lock().lease(LONG).await.unwrap();
+    // It is the first, and cannot use its turn.
     held.unlock().await.unwrap();
     let next = tokio::time::timeout(SOON, behind)
         .await
@@ -163,7 +165,8 @@ async fn an_attempt_passes_no_waiter_of_the_queue() {
     let guard = (&mut waiting).await.unwrap();
     assert!(lock.try_lock().await.unwrap().is_none());
     guard.unlock().await.unwrap();
-    lock.try_lock().await.unwrap().expect("it is free");
+    let guard = lock.try_lock().await.unwrap().expect("it is free");
+    guard.unlock().await.unwrap();
     test.assert_clean().await;
 }
 
