@@ -45,7 +45,7 @@ use members::MemberGroups;
 /// A member is any [`Lock`](crate::Lock): a plain, spin, non-reentrant, fenced, fair or group lock, or one mode
 /// of a [`ReadWriteLock`](crate::ReadWriteLock), as `rw.read().into()`. Permits, latches and elections are no
 /// locks. The guard of the whole has no fencing token;
-/// [`Instance::token`](crate::report::Instance::token) is that of a fenced member.
+/// [`Instance::token`](crate::error::Instance::token) is that of a fenced member.
 ///
 /// If a fair member is taken, the multi lock stands in its queue, beside the waiters of that member alone, and
 /// holds nothing. When it is its turn, it asks for the other members. If one of them is taken, it gives its turn
