@@ -132,9 +132,11 @@ async fn a_turn_without_the_other_members_goes_to_the_next_waiter() {
     third.unwrap().unlock().await.unwrap();
     assert!(!waiting.is_finished() && !second.is_finished());
     plain.unlock().await.unwrap();
-    for waits in [waiting, second] {
-        let turns = Arc::default();
-        let ended = tokio::time::timeout(SOON, turn(0, waits, &turns)).await;
+    // In any order: each ends its turn by itself.
+    let turns = Arc::default();
+    let both = [waiting, second].map(|waits| turn(0, waits, &turns));
+    for ended in both {
+        let ended = tokio::time::timeout(SOON, ended).await;
         ended.expect("its turn").unwrap();
     }
     test.assert_clean().await;
@@ -259,8 +261,10 @@ async fn an_unpolled_multi_lock_at_the_head_of_the_queue_delays_no_other_waiter_
         () = queued => {}
     }
     // One of its own client, and one of another.
+    let of_its_client = crate::turn::waiter(&own[0].fair_lock(MEMBER));
+    eventually_queued(&test, MEMBER, 2).await;
     let behind = [
-        crate::turn::waiter(&own[0].fair_lock(MEMBER)),
+        of_its_client,
         crate::turn::waiter(&others[0].fair_lock(MEMBER)),
     ];
     eventually_queued(&test, MEMBER, 3).await;
