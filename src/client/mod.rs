@@ -134,8 +134,8 @@ impl Client {
     /// ignores the queue, and its release wakes no waiter of the fair lock. An owner does not re-enter
     /// from one kind to another.
     ///
-    /// It cannot be a member of a [`MultiLock`](crate::MultiLock) or an instance of a
-    /// [`RedLock`](crate::RedLock): each request of such a lock returns
+    /// It can be a member of a [`MultiLock`](crate::MultiLock). It cannot be an instance of a
+    /// [`RedLock`](crate::RedLock): each request of such a RedLock returns
     /// [`Error::Invalid`](crate::Error::Invalid).
     ///
     /// # Examples

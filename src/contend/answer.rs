@@ -128,6 +128,10 @@ impl<C: Contender> Contest<C> {
     ) -> Result<Step<C::Won>> {
         self.is_busy = true;
         let has_moved = self.move_to(at)?;
+        if has_moved && self.contender.asks_at_once() {
+            // It listens once it has a place in that queue on the server.
+            return Ok(Step::Again);
+        }
         // This client polls and does not subscribe.
         if let Some(backoff) = self.backoff() {
             let core = self.core();

@@ -31,13 +31,12 @@ impl Error {
         Self::invalid("locks", why)
     }
 
-    /// A lock of several locks was to be made of a fair lock.
-    pub(crate) fn in_line(of: &str, name: &str) -> Self {
-        let why = match of {
-            "RedLock" => "each server has a queue of its own, so a quorum has no order of waiters",
-            _ => "it holds no lock while it waits, so it has no place in the lock's queue",
-        };
-        let why = format!("a {of} cannot have a fair lock: {why}, lock={name:?}");
+    /// A quorum was to be made of a fair lock.
+    pub(crate) fn in_line(name: &str) -> Self {
+        let why = format!(
+            "a RedLock cannot have a fair lock: each server has a queue of its own, so a quorum has no order \
+             of waiters, lock={name:?}"
+        );
         Self::invalid("locks", why)
     }
 

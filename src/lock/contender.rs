@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::acquire::LockCall;
-use super::line_place::LinePlace;
+use super::in_line::InLine;
 use crate::clock::Moment;
 use crate::contend::{
     Attempted, Contender, Failed, LocalState, OwnerHas, QueuePlace, TimedOut, contend,
@@ -21,11 +21,10 @@ pub(super) struct LockContender<'a> {
     pub(super) caller: &'a LockCall<'a>,
     /// What this client itself held of the lock at the last check.
     own: LocalHolds,
-    /// An acquire that was answered with a definite no, to be sent again. If it has a place in the server's
-    /// queue, the acquire of the whole wait.
-    pub(super) spare: Option<PendingAcquire>,
-    /// What is known of its place in the server's queue.
-    pub(super) in_line: LinePlace,
+    /// An acquire that was answered with a definite no, to be sent again.
+    spare: Option<PendingAcquire>,
+    /// Its place in the server's queue, if the lock has one.
+    pub(super) in_line: InLine,
     /// How long it may send nothing while its client has the lock.
     silent_for: Duration,
     /// The hold of the last attempt, if it was granted after its own deadline.
@@ -50,7 +49,7 @@ impl LockCall<'_> {
             caller: self,
             own: LocalHolds::default(),
             spare: None,
-            in_line: LinePlace::default(),
+            in_line: InLine::default(),
             silent_for: Duration::MAX,
             too_late: None,
         };
@@ -178,7 +177,7 @@ impl Contender for LockContender<'_> {
             return Ok(Attempted::Unasked);
         };
         if self.caller.key.kind().queue == QueueSide::Server {
-            return self.look(waiter, now).await;
+            return Ok(self.look(waiter, now).await);
         }
         let mut acquiring = match self.spare.take() {
             Some(spare) if !spare.is_spent() => spare,
@@ -229,13 +228,12 @@ impl Contender for LockContender<'_> {
         place: &QueuePlace,
         handed: HandedOver,
     ) -> Result<Attempted<Claim>> {
-        let mut acquiring = match self.spare.take() {
-            // The hand-over granted what waited in the server's queue.
-            Some(mut spare) if Arc::ptr_eq(spare.hold(), &handed.hold) => {
-                spare.received(handed.sent);
-                spare
-            }
-            _ => PendingAcquire::handed(self.caller.session, handed),
+        // What the hand-over granted needs no other one.
+        self.spare = None;
+        let mut acquiring = match self.in_line.receive(&handed) {
+            // It granted what waited in the server's queue.
+            Some(waiting) => waiting,
+            None => PendingAcquire::handed(self.caller.session, handed),
         };
         let now = self.caller.core().clock.now();
         let until = self.caller.until(now);
@@ -249,7 +247,7 @@ impl Contender for LockContender<'_> {
 
     /// A hold that waits in the server's queue keeps its place: the next looks tell.
     fn finds_out(&mut self, hold: &Arc<Hold>) -> bool {
-        let is_own = self.is_spare(hold);
+        let is_own = self.in_line.is_for(hold);
         if is_own {
             self.in_line.miss_hand_over();
         }
@@ -265,7 +263,7 @@ impl Contender for LockContender<'_> {
     }
 
     fn decline(&self, handed: HandedOver) {
-        if self.is_spare(&handed.hold) {
+        if self.in_line.is_for(&handed.hold) {
             // Its drop gives back what waited in the server's queue, granted or not.
             return;
         }
@@ -300,7 +298,7 @@ impl Contender for LockContender<'_> {
 }
 
 impl LockContender<'_> {
-    pub(super) fn first(&self) -> PendingAcquire {
+    fn first(&self) -> PendingAcquire {
         let LockCall {
             session,
             key,
@@ -310,14 +308,8 @@ impl LockContender<'_> {
         PendingAcquire::first(session, key, owner)
     }
 
-    /// Whether the acquire that waits is for this hold.
-    fn is_spare(&self, hold: &Arc<Hold>) -> bool {
-        let spare = self.spare.as_ref();
-        spare.is_some_and(|spare| Arc::ptr_eq(spare.hold(), hold))
-    }
-
     /// Replicas must acknowledge the acquire, so it may take longer than usual.
-    pub(super) fn promise(&self, waiter: &WaiterGuard, until: Moment) {
+    fn promise(&self, waiter: &WaiterGuard, until: Moment) {
         if let Some(until) = self.caller.core().answered_by(until) {
             waiter.promise(until);
         }

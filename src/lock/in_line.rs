@@ -1,41 +1,78 @@
-//! The wait for a lock whose queue is on the server: each waiter enters that queue by its own command, and
-//! then the contender looks for all of this client's waiters.
+//! A call that waits for a lock whose queue is on the server: each waiter enters that queue by its own
+//! command, and then the contender looks for all of this client's waiters.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::contender::{LockContender, ONLY};
+use super::line_place::LinePlace;
 use crate::clock::Moment;
-use crate::contend::{Attempted, QueuePlace};
-use crate::error::Result;
-use crate::key::QueueSide;
+use crate::contend::Attempted;
+use crate::error::Error;
+use crate::hold::{Hold, Terms};
+use crate::key::LockKey;
+use crate::owner::Owner;
 use crate::script::LookMode;
-use crate::session::{AttemptOutcome, Claim, LookOutcome};
-use crate::wait::{Called, WaiterGuard};
+use crate::session::{AttemptOutcome, Core, LookOutcome, PendingAcquire, Session};
+use crate::wait::{Called, HandedOver, WaiterGuard};
 
-impl LockContender<'_> {
-    /// One look from the waiter's place in the server's queue, which its first look takes.
-    pub(super) async fn look(
+/// The acquire of a call that waits in a lock's queue on the server. It is the same one, and so has the
+/// same field, until it is granted or given up.
+#[derive(Default)]
+pub(crate) struct InLine {
+    waiting: Option<PendingAcquire>,
+    /// What is known of its place.
+    place: LinePlace,
+}
+
+/// What the call waits for.
+pub(crate) struct LineCall<'a> {
+    pub(crate) session: &'a Arc<Session>,
+    pub(crate) key: &'a Arc<LockKey>,
+    pub(crate) owner: Owner,
+    pub(crate) terms: &'a Terms,
+    /// The number of the queue, for the wait loop.
+    pub(crate) at: usize,
+}
+
+/// The result of a look.
+pub(crate) enum Looked<W> {
+    /// The wait goes on.
+    Waits(Attempted<W>),
+    /// The acquire of this hold is complete.
+    Ended(Arc<Hold>, AttemptOutcome),
+    Failed(Error),
+}
+
+impl InLine {
+    /// One look at `now` from its place in the server's queue, which the first look takes.
+    ///
+    /// # Cancel safety
+    ///
+    /// The effect of the command is undone in the background, when this value is dropped.
+    pub(crate) async fn look<W>(
         &mut self,
+        call: &LineCall<'_>,
         waiter: &WaiterGuard,
         now: Moment,
-    ) -> Result<Attempted<Claim>> {
-        let mut acquiring = match self.spare.take() {
-            Some(spare) if spare.may_look() => spare,
+        until: Moment,
+    ) -> Looked<W> {
+        let mut acquiring = match self.waiting.take() {
+            Some(waiting) if waiting.may_look() => waiting,
             ended => {
                 // Dropped before the next one begins, so that its place is given back first.
                 drop(ended);
                 self.lose_place(waiter);
-                self.in_line.begin();
-                self.first()
+                self.place.begin();
+                PendingAcquire::first(call.session, call.key, call.owner)
             }
         };
         if !waiter.attempting(acquiring.hold(), now) {
             // The lock is being handed to this waiter.
-            self.spare = Some(acquiring);
-            return Ok(Attempted::Unasked);
+            self.waiting = Some(acquiring);
+            return Looked::Waits(Attempted::Unasked);
         }
-        let core = self.caller.core().clone();
-        let mode = if self.in_line.is_taken() {
+        let core = call.session.core();
+        let mode = if self.place.is_taken() {
             LookMode::Again
         } else {
             LookMode::Enter
@@ -45,11 +82,11 @@ impl LockContender<'_> {
             _ => Vec::new(),
         };
         let others: Vec<String> = others.iter().map(|hold| core.field(hold)).collect();
-        let until = self.caller.until(now);
-        self.promise(waiter, until);
-        let looked = acquiring
-            .look(mode, &others, self.caller.terms, now, until)
-            .await;
+        if let Some(answered_by) = core.answered_by(until) {
+            // Replicas must acknowledge the acquire, so it may take longer than usual.
+            waiter.promise(answered_by);
+        }
+        let looked = acquiring.look(mode, &others, call.terms, now, until).await;
         if matches!(looked, Ok(LookOutcome::Waits { .. }) | Err(_)) && acquiring.may_look() {
             // Before the end of the attempt, so that the waiter with this hold is always found. Without an
             // answer it may have a place.
@@ -64,116 +101,134 @@ impl LockContender<'_> {
             Ok(LookOutcome::Waits { .. }) if !acquiring.may_look() => {
                 // Others took it over meanwhile, and give its place back.
                 self.lose_place(waiter);
-                Ok(Attempted::Again)
+                Looked::Waits(Attempted::Again)
             }
             Ok(LookOutcome::Waits { ttl, head, .. }) => {
-                self.too_late = None;
-                if !self.in_line.is_hand_over_missed() {
+                if !self.place.is_hand_over_missed() {
                     acquiring.rest();
                 }
-                self.in_line.take(acquiring.is_certain());
-                self.spare = Some(acquiring);
-                let asked = head.and_then(|head| self.call(waiter, &head));
-                Ok(self.waits(waiter, ttl, asked))
+                self.place.take(acquiring.is_certain());
+                self.waiting = Some(acquiring);
+                let asked = head.and_then(|head| called(call, waiter, &head));
+                Looked::Waits(waits(call, waiter, ttl, asked))
             }
             Ok(LookOutcome::NoPlace) => {
                 // It was silent for too long, or the queue was deleted: it stands last again.
                 acquiring.rest();
                 self.lose_place(waiter);
-                self.spare = Some(acquiring);
-                Ok(Attempted::Again)
+                self.waiting = Some(acquiring);
+                Looked::Waits(Attempted::Again)
             }
             Ok(LookOutcome::Ended(outcome)) => {
                 if !matches!(outcome, AttemptOutcome::Granted(_)) {
                     self.lose_place(waiter);
                 }
-                Ok(self.weigh(acquiring.hold(), outcome))
+                Looked::Ended(acquiring.hold().clone(), outcome)
             }
             Err(error) => {
                 if error.is_retriable() && acquiring.may_look() {
                     // The next look finds what this one may have been granted.
                     acquiring.rest();
-                    self.in_line.doubt();
-                    self.spare = Some(acquiring);
+                    self.place.doubt();
+                    self.waiting = Some(acquiring);
                 } else {
                     self.lose_place(waiter);
                 }
-                Ok(self.failed(error, now))
+                Looked::Failed(error)
             }
         }
     }
 
-    /// How long the contender may send nothing while its own client has the lock: until its next look for all
-    /// of its client's waiters.
-    pub(super) fn may_be_silent(&self, place: Option<&QueuePlace>, now: Moment) -> Duration {
-        match (self.caller.key.kind().queue, place) {
-            (QueueSide::Server, Some(place)) => self.next_look(&place.waiter, now),
-            _ => Duration::MAX,
-        }
+    /// Whether the waiter has to ask itself, in turn or not: see [`LinePlace::asks_at_once`].
+    pub(crate) fn asks_at_once(&self) -> bool {
+        self.place.asks_at_once()
     }
 
-    fn next_look(&self, waiter: &WaiterGuard, now: Moment) -> Duration {
-        let within = self.caller.core().settings.line.silence / LOOKS;
-        waiter.next_look(now, within, MOST_OTHERS)
+    /// Gives the place back: the call waits in this queue no more, or begins again at its end.
+    pub(crate) fn give_up(&mut self, waiter: &WaiterGuard) {
+        *self = Self::default();
+        waiter.lose_place();
     }
 
-    /// What a waiter does that stands in the queue.
-    /// `asked`: until when the waiter whose turn it is may show that it is there.
-    fn waits(
-        &self,
-        waiter: &WaiterGuard,
-        ttl: Option<Duration>,
-        asked: Option<Moment>,
-    ) -> Attempted<Claim> {
-        let core = self.caller.core();
-        let now = core.clock.now();
-        let next = self.next_look(waiter, now);
-        let is_kept = core
-            .holds
-            .local_holds(self.caller.key, self.caller.owner)
-            .kept_until
-            .is_some();
-        let is_contender = waiter.is_contender();
-        if is_contender && !is_kept {
-            let ttl = ttl.map_or(next, |ttl| ttl.min(next));
-            return Attempted::Busy {
-                at: ONLY,
-                ttl: Some(ttl),
-            };
-        }
-        // The contender looks for all, or this client has the lock: its release wakes the next waiter.
-        let mut pause = core.clock.sooner(core.settings.poll_cap);
-        if is_contender {
-            pause = pause.min(next);
-        }
-        let again = now + pause;
-        Attempted::Taken {
-            again: Some(asked.map_or(again, |asked| asked.min(again))),
-        }
+    /// Whether this hold is the one that waits.
+    pub(super) fn is_for(&self, hold: &Arc<Hold>) -> bool {
+        let waiting = self.waiting.as_ref();
+        waiting.is_some_and(|waiting| Arc::ptr_eq(waiting.hold(), hold))
     }
 
-    /// The lock is free, and it is the turn of the waiter with this field. Returns until when that waiter may
-    /// show that it is there, if it has missed its check-in.
-    fn call(&self, waiter: &WaiterGuard, head: &str) -> Option<Moment> {
-        let core = self.caller.core();
-        let key = self.caller.key;
-        let number = core.number_of(head);
-        // Without one it is another client's. Or this client has given its place back, or its presence ends.
-        let hold = number.and_then(|number| core.holds.numbered(key, number))?;
-        match waiter.call(&hold, core.clock.now()) {
-            // Its future is not polled.
-            Called::Absent => core.abandon(&hold),
-            Called::Asked(until) => return Some(until),
-            // It is woken; or it has just left, and gives its place back.
-            Called::Here | Called::Unknown => {}
-        }
-        None
+    /// The acquire that waits, if the hand-over granted it. It waits no more.
+    pub(super) fn receive(&mut self, handed: &HandedOver) -> Option<PendingAcquire> {
+        let is_granted = self.is_for(&handed.hold);
+        let mut granted = self.waiting.take().filter(|_| is_granted)?;
+        granted.received(handed.sent.clone());
+        Some(granted)
+    }
+
+    /// A hand-over to its hold had no answer: the next looks tell.
+    pub(super) fn miss_hand_over(&mut self) {
+        self.place.miss_hand_over();
     }
 
     fn lose_place(&mut self, waiter: &WaiterGuard) {
-        self.in_line.lose();
+        self.place.lose();
         waiter.lose_place();
     }
+}
+
+/// How long the contender may send nothing while its own client has the lock: until its next look for all
+/// of its client's waiters.
+pub(crate) fn next_look(core: &Core, waiter: &WaiterGuard, now: Moment) -> Duration {
+    let within = core.settings.line.silence / LOOKS;
+    waiter.next_look(now, within, MOST_OTHERS)
+}
+
+/// What a waiter does that stands in the queue.
+/// `asked`: until when the waiter whose turn it is may show that it is there.
+fn waits<W>(
+    call: &LineCall<'_>,
+    waiter: &WaiterGuard,
+    ttl: Option<Duration>,
+    asked: Option<Moment>,
+) -> Attempted<W> {
+    let core = call.session.core();
+    let now = core.clock.now();
+    let next = next_look(core, waiter, now);
+    let local = core.holds.local_holds(call.key, call.owner);
+    let is_kept = local.kept_until.is_some();
+    let is_contender = waiter.is_contender();
+    if is_contender && !is_kept {
+        let ttl = ttl.map_or(next, |ttl| ttl.min(next));
+        return Attempted::Busy {
+            at: call.at,
+            ttl: Some(ttl),
+        };
+    }
+    // The contender looks for all, or this client has the lock: its release wakes the next waiter.
+    let mut pause = core.clock.sooner(core.settings.poll_cap);
+    if is_contender {
+        pause = pause.min(next);
+    }
+    let again = now + pause;
+    Attempted::Taken {
+        again: Some(asked.map_or(again, |asked| asked.min(again))),
+    }
+}
+
+/// The lock is free, and it is the turn of the waiter with this field. Returns until when that waiter may
+/// show that it is there, if it has missed its check-in.
+fn called(call: &LineCall<'_>, waiter: &WaiterGuard, head: &str) -> Option<Moment> {
+    let core = call.session.core();
+    let number = core.number_of(head);
+    // Without one it is another client's. Or this client has given its place back, or its presence ends.
+    let hold = number.and_then(|number| core.holds.numbered(call.key, number))?;
+    match waiter.call(&hold, core.clock.now()) {
+        // Its future is not polled.
+        Called::Absent => core.abandon(&hold),
+        Called::Asked(until) => return Some(until),
+        // It is woken; or it has just left, and gives its place back.
+        Called::Here | Called::Unknown => {}
+    }
+    None
 }
 
 /// How many waiters one look keeps present.

@@ -99,7 +99,7 @@ impl<'a> MultiLockCall<'a> {
             self.released(member).await?;
         }
         loop {
-            let round = self.round(None, None).await;
+            let round = self.round(None, None, None).await;
             match round.map_err(|trouble| self.named(trouble))? {
                 MultiRound::Taken(claims) => return Ok(Some(claims)),
                 // Meanwhile another branch of this owner may have got it.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::acquire::MultiLockCall;
+use super::in_line::{MemberInLine, MemberLook};
 use super::members::LockMember;
 use super::outcome::{Blocked, MultiRound, Trouble};
 use crate::clock::Moment;
@@ -26,6 +27,8 @@ struct MultiLockContender<'a> {
     collisions: u32,
     /// Some grants of the last round came after their own deadline.
     too_late: bool,
+    /// Its place in the server's queue of the member in whose queue it is, if that has one.
+    line: Option<MemberInLine>,
 }
 
 impl MultiLockCall<'_> {
@@ -36,6 +39,7 @@ impl MultiLockCall<'_> {
             lead: None,
             collisions: 0,
             too_late: false,
+            line: None,
         };
         let at = self.awaited();
         let now = contender.core(at).clock.now();
@@ -73,7 +77,9 @@ impl Contender for MultiLockContender<'_> {
     }
 
     fn enter(&mut self, at: usize, now: Moment) -> Result<WaiterGuard> {
-        let member = self.member(at);
+        let member = &self.call.members.list()[at];
+        // A place in another queue is given back here: the call has a place in one queue at a time.
+        self.line = member.is_in_line().then(|| MemberInLine::of(at));
         let options = WaitRequest {
             owner: self.call.owner,
             // A single member is of no use to this call, so it must not be handed over.
@@ -88,8 +94,11 @@ impl Contender for MultiLockContender<'_> {
     async fn own(
         &mut self,
         place: Option<&QueuePlace>,
-        _now: &mut Moment,
+        now: &mut Moment,
     ) -> Result<OwnerHas<Self::Won>> {
+        if let (Some(place), Some(line)) = (place, &mut self.line) {
+            line.check(self.call, &place.waiter, *now);
+        }
         Ok(match place {
             // What its owner holds already it may have once more.
             Some(place) if self.call.may_overtake(place.at) => OwnerHas::Part,
@@ -109,7 +118,15 @@ impl Contender for MultiLockContender<'_> {
         })
     }
 
+    fn asks_at_once(&self) -> bool {
+        self.line.as_ref().is_some_and(MemberInLine::asks_at_once)
+    }
+
     fn kept(&mut self, _now: Moment, has_waited: bool) -> LocalState {
+        if let Some(line) = &self.line {
+            // It keeps its place in that member's queue, whatever its clients do with the other members.
+            return line.kept(self.call, has_waited);
+        }
         for (at, member) in self.call.members.list().iter().enumerate() {
             let core = member.core();
             let local = core.holds.local_holds(&member.key, self.call.owner);
@@ -140,7 +157,23 @@ impl Contender for MultiLockContender<'_> {
         _now: Moment,
     ) -> Result<Attempted<Self::Won>> {
         let began = self.call.now();
-        let round = self.call.round(self.lead, place).await;
+        let mut turn = None;
+        if let (Some(place), Some(line)) = (place, &mut self.line) {
+            match line.look(self.call, &place.waiter).await {
+                MemberLook::Turn(granted) => turn = Some(granted),
+                MemberLook::Held => {}
+                MemberLook::Waits(attempted) => return Ok(attempted),
+                MemberLook::TooLate => {
+                    self.too_late = true;
+                    return Ok(Attempted::TooLate(self.call.too_late()));
+                }
+                MemberLook::Failed(trouble) => {
+                    let took = self.call.now().since(began);
+                    return Ok(Attempted::Failed(self.failed(trouble, Some(place), took)));
+                }
+            }
+        }
+        let round = self.call.round(self.lead, place, turn).await;
         if let Some(place) = place {
             place.waiter.attempted();
         }
@@ -215,6 +248,8 @@ impl MultiLockContender<'_> {
         }
         self.lead = Some(self.call.members.group_of(at));
         if blocked.collided {
+            // It leaves the queue.
+            self.line = None;
             return Attempted::Collided(self.back_off(at, took));
         }
         Attempted::Busy {
@@ -237,13 +272,18 @@ impl MultiLockContender<'_> {
         let members = self.call.members;
         let group = members.group_of(trouble.about.start);
         self.lead = Some(group);
+        let is_elsewhere = place.is_none_or(|place| members.group_of(place.at) != group);
+        if is_elsewhere {
+            // It leaves the queue.
+            self.line = None;
+        }
         let had_full_timeout = trouble.had_full_timeout;
         let is_cut_off = !had_full_timeout && trouble.error.is_timeout();
         Failed {
             error: trouble.error.clone(),
             had_full_timeout,
             cut_off_after: is_cut_off.then_some(took),
-            is_elsewhere: place.is_none_or(|place| members.group_of(place.at) != group),
+            is_elsewhere,
             again: None,
             named: self.call.named(trouble),
         }

@@ -13,8 +13,8 @@ use crate::session::{Core, Session};
 use crate::slot::slot;
 use crate::wait::Backoff;
 
-/// The members, sorted by client and name, so that every multi lock of this process with the same
-/// members has the same order. One command acquires all members of one client whose kinds share an
+/// The members, sorted by client and name, those that need a command of their own last, so that every multi
+/// lock of this process with the same members has the same order. One command acquires all members of one client whose kinds share an
 /// acquire script. On a cluster (also behind one address) it acquires only members of one slot.
 pub(super) struct MemberGroups {
     list: Vec<LockMember>,
@@ -36,9 +36,6 @@ impl MemberGroups {
     pub(super) fn of(locks: &[Lock]) -> Result<Self> {
         let member = |(given, lock): (usize, &Lock)| {
             let key = lock.key().map_err(|error| error.in_lock(given))?;
-            if key.kind().queue == QueueSide::Server {
-                return Err(Error::in_line("MultiLock", key.name()).in_lock(given));
-            }
             Ok(LockMember {
                 session: lock.session().clone(),
                 key: key.clone(),
@@ -58,6 +55,8 @@ impl MemberGroups {
         {
             return Err(Error::same_lock(pair[0].key.name()));
         }
+        // After those that share a command, so that they do not part them.
+        list.sort_by_key(LockMember::rank);
         Ok(Self::grouped(list))
     }
 
@@ -114,21 +113,32 @@ impl LockMember {
         self.session.core()
     }
 
+    /// Whether its waiters stand in a queue on the server.
+    pub(super) fn is_in_line(&self) -> bool {
+        self.key.kind().queue == QueueSide::Server
+    }
+
     /// The pauses between two attempts; `None` if messages announce its release.
     pub(super) fn backoff(&self) -> Option<Backoff> {
         let own = self.own_backoff;
         own.or_else(|| self.core().backoff(&self.key))
     }
 
-    fn order(&self) -> (uuid::Uuid, u16, &str) {
+    /// Equal for two members that are one lock on the server.
+    fn order(&self) -> (uuid::Uuid, &str) {
+        (self.core().id, self.key.key())
+    }
+
+    /// Members that share a command are adjacent in the list.
+    fn rank(&self) -> (uuid::Uuid, u16, bool) {
         let core = self.core();
-        // Members that share a command are adjacent in the list.
         let slot = if core.server.is_cluster() {
             slot(self.key.key())
         } else {
             0
         };
-        (core.id, slot, self.key.key())
+        let is_alone = self.key.kind().scripts.acquire_all.is_none();
+        (core.id, slot, is_alone)
     }
 
     fn may_share_a_command(&self, other: &Self) -> bool {

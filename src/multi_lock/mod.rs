@@ -3,6 +3,7 @@
 mod acquire;
 mod contender;
 mod hold;
+mod in_line;
 mod members;
 mod outcome;
 mod request;
@@ -29,8 +30,8 @@ use members::MemberGroups;
 /// owner, other owners and Java services can lock a member by itself, and the release of a member wakes
 /// its waiters as usual.
 ///
-/// One command acquires all members of one client. If the members are of several clients, each client
-/// sends one command, all at the same time. If another owner has a member, the clients release at once
+/// One command acquires all plain, spin and non-reentrant members of one client. A member of another kind has
+/// a command of its own. All commands are sent at the same time. If another owner has a member, the clients release at once
 /// what they acquired, and the call waits for that member. It holds nothing while it waits. So multi locks
 /// with common members do not deadlock, in any order of the members.
 ///
@@ -38,6 +39,19 @@ use members::MemberGroups;
 /// lost: the guard reports it, and the client releases the other members.
 /// [`Guard::instances`](crate::Guard::instances) and
 /// [`Lost::instances`](crate::error::Lost::instances) show which member it was.
+///
+/// # Kinds of members
+///
+/// A member is any [`Lock`](crate::Lock): a plain, spin, non-reentrant, fenced, fair or group lock, or one mode
+/// of a [`ReadWriteLock`](crate::ReadWriteLock), as `rw.read().into()`. Permits, latches and elections are no
+/// locks. The guard of the whole has no fencing token;
+/// [`Instance::token`](crate::error::Instance::token) is that of a fenced member.
+///
+/// If a fair member is taken, the multi lock stands in its queue, beside the waiters of that member alone, and
+/// holds nothing. When it is its turn, it asks for the other members. If one of them is taken, it gives its turn
+/// to the next waiter, waits for that member, and stands last when it comes back.
+///
+/// # Invalid members
 ///
 /// Each request returns [`Error::Invalid`] if there are no members, if one lock of one client is given
 /// twice, or if the name of a member is invalid.
@@ -56,7 +70,9 @@ use members::MemberGroups;
 /// # Fairness
 ///
 /// There is no fairness between multi locks and other locks. A multi lock needs a moment at which all
-/// members are free. It may wait for a long time while other owners often lock its members one by one.
+/// members are free. It may wait for a long time while other owners often lock its members one by one. With two
+/// fair members it needs a moment when it is first in the queue of one, and no other owner has or awaits the
+/// other.
 ///
 /// # Examples
 ///

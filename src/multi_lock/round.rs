@@ -14,7 +14,7 @@ use crate::session::{BatchAcquire, BatchAttempt, Claim, PendingAcquire};
 
 impl MultiLockCall<'_> {
     /// Asks the `lead` group first, and all others once that is granted. Without a lead it asks all
-    /// groups in parallel.
+    /// groups in parallel. `turn` is the member that was granted in its server's queue already.
     ///
     /// # Cancel safety
     ///
@@ -23,13 +23,21 @@ impl MultiLockCall<'_> {
         &self,
         lead: Option<usize>,
         place: Option<&QueuePlace>,
+        turn: Option<MemberTurn>,
     ) -> Result<MultiRound, Trouble> {
-        let began = self.now();
+        let began = turn.as_ref().map_or_else(|| self.now(), |turn| turn.began);
         let mut taken = Taken::default();
         let members = self.members.list().len();
         taken.claims.resize_with(members, || None);
-        let (first, rest): (Vec<usize>, Vec<usize>) =
-            (0..self.members.groups().len()).partition(|group| lead.is_none_or(|l| l == *group));
+        let mut groups: Vec<usize> = (0..self.members.groups().len()).collect();
+        if let Some(MemberTurn { member, claim, .. }) = turn {
+            taken.claims[member] = Some(claim);
+            taken.is_fresh = true;
+            // A member with a queue on the server is the only one of its group.
+            groups.retain(|group| *group != self.members.group_of(member));
+        }
+        let is_first = |group: &usize| lead.is_none_or(|lead| lead == *group);
+        let (first, rest): (Vec<usize>, Vec<usize>) = groups.into_iter().partition(is_first);
         for groups in [first, rest] {
             if let Some(end) = self.take(&groups, &mut taken, place).await? {
                 return Ok(end);
@@ -207,6 +215,14 @@ impl MultiLockCall<'_> {
         }
         MultiRound::Taken(claims)
     }
+}
+
+/// A member that a round begins with: the call was the first in its server's queue.
+pub(super) struct MemberTurn {
+    pub(super) member: usize,
+    pub(super) claim: Claim,
+    /// Before its command was sent.
+    pub(super) began: Moment,
 }
 
 /// What a round has acquired so far.

@@ -65,7 +65,7 @@ impl RedLockConfig {
         } else if let Some((place, instance)) =
             (instances.iter()).find(|(_, it)| it.key().server_queue().is_some())
         {
-            let error = Error::in_line("RedLock", instance.key().name());
+            let error = Error::in_line(instance.key().name());
             refused.get_or_insert_with(|| error.in_lock(*place));
         } else if let Some((place, instance)) =
             (instances.iter()).find(|(_, it)| it.key().counter().is_some())

@@ -117,9 +117,13 @@ impl RedLock {
     ///
     /// - there are no locks, or the same lock is given twice,
     /// - only some of their clients use tokio's clock (see [`Time`](crate::config::Time)),
-    /// - one of them is neither a [`Client::lock`](crate::Client::lock) nor a
-    ///   [`Client::spin_lock`](crate::Client::spin_lock). For a lock that never re-enters, use
-    ///   [`RedLock::exclusive`].
+    /// - one of them is a [`Client::non_reentrant_lock`](crate::Client::non_reentrant_lock), because a
+    ///   RedLock is reentrant. [`RedLock::exclusive`] returns a handle that never re-enters,
+    /// - one of them is a fair lock, because each server has a queue of its own,
+    /// - one of them is a fenced lock, because its tokens do not order the holders of a quorum. Use
+    ///   [`RedLock::fenced`],
+    /// - one of them is a mode of a read/write lock or a lock of values of a group, because the quarantine and
+    ///   the fencing tokens know one holder for each name.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
         Self {
             inner: Arc::new(RedLockConfig::new(locks.into_iter().collect()).identified()),

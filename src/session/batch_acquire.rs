@@ -10,6 +10,7 @@ use super::{Claim, Core, Session};
 use crate::clock::Moment;
 use crate::error::{Error, Lost, LostReason};
 use crate::hold::{HoldState, Terms, TurnGuard};
+use crate::key::QueueSide;
 use crate::script::{self, AcquireItem, BatchReply};
 use crate::server::{Failure, Sent, TimeBox};
 
@@ -42,6 +43,22 @@ pub(crate) enum BatchAttempt {
     Ended,
     /// Granted, but answered after the deadline of one of them: the grant does not count.
     TooLate,
+}
+
+impl BatchAttempt {
+    /// The result for the only one of them.
+    fn of_one(attempt: AttemptOutcome) -> Self {
+        match attempt {
+            AttemptOutcome::Granted(claim) => Self::Granted {
+                claims: vec![claim],
+                free: 0,
+            },
+            AttemptOutcome::Busy(ttl) => Self::Busy(0, ttl),
+            AttemptOutcome::Lost(lost) => Self::Lost(lost),
+            AttemptOutcome::Ended => Self::Ended,
+            AttemptOutcome::TooLate => Self::TooLate,
+        }
+    }
 }
 
 impl PendingAcquire {
@@ -93,6 +110,16 @@ impl BatchAcquire {
         now: Moment,
         until: Moment,
     ) -> Result<BatchAttempt, (Option<usize>, Error)> {
+        if let [alone] = &mut self.parts[..]
+            && alone.hold().key().kind().queue == QueueSide::Server
+        {
+            // It notes itself what was sent, so that its drop undoes that.
+            self.noted = true;
+            let attempt = alone.attempt(&unconfirmed(lease), now, until).await;
+            return attempt
+                .map(BatchAttempt::of_one)
+                .map_err(|error| (Some(0), error));
+        }
         let session = self.session.clone();
         let core = session.core();
         // Checked after the holds were registered, so that a shutdown either sees them or is seen here.
@@ -191,12 +218,7 @@ impl BatchAcquire {
 
     /// Accepts the grants. If one of them does not count, the others are undone.
     fn accept_grants(&mut self, lease: Duration, free: u64) -> Result<BatchAttempt, Error> {
-        let terms = Terms {
-            lease,
-            watched: false,
-            max_hold: None,
-            local: false,
-        };
+        let terms = unconfirmed(lease);
         let mut claims = Vec::with_capacity(self.parts.len());
         for part in &mut self.parts {
             match part.accept_grant(&terms)? {
@@ -222,6 +244,16 @@ impl Drop for BatchAcquire {
             // The answer is unknown, so each of them has to be undone.
             self.note(false);
         }
+    }
+}
+
+/// The terms of claims that have to be confirmed.
+fn unconfirmed(lease: Duration) -> Terms {
+    Terms {
+        lease,
+        watched: false,
+        max_hold: None,
+        local: false,
     }
 }
 

@@ -7,6 +7,7 @@ mod conflicts;
 mod exclusion;
 mod faults;
 mod interop;
+mod kinds;
 mod lost;
 
 use futures_util::future::join_all;

@@ -167,28 +167,6 @@ async fn a_force_unlock_calls_the_first_waiter() {
 }
 
 #[tokio::test]
-async fn a_lock_of_several_locks_refuses_a_fair_member_and_sends_nothing() {
-    let test = Fixture::start().await;
-    test.redis.reset_stats().await;
-    let locks = || [test.client.lock("a"), test.client.fair_lock(NAME)];
-    let multi = lockdog::MultiLock::new(locks());
-    let red = lockdog::RedLock::new(locks());
-    for (refused, why) in [
-        (multi.lock().await.err(), "no place in the lock's queue"),
-        (multi.try_lock().await.err(), "no place in the lock's queue"),
-        (red.lock().await.err(), "no order of waiters"),
-        (red.try_lock().await.err(), "no order of waiters"),
-    ] {
-        let Some(error @ Error::Invalid { .. }) = refused else {
-            panic!("{refused:?}");
-        };
-        let text = error.to_string();
-        assert!(text.contains(why) && text.contains("place=2"), "{text}");
-    }
-    assert_eq!(test.redis.commandstats().await.get("evalsha"), None);
-}
-
-#[tokio::test]
 async fn bad_settings_are_refused_before_a_connection() {
     let builder = || Client::builder().url("redis://127.0.0.1:1");
     for (builder, name) in [

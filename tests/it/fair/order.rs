@@ -200,6 +200,45 @@ async fn a_waiter_that_gives_up_lowers_the_scores_of_redissons_waiters_behind_it
     held.unlock().await.unwrap();
 }
 
+/// F07 by its meaning.
+#[tokio::test]
+async fn a_turn_lowers_the_scores_of_redissons_waiters_behind_it_and_a_new_waiter_stands_after_them()
+ {
+    let worth = 5_000.0;
+    let test = Fixture::with(|builder| builder.fair_wait(ms(5_000))).await;
+    let other = test
+        .another_with(|builder| builder.fair_wait(ms(5_000)))
+        .await;
+    let held = other.lock().lease(LONG).await.unwrap();
+    let first = test.lock.lock().owner(&Owner::new()).lease(ms(60_000));
+    let first = tokio::spawn(first.into_future());
+    test.eventually_queued(1).await;
+    let score = async |field: &str| -> f64 { test.redis.ask(&["ZSCORE", PLACES, field]).await };
+    // As Java adds itself: after the one before it.
+    let before = score(&test.queue().await[0]).await + worth;
+    test.redis
+        .cmd(&["ZADD", PLACES, &before.to_string(), "java:2"])
+        .await;
+    test.redis.cmd(&["RPUSH", QUEUE, "java:2"]).await;
+    held.unlock().await.unwrap();
+    let guard = tokio::time::timeout(SOON, first).await.expect("its turn");
+    let guard = guard.unwrap().unwrap();
+    assert_eq!(score("java:2").await, before - worth);
+    let last = test.queued(&other).await;
+    let entry = test.queue().await.remove(1);
+    let stands = score(&entry).await;
+    assert_eq!(stands, before, "it stands where the one before it stood");
+    assert_eq!(stands - score("java:2").await, worth);
+    last.abort();
+    eventually(SOON, "it has left", async || {
+        test.queue().await == ["java:2"]
+    })
+    .await;
+    guard.unlock().await.unwrap();
+    test.redis.cmd(&["DEL", QUEUE, PLACES]).await;
+    test.eventually_empty().await;
+}
+
 #[tokio::test]
 async fn the_keys_of_the_queue_have_the_mapped_name() {
     let test = Fixture::start().await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockdog::MultiLock;
 use lockdog_test::Server;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 /// What a failed attempt took blocks others for as long as an answer takes. Without pauses by chance
 /// they meet again and again, and this has no end.
@@ -45,4 +45,76 @@ async fn contenders_on_a_slow_network_stop_colliding() {
     println!("40 rounds in {took:?}");
     assert_eq!(cell.load(Ordering::SeqCst), 40, "an update was lost");
     assert!(took < Duration::from_secs(10), "{took:?}");
+}
+
+/// The queue of the fair member always has waiters, so an attempt from outside it never succeeds.
+#[tokio::test(start_paused = true)]
+async fn a_multi_lock_has_its_turn_in_a_queue_that_is_never_empty() {
+    let server = Server::new();
+    server.delay(Duration::from_millis(1));
+    let turns = Arc::new(AtomicU64::new(0));
+    let mut tasks = JoinSet::new();
+    for _ in 0..6 {
+        let (lock, turns) = (server.client().await.fair_lock("door"), turns.clone());
+        tasks.spawn(async move {
+            loop {
+                let guard = lock.lock().await.expect("the server answers");
+                turns.fetch_add(1, Ordering::SeqCst);
+                sleep(Duration::from_millis(50)).await;
+                guard.unlock().await.expect("it is held");
+            }
+        });
+    }
+    let client = server.client().await;
+    let lock = MultiLock::new([client.lock("plain"), client.fair_lock("door")]);
+    for _ in 0..20 {
+        let before = turns.load(Ordering::SeqCst);
+        let guard = timeout(Duration::from_secs(60), lock.lock().into_future()).await;
+        let guard = guard.expect("it has its turn").unwrap();
+        // One turn of each, and those that came while it tried from outside the queue.
+        let passed = turns.load(Ordering::SeqCst) - before;
+        assert!(passed <= 9, "{passed} turns came first");
+        guard.unlock().await.unwrap();
+    }
+    tasks.shutdown().await;
+    server.assert_clean().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_multi_lock_keeps_its_place_in_a_queue_for_an_hour() {
+    let server = Server::new();
+    let door = server.client().await.fair_lock("door");
+    let held = door.lock().await.unwrap();
+    let client = server.client().await;
+    let lock = MultiLock::new([client.lock("plain"), client.fair_lock("door")]);
+    let waiting = tokio::spawn(lock.lock().into_future());
+    sleep(Duration::from_secs(5)).await;
+    let entries = async || {
+        let waiters = door.waiters().await.unwrap();
+        let fields = waiters.iter().map(|it| it.field().to_owned());
+        fields.collect::<Vec<_>>()
+    };
+    let before = entries().await;
+    assert_eq!(before.len(), 1);
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(entries().await, before);
+    let plain = server.client().await.lock("plain");
+    plain
+        .try_lock()
+        .await
+        .unwrap()
+        .expect("nothing is held")
+        .unlock()
+        .await
+        .unwrap();
+    held.unlock().await.unwrap();
+    let guard = timeout(Duration::from_secs(1), waiting).await;
+    guard
+        .expect("it is called")
+        .unwrap()
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    server.assert_clean().await;
 }

@@ -14,6 +14,17 @@ impl JavaLock {
         Self::of_several("multi", locks)
     }
 
+    /// `new RedissonMultiLock(...)` of these names, each from this method of `RedissonClient` on the server
+    /// with this number.
+    pub(crate) fn multi_of<'a>(locks: impl IntoIterator<Item = (usize, &'a str, &'a str)>) -> Self {
+        let part =
+            |(server, getter, name)| json!({ "server": server, "getter": getter, "name": name });
+        let locks: Vec<Value> = locks.into_iter().map(part).collect();
+        Self {
+            arguments: json!({ "kind": "multi", "locks": locks }),
+        }
+    }
+
     /// `new RedissonRedLock(...)` of these names, each on the server with this number.
     pub(crate) fn red<'a>(locks: impl IntoIterator<Item = (usize, &'a str)>) -> Self {
         Self::of_several("red", locks)

@@ -18,7 +18,8 @@ import org.redisson.client.codec.StringCodec;
 /**
  * The calls that a logical thread makes on a lock: {@code name} on the first server, as the method
  * {@code getter} of its client gives it, or all of
- * {@code locks}, each a {@code name} on a {@code server}, as one of the {@code kind} "multi" or "red".
+ * {@code locks}, each a {@code name} on a {@code server} from its {@code getter}, as one of the {@code kind} "multi"
+ * or "red".
  * A name is the lock's before any prefix. The call "object" is of an object that is no lock: {@link ObjectCalls}.
  */
 final class Calls {
@@ -64,14 +65,15 @@ final class Calls {
         }
         if (!call.has("locks")) {
             String getter = call.has("getter") ? call.get("getter").getAsString() : "getLock";
-            return lockFrom(getter, call.get("name").getAsString());
+            return lockFrom(clients.get(0), getter, call.get("name").getAsString());
         }
         JsonArray parts = call.getAsJsonArray("locks");
         RLock[] locks = new RLock[parts.size()];
         for (int i = 0; i < locks.length; i++) {
             JsonObject part = parts.get(i).getAsJsonObject();
             RedissonClient client = clients.get(part.get("server").getAsInt());
-            locks[i] = client.getLock(part.get("name").getAsString());
+            String getter = part.has("getter") ? part.get("getter").getAsString() : "getLock";
+            locks[i] = lockFrom(client, getter, part.get("name").getAsString());
         }
         String kind = call.get("kind").getAsString();
         return switch (kind) {
@@ -100,13 +102,13 @@ final class Calls {
      * By name, because older Redissons have not all of these methods. A getter may have two parts:
      * {@code getReadWriteLock.readLock}.
      */
-    private RLock lockFrom(String getter, String name) {
+    private RLock lockFrom(RedissonClient client, String getter, String name) {
         String[] parts = getter.split("\\.");
         try {
             Object found =
                     RedissonClient.class
                             .getMethod(parts[0], String.class)
-                            .invoke(clients.get(0), name);
+                            .invoke(client, name);
             if (parts.length == 1) {
                 return (RLock) found;
             }

@@ -1,0 +1,132 @@
+//! The wait for a member whose waiters stand in a queue on the server. The multi lock stands there as one
+//! waiter of that member, and asks for the other members once it is granted.
+
+use std::time::Duration;
+
+use super::acquire::MultiLockCall;
+use super::outcome::Trouble;
+use super::round::MemberTurn;
+use crate::clock::Moment;
+use crate::contend::{Attempted, LocalState};
+use crate::hold::{POLL_TIMEOUT, Terms};
+use crate::lock::{InLine, LineCall, Looked, next_look};
+use crate::session::{AttemptOutcome, Claim};
+use crate::wait::WaiterGuard;
+
+/// A multi lock's place in the server's queue of one of its members.
+pub(super) struct MemberInLine {
+    at: usize,
+    line: InLine,
+    /// How long it may send nothing while its client has the member.
+    silent_for: Duration,
+}
+
+/// The result of a look at that member.
+pub(super) enum MemberLook {
+    /// It is granted: the other members can be asked for.
+    Turn(MemberTurn),
+    /// The call's owner has it: the place is given back, and the round acquires it once more.
+    Held,
+    Waits(Attempted<Vec<Claim>>),
+    /// Granted, but answered after the grant's own deadline.
+    TooLate,
+    Failed(Trouble),
+}
+
+impl MemberInLine {
+    /// In the queue of this member, and without a place on the server yet.
+    pub(super) fn of(at: usize) -> Self {
+        Self {
+            at,
+            line: InLine::default(),
+            silent_for: Duration::MAX,
+        }
+    }
+
+    /// Whether the server has to be asked now, in turn or not.
+    pub(super) fn asks_at_once(&self) -> bool {
+        self.line.asks_at_once()
+    }
+
+    /// Finds out how long it may send nothing.
+    pub(super) fn check(&mut self, call: &MultiLockCall<'_>, waiter: &WaiterGuard, now: Moment) {
+        let core = call.members.list()[self.at].core();
+        self.silent_for = next_look(core, waiter, now);
+    }
+
+    /// Looks whether it is this call's turn in the server's queue.
+    ///
+    /// # Cancel safety
+    ///
+    /// The place is given back in the background.
+    pub(super) async fn look(
+        &mut self,
+        call: &MultiLockCall<'_>,
+        waiter: &WaiterGuard,
+    ) -> MemberLook {
+        let at = self.at;
+        if call.may_overtake(at) {
+            self.line.give_up(waiter);
+            return MemberLook::Held;
+        }
+        let began = call.now();
+        let member = &call.members.list()[at];
+        let core = member.core();
+        // As for the other members: the round confirms all claims together.
+        let terms = Terms {
+            watched: false,
+            max_hold: None,
+            local: false,
+            ..call.terms[call.members.group_of(at)]
+        };
+        let line_call = LineCall {
+            session: &member.session,
+            key: &member.key,
+            owner: call.owner,
+            terms: &terms,
+            at,
+        };
+        let now = core.clock.now();
+        let until = call.until(core, now);
+        match self.line.look(&line_call, waiter, now, until).await {
+            Looked::Waits(attempted) => MemberLook::Waits(attempted),
+            Looked::Ended(_, AttemptOutcome::Granted(claim)) => {
+                // The next of this client's waiters looks while this call asks for the other members.
+                self.line.give_up(waiter);
+                MemberLook::Turn(MemberTurn {
+                    member: at,
+                    claim,
+                    began,
+                })
+            }
+            Looked::Ended(_, AttemptOutcome::TooLate) => MemberLook::TooLate,
+            Looked::Ended(..) => MemberLook::Waits(Attempted::Again),
+            Looked::Failed(error) => MemberLook::Failed(Trouble {
+                about: at..at + 1,
+                error,
+                had_full_timeout: MultiLockCall::has_full_timeout(core, now, until),
+            }),
+        }
+    }
+
+    /// What this client does with the member. That does not keep the call from looking there from time to
+    /// time.
+    pub(super) fn kept(&self, call: &MultiLockCall<'_>, has_waited: bool) -> LocalState {
+        let at = self.at;
+        let member = &call.members.list()[at];
+        let core = member.core();
+        let local = core.holds.local_holds(&member.key, call.owner);
+        if let Some(kept) = local.kept_until {
+            let left = kept.since(core.clock.now()).min(self.silent_for);
+            return match left.is_zero() {
+                true => LocalState::Nothing,
+                false => LocalState::For { at, left },
+            };
+        }
+        if local.releasing && !has_waited {
+            let timeout = POLL_TIMEOUT;
+            return LocalState::Releasing { at, timeout };
+        }
+        LocalState::Nothing
+    }
+}
