@@ -57,31 +57,10 @@ impl RedLockConfig {
             refused = Some(Error::no_locks());
         } else if let Some(pair) = pairs.find(|pair| pair[0].1.is(&pair[1].1)) {
             refused.get_or_insert_with(|| Error::same_lock(pair[0].1.key().name()));
-        } else if let Some((place, instance)) =
-            instances.iter().find(|(_, it)| !it.key().kind().reentrant)
+        } else if let Some((place, error)) =
+            (instances.iter()).find_map(|(place, it)| Some((*place, refusal(it.key())?)))
         {
-            refused
-                .get_or_insert_with(|| Error::not_reentrant(instance.key().name()).in_lock(*place));
-        } else if let Some((place, instance)) =
-            (instances.iter()).find(|(_, it)| it.key().server_queue().is_some())
-        {
-            let error = Error::in_line(instance.key().name());
-            refused.get_or_insert_with(|| error.in_lock(*place));
-        } else if let Some((place, instance)) =
-            (instances.iter()).find(|(_, it)| it.key().counter().is_some())
-        {
-            let error = Error::own_tokens(instance.key().name());
-            refused.get_or_insert_with(|| error.in_lock(*place));
-        } else if let Some((place, instance)) =
-            (instances.iter()).find(|(_, it)| it.key().mode().is_some())
-        {
-            let error = Error::has_mode(instance.key().name());
-            refused.get_or_insert_with(|| error.in_lock(*place));
-        } else if let Some((place, instance)) =
-            (instances.iter()).find(|(_, it)| !it.key().values().is_empty())
-        {
-            let error = Error::has_values(instance.key().name());
-            refused.get_or_insert_with(|| error.in_lock(*place));
+            refused.get_or_insert_with(|| error.in_lock(place));
         } else if !run_together(&instances) {
             let why = "all their clients must use the same clock, but some use the machine's and \
                        some tokio's, or that of another runtime";
@@ -215,6 +194,24 @@ impl RedLockConfig {
             return Err(Error::Closed);
         }
         Ok(())
+    }
+}
+
+/// Why a lock with this key cannot be an instance.
+fn refusal(key: &LockKey) -> Option<Error> {
+    let name = key.name();
+    if !key.kind().reentrant {
+        Some(Error::not_reentrant(name))
+    } else if key.server_queue().is_some() {
+        Some(Error::in_line(name))
+    } else if key.counter().is_some() {
+        Some(Error::own_tokens(name))
+    } else if key.mode().is_some() {
+        Some(Error::has_mode(name))
+    } else if !key.values().is_empty() {
+        Some(Error::has_values(name))
+    } else {
+        None
     }
 }
 
