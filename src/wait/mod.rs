@@ -167,7 +167,7 @@ impl Waiters {
             // One that was published before may be of a zero that an earlier wait has seen.
             && queue.is_listening()
         {
-            queue.note_zero();
+            queue.note_zero(self.clock.now());
         }
         self.hear(key);
     }
