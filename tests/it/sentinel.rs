@@ -6,6 +6,7 @@ mod election;
 mod failover;
 mod fair;
 mod foreign;
+mod latch;
 mod named;
 mod permits;
 mod read_write;
