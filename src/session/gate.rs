@@ -195,10 +195,6 @@ impl Look {
 
     async fn look(&self, listener: &Listener, now: Moment) -> GateState {
         let core = &self.core;
-        // A count that was set again since then does not hold the waiters.
-        if let Some(heard) = self.heard(listener) {
-            return heard;
-        }
         let time = core.server.allot(core.clock.now());
         let mut sent = Sent::default();
         let counted = latch::count(&core.server, &self.key, time, &mut sent).await;
@@ -208,6 +204,7 @@ impl Look {
             Ok(_) => GateState::Closed,
             Err(failure) => GateState::Failed(failure.into()),
         };
+        // A count that was set again since the message does not hold the waiters.
         self.heard(listener).unwrap_or(counted)
     }
 
