@@ -34,6 +34,8 @@ mod route;
 mod sent;
 mod sentinel;
 mod shown;
+#[cfg(test)]
+mod simulated;
 mod single_flight;
 mod subscriber;
 mod suspicion;

@@ -275,15 +275,6 @@ impl Server {
         }
     }
 
-    /// The network of a simulated run.
-    #[cfg(test)]
-    pub(crate) fn simulated(&self) -> Option<crate::simulation::Wiring> {
-        match &self.nodes {
-            Nodes::One { node, .. } => node.endpoint().simulated.clone(),
-            Nodes::Cluster(_) => None,
-        }
-    }
-
     /// A connection for messages to a deployment of one server, if an address is known.
     pub(crate) fn open_pubsub(
         &self,

@@ -1,7 +1,7 @@
 //! One waiter, and what other parties of its client do for it.
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -122,7 +122,7 @@ impl Waiter {
     pub(super) fn is_impatient(&self, now: Moment) -> bool {
         match self.request.line {
             Line::Reader { patience } => now.since(self.entered) >= patience,
-            Line::Sole | Line::Writer => false,
+            Line::Sole | Line::Permits(_) | Line::Writer => false,
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::network::{Network, SimulatedMessage, SimulatedWire, Wiring};
+use super::network::{Delivery, Network, SimulatedMessage, SimulatedWire, Wiring};
 use crate::server::Failure;
 use crate::session::Core;
 
@@ -20,6 +20,22 @@ pub(crate) struct SimulatedSubscriber {
 pub(crate) struct SimulatedMessages {
     network: Arc<Network>,
     arrived: UnboundedReceiver<SimulatedMessage>,
+}
+
+impl Network {
+    /// Executes a command that is about connections. `None` for any other one.
+    pub(super) fn execute(&self, delivery: &Delivery) -> Option<Value> {
+        let (connection, args) = (delivery.connection, &delivery.args);
+        match args[0].as_str() {
+            "CLIENT" if args[1] == "KILL" => return Some(self.kill(&args[3])),
+            // A connection delivers its own subscriptions once.
+            "SUBSCRIBE" | "UNSUBSCRIBE" if delivery.copy => {}
+            "SUBSCRIBE" => self.subscribe(connection, &args[1]),
+            "UNSUBSCRIBE" => self.unsubscribe(connection, &args[1]),
+            _ => return None,
+        }
+        Some(Value::Okay)
+    }
 }
 
 impl Wiring {

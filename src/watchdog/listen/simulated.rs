@@ -4,13 +4,12 @@
 use std::sync::Arc;
 
 use super::keep::{MessageLink, SHORTEST_PAUSE, keep_subscribed};
-use super::list;
 use crate::session::Core;
 use crate::simulation::{SimulatedSubscriber, Wiring};
 use crate::wait::SubscriptionState;
 
 pub(super) async fn keep_listening(core: &Arc<Core>, wiring: &Wiring) {
-    let list = list(core);
+    let list = core.waiters.subscriptions().list();
     loop {
         if list.is_empty() {
             list.changed().await;

@@ -8,18 +8,13 @@ pub(super) enum LatchCommand<'a> {
     CountDown { mark: &'a str },
     TrySet { mark: &'a str, count: i64 },
     Delete { mark: &'a str },
-    Subscribe { channel: &'a str },
-    Unsubscribe { channel: &'a str },
     Other,
 }
 
 impl<'a> LatchCommand<'a> {
     pub(super) fn of(args: &'a [String]) -> Self {
-        match args[0].as_str() {
-            "SUBSCRIBE" => return Self::Subscribe { channel: &args[1] },
-            "UNSUBSCRIBE" => return Self::Unsubscribe { channel: &args[1] },
-            "EVAL" | "EVALSHA" => {}
-            _ => return Self::Other,
+        if !args[0].starts_with("EVAL") {
+            return Self::Other;
         }
         let [_, script, two, key, mark, values @ ..] = args else {
             return Self::Other;

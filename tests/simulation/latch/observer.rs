@@ -338,24 +338,10 @@ impl Observes for Observer {
     fn execute(&mut self, delivery: &Delivery) -> Value {
         let now_ms = self.found.now_ms();
         let command = LatchCommand::of(&delivery.args);
-        let value = match (&command, delivery.args[0].as_str()) {
-            // A connection delivers its own commands once.
-            (LatchCommand::Subscribe { .. } | LatchCommand::Unsubscribe { .. }, _)
-                if delivery.copy =>
-            {
-                Value::Okay
-            }
-            (LatchCommand::Subscribe { channel }, _) => {
-                self.network.subscribe(delivery.connection, channel);
-                Value::Okay
-            }
-            (LatchCommand::Unsubscribe { channel }, _) => {
-                self.network.unsubscribe(delivery.connection, channel);
-                Value::Okay
-            }
-            (_, "CLIENT") if delivery.args[1] == "KILL" => self.network.kill(&delivery.args[3]),
-            _ => self.redis.execute(&delivery.args, now_ms),
-        };
+        let value = self
+            .network
+            .execute(delivery)
+            .unwrap_or_else(|| self.redis.execute(&delivery.args, now_ms));
         self.seen.executed += 1;
         self.seen.copies += u64::from(delivery.copy);
         let has = self.redis.text(KEY, now_ms);

@@ -54,7 +54,13 @@ async fn story(
     let mut tasks = Vec::new();
     for (number, task) in plan.tasks.iter().enumerate() {
         let latch = latch(&clients[task.client]);
-        let work = task::run(number, task.clone(), latch, network.clone(), reports.clone());
+        let work = task::run(
+            number,
+            task.clone(),
+            latch,
+            network.clone(),
+            reports.clone(),
+        );
         tasks.push(tokio::spawn(work));
     }
     drop(reports);
