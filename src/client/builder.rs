@@ -166,6 +166,7 @@ impl ClientBuilder {
     /// clients has had it, for 5 ms at most. Zero: each release is open to all clients.
     ///
     /// [`Guard::unlock`](crate::Guard::unlock) hands over. A guard that is dropped releases the lock.
+    /// [`Permit::release`](crate::Permit::release) hands over, too, to a waiter for the same number of permits.
     ///
     /// A hand-over is one command instead of two and a message. No other client can acquire the lock
     /// during it.

@@ -22,7 +22,7 @@ use crate::session::{Core, Session};
 ///
 /// A latch without a count is open. [`try_set_count`](Self::try_set_count) gives it one, also again after it
 /// was zero. If a new count is set while callers wait for the old one, these callers still pass if their client saw
-/// the zero or received its message.
+/// the zero, or if its message came after they had waited for a poll cap.
 ///
 /// # Panics
 ///

@@ -9,8 +9,8 @@ use crate::contend::{
 };
 use crate::error::{Error, Result};
 use crate::hold::Hold;
-use crate::session::{BatchAttempt, Claim, Core};
-use crate::wait::{Backoff, Line, WaitRequest, WaiterGuard};
+use crate::session::{BatchAttempt, Claim, Core, PendingAcquire};
+use crate::wait::{Backoff, HandedOver, Line, WaitRequest, WaiterGuard};
 
 /// A caller that waits for permits.
 struct PermitContender<'a> {
@@ -59,15 +59,20 @@ impl Contender for PermitContender<'_> {
         let PermitCall {
             key,
             owner,
+            wanted,
             deadline,
             ..
         } = *self.call;
+        let is_counted = key.kind().is_counted();
         let options = WaitRequest {
             owner,
-            // Permits are released, and not handed over.
-            terms: None,
+            // Permits with leases are released, and not handed over.
+            terms: is_counted.then_some(wanted.terms),
             deadline,
-            line: Line::Sole,
+            line: match is_counted {
+                true => Line::Permits(wanted.permits),
+                false => Line::Sole,
+            },
         };
         self.call.core().waiters.enter(key, options, now)
     }
@@ -119,6 +124,31 @@ impl Contender for PermitContender<'_> {
             Ok(attempt) => self.weigh(&asked_for, attempt),
             Err(error) => self.failed(error, now),
         })
+    }
+
+    /// The permits that another call of this client had.
+    async fn accept_hand_over(
+        &mut self,
+        place: &QueuePlace,
+        handed: HandedOver,
+    ) -> Result<Attempted<Self::Won>> {
+        let core = self.call.core();
+        let now = core.clock.now();
+        let mut acquiring = PendingAcquire::handed(self.call.session, handed);
+        let until = self.call.until(now);
+        if let Some(until) = core.answered_by(until) {
+            place.waiter.promise(until);
+        }
+        if let Err(error) = acquiring.acknowledged_by_hand(until).await {
+            return Ok(self.failed(error, now));
+        }
+        let hold = acquiring.hold().clone();
+        let attempt = BatchAttempt::of_hand_over(acquiring, self.call.wanted.terms.lease)?;
+        Ok(self.weigh(&hold, attempt))
+    }
+
+    fn decline(&self, handed: HandedOver) {
+        drop(PendingAcquire::handed(self.call.session, handed));
     }
 
     fn leave_with(&self, waiter: &WaiterGuard) {

@@ -8,9 +8,9 @@ use smallvec::{SmallVec, smallvec};
 
 use super::more_keys::{more_keys, with_more};
 use super::read_write::Sharing;
-use super::{Arg, ScriptCall, semaphore, token, unexpected};
+use super::{Arg, HandOver, ScriptCall, TransferReply, semaphore, token, unexpected};
 use crate::hold::LedgerView;
-use crate::key::{LineTimes, LockKey, QueueSide, Script};
+use crate::key::{LineTimes, LockKey, QueueSide};
 use crate::lease;
 use crate::server::{Connection, Failure, Sent, Server, TimeBox};
 
@@ -44,22 +44,6 @@ pub(crate) enum UnlockReply {
     /// The hold's count is the target.
     Kept,
     /// The hold does not exist.
-    Missing,
-}
-
-/// The result of a transfer.
-#[derive(Debug)]
-pub(crate) enum TransferReply {
-    /// The next hold has the lock.
-    Handed {
-        /// The number of subscribers of its channel, if known.
-        listening: Option<u32>,
-        /// The next hold's fencing token, if its kind issues tokens.
-        token: Option<NonZeroU64>,
-    },
-    /// The first hold ended, but the next one could not begin.
-    Freed,
-    /// Neither hold exists.
     Missing,
 }
 
@@ -217,16 +201,6 @@ pub(crate) async fn unlock(
     }
 }
 
-/// What a hand-over ends and begins. Both holds are named by their fields and have the same kind.
-pub(crate) struct HandOver<'a> {
-    pub(crate) script: &'static Script,
-    pub(crate) ends: &'a str,
-    pub(crate) begins: &'a str,
-    /// Of the hold that begins.
-    pub(crate) lease: Duration,
-    pub(crate) line: LineTimes,
-}
-
 /// Ends one hold and begins the next. See `lua/lock/transfer.lua`.
 pub(crate) async fn transfer(
     server: &Server,
@@ -235,6 +209,9 @@ pub(crate) async fn transfer(
     time: TimeBox,
     sent: &mut Sent,
 ) -> Result<TransferReply, Failure> {
+    if key.kind().is_counted() {
+        return semaphore::transfer(server, key, hand_over, time, sent).await;
+    }
     let counter = key.counter();
     let channel = key.channel().unwrap_or_default();
     let mut more_keys = more_keys(key, hand_over.ends);

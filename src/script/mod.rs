@@ -5,6 +5,7 @@ mod diagnosis;
 pub(crate) mod election;
 mod force_unlock;
 pub(crate) mod group;
+mod hand_over;
 pub(crate) mod latch;
 mod line;
 mod lock;
@@ -28,10 +29,11 @@ use crate::server::{Connection, Failure, Sent, Server, TimeBox};
 
 pub(crate) use diagnosis::permitted;
 pub(crate) use force_unlock::force_unlock;
+pub(crate) use hand_over::{HandOver, TransferReply};
 pub(crate) use line::{LookMode, LookReply, QueueLook, look};
 pub(crate) use lock::{
-    AcquireItem, AcquireReply, HandOver, LoweredHold, SettleReply, TransferReply, UnlockReply,
-    acquire, settle, transfer, unlock,
+    AcquireItem, AcquireReply, LoweredHold, SettleReply, UnlockReply, acquire, settle, transfer,
+    unlock,
 };
 pub(crate) use multi_lock::{BatchReply, acquire_all};
 pub(crate) use read_write::{Manner, Sharing};

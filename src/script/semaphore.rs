@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::permit::done;
-use super::{Arg, Remembered, ScriptCall, unexpected};
+use super::{Arg, HandOver, Remembered, ScriptCall, TransferReply, unexpected};
 use crate::hold::LedgerView;
 use crate::key::{LockKey, Script};
 use crate::lease;
@@ -123,6 +123,34 @@ pub(super) async fn settle(
     match call.on(connection, limit).await? {
         Value::Int(1) => Ok(true),
         Value::Nil => Ok(false),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Hands all permits of one hold on to the next one. See `lua/semaphore/transfer.lua`.
+pub(super) async fn transfer(
+    server: &Server,
+    key: &LockKey,
+    hand_over: &HandOver<'_>,
+    time: TimeBox,
+    sent: &mut Sent,
+) -> Result<TransferReply, Failure> {
+    let channel = key.channel().unwrap_or_default();
+    let args = [
+        Arg::Text(hand_over.ends),
+        Arg::Text(hand_over.begins),
+        Arg::Number(hand_over.permits.into()),
+        Arg::Number(hand_over.in_doubt.into()),
+        Arg::Text(&channel),
+        Arg::Text(server.publishes()),
+    ];
+    match ask(server, key, hand_over.script, &args, time, sent).await? {
+        Value::Int(-3) => Ok(TransferReply::Declined),
+        Value::Int(listening @ -1..) => Ok(TransferReply::Handed {
+            // Below zero only if it is not known.
+            listening: (listening >= 0).then(|| u32::try_from(listening).unwrap_or(u32::MAX)),
+            token: None,
+        }),
         other => Err(unexpected(&other)),
     }
 }

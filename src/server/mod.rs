@@ -37,6 +37,8 @@ mod run_id;
 mod sent;
 mod sentinel;
 mod shown;
+#[cfg(test)]
+mod simulated;
 mod single_flight;
 mod subscriber;
 mod suspicion;

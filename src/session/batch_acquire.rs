@@ -238,6 +238,16 @@ impl BatchAcquire {
     }
 }
 
+impl BatchAttempt {
+    /// Accepts permits that were handed over.
+    pub(crate) fn of_hand_over(part: PendingAcquire, lease: Duration) -> Result<Self, Error> {
+        let mut accepting = BatchAcquire::new(&part.session.clone(), vec![part]);
+        // The hand-over knows how it was sent.
+        accepting.noted = true;
+        accepting.accept_grants(lease, 0)
+    }
+}
+
 impl Drop for BatchAcquire {
     fn drop(&mut self) {
         if !self.noted {

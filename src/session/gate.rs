@@ -1,6 +1,5 @@
 //! The wait for a latch: the client's thread looks, once for all waiters of the client, and tells them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -8,6 +7,7 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Core;
+use crate::clock::Moment;
 use crate::error::Error;
 use crate::key::{ByKey, LockKey};
 use crate::owner::Owner;
@@ -24,8 +24,8 @@ pub(crate) struct Gates {
 /// What the waiters of one latch share. The look for them ends with the last of them.
 pub(crate) struct Gate {
     state: watch::Sender<GateState>,
-    /// How many looks have begun.
-    looks: AtomicU64,
+    /// When its first waiter came.
+    since: Moment,
     listener: Arc<Listener>,
     _stops_looking: DropGuard,
 }
@@ -37,9 +37,8 @@ pub(crate) enum GateState {
     Closed,
     /// The count was zero, or a message said so. This is final.
     Open {
-        /// The number of the look that found it. A waiter that came after that look had begun does not
-        /// know whether the zero was before its own wait.
-        look: u64,
+        /// A waiter that came later does not know whether the zero was before its own wait.
+        before: Moment,
     },
     Failed(Error),
 }
@@ -48,24 +47,24 @@ pub(crate) enum GateState {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Opened {
     ForAll,
-    /// By a look that had begun before this waiter came: it has to look anew.
+    /// By what may have been before this waiter came: it has to look anew.
     ForOthers,
 }
 
 impl Gate {
-    /// Waits until the gate opens, for a waiter that came after this many looks. A patient caller waits
-    /// through failures: it has a deadline.
+    /// Waits until the gate opens, for a waiter that came at this moment. A patient caller waits through
+    /// failures: it has a deadline.
     ///
     /// # Cancel safety
     ///
     /// Cancelling it changes nothing.
-    pub(crate) async fn opened(&self, came: u64, is_patient: bool) -> Result<Opened, Error> {
+    pub(crate) async fn opened(&self, came: Moment, is_patient: bool) -> Result<Opened, Error> {
         let mut state = self.state.subscribe();
         // A failure that came before this call is not this call's.
         let mut is_first = true;
         loop {
             match &*state.borrow_and_update() {
-                GateState::Open { look } if *look > came => return Ok(Opened::ForAll),
+                GateState::Open { before } if came <= *before => return Ok(Opened::ForAll),
                 GateState::Open { .. } => return Ok(Opened::ForOthers),
                 GateState::Failed(Error::Closed) => return Err(Error::Closed),
                 GateState::Failed(error) if !is_patient && !is_first => return Err(error.clone()),
@@ -102,9 +101,9 @@ impl Drop for Gate {
 }
 
 impl Core {
-    /// The gate of a latch, and how many looks have begun before the caller came. The first waiter of the
-    /// client begins to look.
-    pub(crate) fn gate(self: &Arc<Self>, key: &Arc<LockKey>) -> Result<(Arc<Gate>, u64), Error> {
+    /// The gate of a latch, and when the caller came to it. The first waiter of the client begins to look.
+    pub(crate) fn gate(self: &Arc<Self>, key: &Arc<LockKey>) -> Result<(Arc<Gate>, Moment), Error> {
+        let came = self.clock.now();
         let mut gates = self.gates.by_key.lock();
         let found = gates.get(key).and_then(Weak::upgrade);
         // One whose look has ended cannot open any more.
@@ -115,14 +114,13 @@ impl Core {
             )
         };
         if let Some(gate) = found.filter(lives) {
-            let came = gate.looks.load(Ordering::Acquire);
             return Ok((gate, came));
         }
         let listener = Arc::new(self.waiters.add_listener(key, Owner::new())?);
         let stop = CancellationToken::new();
         let gate = Arc::new(Gate {
             state: watch::Sender::new(GateState::Unknown),
-            looks: AtomicU64::new(0),
+            since: came,
             listener: listener.clone(),
             _stops_looking: stop.clone().drop_guard(),
         });
@@ -139,7 +137,7 @@ impl Core {
         if self.mailbox.run(Box::pin(looking)).is_err() {
             return Err(Error::Closed);
         }
-        Ok((gate, 0))
+        Ok((gate, came))
     }
 }
 
@@ -167,7 +165,7 @@ impl Look {
         loop {
             let now = core.clock.now();
             let state = match core.ensure_open() {
-                Ok(()) => self.look(listener).await,
+                Ok(()) => self.look(listener, now).await,
                 Err(closed) => GateState::Failed(closed),
             };
             let is_over = matches!(
@@ -195,27 +193,30 @@ impl Look {
         }
     }
 
-    async fn look(&self, listener: &Listener) -> GateState {
+    async fn look(&self, listener: &Listener, now: Moment) -> GateState {
         let core = &self.core;
-        let look = match self.gate.upgrade() {
-            Some(gate) => gate.looks.fetch_add(1, Ordering::AcqRel) + 1,
-            // Its last waiter has left.
-            None => 0,
-        };
-        // A count that was set again since then does not hold the waiters.
-        if listener.heard_zero() {
-            return GateState::Open { look };
-        }
         let time = core.server.allot(core.clock.now());
         let mut sent = Sent::default();
         let counted = latch::count(&core.server, &self.key, time, &mut sent).await;
         core.server.abandon_silent(&counted, &sent);
-        match counted {
-            Ok(..=0) => GateState::Open { look },
-            _ if listener.heard_zero() => GateState::Open { look },
+        let counted = match counted {
+            Ok(..=0) => return GateState::Open { before: now },
             Ok(_) => GateState::Closed,
             Err(failure) => GateState::Failed(failure.into()),
-        }
+        };
+        // A count that was set again since the message does not hold the waiters.
+        self.heard(listener).unwrap_or(counted)
+    }
+
+    /// Whether a message said that the count is zero. The subscription is younger than the first waiter, so
+    /// the message is. It may be older than a waiter that came later, by the time that it was under way: a
+    /// poll cap at most is assumed.
+    fn heard(&self, listener: &Listener) -> Option<GateState> {
+        let heard = listener.heard_zero()?;
+        // If it is gone, its last waiter has left.
+        let since = self.gate.upgrade().map_or(heard, |gate| gate.since);
+        let before = since.max(heard.minus(self.core.settings.poll_cap));
+        Some(GateState::Open { before })
     }
 
     fn tell(&self, state: GateState) {

@@ -10,7 +10,7 @@ use crate::clock::Moment;
 use crate::error::{Error, LostReason, UnlockUnconfirmed};
 use crate::hold::{HoldPhase, HoldState, SLOW_UNLOCK, TurnGuard};
 use crate::script::{self, LoweredHold, TransferReply, UnlockReply as Answer};
-use crate::server::{Failure, Sent};
+use crate::server::{Failure, Sent, TimeBox};
 
 /// The result of an unlock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -150,40 +150,66 @@ impl PendingUnlock {
 
     /// Sends the unlock, or the hand-over in its place. Returns `None` if its turn was taken over.
     async fn send(&mut self) -> Option<Result<Answer, Failure>> {
+        let time = self.claim.session.core().server.allot(self.began);
+        if self.target == 0 {
+            let Claim {
+                session,
+                hold,
+                flags,
+                ..
+            } = &self.claim;
+            self.transfer = Transfer::begin(session, hold, flags.weight, time);
+        }
+        if self.transfer.is_some()
+            && let Some(answer) = self.hand_over(time).await?
+        {
+            return Some(answer);
+        }
         let turn = self.command.as_ref()?;
         let Claim { session, hold, .. } = &self.claim;
         let core = session.core();
-        let time = core.server.allot(self.began);
-        if self.target == 0 {
-            self.transfer = Transfer::begin(session, hold, time);
-        }
-        let sent = &mut self.sent;
-        let Some(transfer) = &mut self.transfer else {
-            let field = core.field(hold);
-            let (view, lease) = {
-                let mut state = hold.state();
-                (state.ledger_view(), state.longest_lease())
-            };
-            let lowered = LoweredHold {
-                key: hold.key(),
-                field: &field,
-                target: self.target,
-                view,
-                lease,
-                line: core.settings.line,
-            };
-            let sending = pin!(script::unlock(&core.server, &lowered, time, sent));
-            return TurnGuard::attend(&[turn], sending).await;
+        let field = core.field(hold);
+        let (view, lease) = {
+            let mut state = hold.state();
+            (state.ledger_view(), state.longest_lease())
         };
+        let lowered = LoweredHold {
+            key: hold.key(),
+            field: &field,
+            target: self.target,
+            view,
+            lease,
+            line: core.settings.line,
+        };
+        let sending = pin!(script::unlock(&core.server, &lowered, time, &mut self.sent));
+        TurnGuard::attend(&[turn], sending).await
+    }
+
+    /// Sends the hand-over. Returns `Some(None)` if the server declined it: the hold has to be released.
+    async fn hand_over(&mut self, time: TimeBox) -> Option<Option<Result<Answer, Failure>>> {
+        let turn = self.command.as_ref()?;
+        let transfer = self.transfer.as_mut()?;
+        let Claim { session, hold, .. } = &self.claim;
+        let known = std::mem::take(&mut hold.state().known);
         let answer = {
-            let sending = pin!(transfer.send(core, hold, time, sent));
+            let sending = pin!(transfer.send(session.core(), hold, time, &mut self.sent));
             TurnGuard::attend(&[turn], sending).await?
         };
-        self.handed_on = transfer.finish(session, hold, &answer, sent);
-        Some(answer.map(|transferred| match transferred {
-            TransferReply::Handed { .. } | TransferReply::Freed => Answer::Released,
-            TransferReply::Missing => Answer::Missing,
-        }))
+        self.handed_on = transfer.finish(session, hold, &answer, &self.sent);
+        Some(match answer {
+            Ok(TransferReply::Declined) => {
+                // The receiver asks for itself.
+                self.transfer = None;
+                if self.sent.is_answered() {
+                    hold.state().known = known;
+                }
+                self.sent = Sent::with([turn.permit()]);
+                None
+            }
+            Ok(TransferReply::Handed { .. } | TransferReply::Freed) => Some(Ok(Answer::Released)),
+            Ok(TransferReply::Missing) => Some(Ok(Answer::Missing)),
+            Err(failure) => Some(Err(failure)),
+        })
     }
 
     /// This call was frozen and its turn was taken over: the other party sends the new count to Redis.

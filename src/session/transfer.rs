@@ -13,7 +13,7 @@ use crate::hold::{Hold, Streak, StreakEnd, TurnGuard};
 use crate::key::{QueueSide, Script};
 use crate::script::{self, HandOver, TransferReply};
 use crate::server::{Failure, SendingPermit, Sent, TimeBox};
-use crate::wait::{HandedOver, Receiver, Standing, WaitRequest};
+use crate::wait::{HandedOver, Line, Receiver, Standing, WaitRequest};
 
 /// A hand-over in flight. If it is dropped before it is complete, the background undoes its effect for
 /// the receiver, and the receiver contends for itself.
@@ -22,6 +22,8 @@ pub(super) struct Transfer {
     script: &'static Script,
     next: Next,
     lease: Duration,
+    /// Of a semaphore, how many permits it hands on; 0 for a lock.
+    permits: u32,
     finished: bool,
 }
 
@@ -64,10 +66,11 @@ impl Next {
 impl Transfer {
     /// Starts a hand-over if three conditions hold: locks of this kind are handed over, a waiter of
     /// this client can take what `hold` is about to release, and the streak may continue. If the streak
-    /// has ended, other clients get the lock.
+    /// has ended, other clients get the lock. `weight` is that of the claim that ended last.
     pub(super) fn begin(
         session: &Arc<Session>,
         hold: &Hold,
+        weight: u32,
         TimeBox { now, until }: TimeBox,
     ) -> Option<Self> {
         let core = session.core();
@@ -85,11 +88,21 @@ impl Transfer {
                 }
             }
         }
-        let receiver = core.waiters.receiver(hold.key(), now)?;
+        let (permits, line) = match hold.key().kind().is_counted() {
+            true => (weight, Line::Permits(weight)),
+            false => (0, Line::Sole),
+        };
+        let receiver = core.waiters.receiver(hold.key(), line, now)?;
         let WaitRequest { owner, terms, .. } = *receiver.request();
         let lease = terms?.lease;
         let next = match queue {
-            QueueSide::Client => Next::New(PendingAcquire::first(session, hold.key(), owner)),
+            QueueSide::Client => {
+                let next = PendingAcquire::first(session, hold.key(), owner);
+                Next::New(match permits {
+                    0 => next,
+                    _ => next.weighing(permits),
+                })
+            }
             QueueSide::Server => Next::Standing(receiver.standing()?),
         };
         core.holds.change(next.hold(), |state| {
@@ -106,6 +119,7 @@ impl Transfer {
             script,
             next,
             lease,
+            permits,
             finished: false,
         })
     }
@@ -126,6 +140,7 @@ impl Transfer {
         if let Some(permit) = self.next.permit() {
             sent.needs(permit);
         }
+        let in_doubt = !hold.state().certain;
         script::transfer(
             &core.server,
             hold.key(),
@@ -135,6 +150,8 @@ impl Transfer {
                 begins: &to,
                 lease: self.lease,
                 line: core.settings.line,
+                permits: self.permits,
+                in_doubt,
             },
             time,
             sent,

@@ -11,6 +11,8 @@ pub(crate) enum Line {
     Sole,
     /// The contender alone, and no reader behind it.
     Writer,
+    /// As `Sole`, for this many permits without leases, which can be handed to it. None is handed past it.
+    Permits(u32),
     /// With the contender, if that is a reader, and all readers before the next writer.
     Reader {
         /// After this time it asks beside a writer that came before it.

@@ -109,9 +109,9 @@ impl Listener {
         self.waiter.wait(&self.waiters.clock, until).await
     }
 
-    /// Whether a message said that the count of the latch is zero.
-    pub(crate) fn heard_zero(&self) -> bool {
-        self.waiter.was_called()
+    /// When the first message said that the count of the latch is zero.
+    pub(crate) fn heard_zero(&self) -> Option<Moment> {
+        self.waiter.heard_zero.get().copied()
     }
 
     /// See [`WaiterGuard::subscribed`](super::WaiterGuard::subscribed).

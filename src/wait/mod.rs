@@ -16,6 +16,7 @@ mod places;
 mod queue;
 mod queue_listeners;
 mod queue_places;
+mod queue_receiver;
 mod receiver;
 mod retreat;
 mod sign;
@@ -167,18 +168,24 @@ impl Waiters {
             // One that was published before may be of a zero that an earlier wait has seen.
             && queue.is_listening()
         {
-            queue.note_zero();
+            queue.note_zero(self.clock.now());
         }
         self.hear(key);
     }
 
     /// Picks the waiter to hand the lock to, and makes it expect the hand-over. `None` if no waiter can
     /// take the lock.
-    pub(crate) fn receiver(&self, key: &LockKey, now: Moment) -> Option<Receiver> {
+    pub(crate) fn receiver(&self, key: &LockKey, line: Line, now: Moment) -> Option<Receiver> {
         let overdue = now.minus(self.poll_cap);
         let mut queues = self.shard(key);
         let queue = queues.get_mut(key)?;
-        let waiter = queue.receiver(key.kind().queue, now, overdue, now + self.answer_time())?;
+        let waiter = queue.receiver(
+            key.kind().queue,
+            now,
+            overdue,
+            now + self.answer_time(),
+            line,
+        )?;
         Some(Receiver::new(waiter))
     }
 
@@ -300,7 +307,7 @@ mod tests {
         // Called on another thread, between the waiter's last check and the end of its place in the
         // queue.
         assert!(place.decline().is_none());
-        assert!(waiters.receiver(&key, now).is_none());
+        assert!(waiters.receiver(&key, Line::Sole, now).is_none());
         drop(place);
     }
 

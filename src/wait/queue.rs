@@ -12,7 +12,6 @@ use super::wake_ups::WakeUps;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::hold::Hold;
-use crate::key::QueueSide;
 use crate::owner::Owner;
 
 /// The waiters of one lock, in the order of arrival.
@@ -238,41 +237,6 @@ impl WaitQueue {
         self.absent.insert(contender.id, contender);
         self.contender = Some(waiter.clone());
         Some(acquire)
-    }
-
-    /// Picks the waiter to hand the lock to, the contender if it can take the lock, and makes it expect
-    /// the hand-over. That waiter becomes the contender.
-    pub(super) fn receiver(
-        &mut self,
-        side: QueueSide,
-        now: Moment,
-        overdue: Moment,
-        until: Moment,
-    ) -> Option<Arc<Waiter>> {
-        let contender = self.contender.as_ref()?;
-        if !self.listening_in.is_empty() {
-            // A multi lock is waiting for this key: release it instead of handing it over.
-            return None;
-        }
-        if contender.unanswered().is_some() {
-            // The contender's own acquire is in flight and may be granted.
-            return None;
-        }
-        if contender.asks_for_itself(overdue) {
-            // The contender is next, and the lock cannot be handed to it.
-            return None;
-        }
-        let can_take = |waiter: &&Arc<Waiter>| waiter.expect(now, overdue, until);
-        let next = match side {
-            QueueSide::Client => Some(contender)
-                .filter(can_take)
-                .or_else(|| self.waiting.values().find(can_take))?,
-            // The server hands the lock to the first in its queue only.
-            QueueSide::Server => self.in_places().next().filter(can_take)?,
-        }
-        .clone();
-        self.contender = Some(next.clone());
-        Some(next)
     }
 
     /// Leaves the lock, which is about to be released, to `others` other clients, if their number is

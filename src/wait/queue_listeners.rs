@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::queue::WaitQueue;
 use super::waiter::Waiter;
+use crate::clock::Moment;
 
 impl WaitQueue {
     pub(super) fn add_listener(&mut self, waiter: Arc<Waiter>) {
@@ -11,9 +12,10 @@ impl WaitQueue {
     }
 
     /// Notes for the listeners of a latch that its count is zero.
-    pub(super) fn note_zero(&self) {
+    pub(super) fn note_zero(&self, now: Moment) {
         for waiter in self.listening_in.values() {
-            waiter.note_call();
+            // The first one stays: it opens the latch for all who wait.
+            let _ = waiter.heard_zero.set(now);
         }
     }
 

@@ -1,7 +1,7 @@
 //! One waiter, and what other parties of its client do for it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -44,6 +44,8 @@ pub(super) struct Waiter {
     woken: Notify,
     /// It was woken as the contender since its last acquire began.
     was_called: AtomicBool,
+    /// When it heard that the count of its latch is zero.
+    pub(super) heard_zero: OnceLock<Moment>,
     pub(super) seat: Mutex<Seat>,
     pub(super) asked_for_sign: Mutex<AskedForSign>,
     state: Mutex<WaiterState>,
@@ -90,6 +92,7 @@ impl Waiter {
             entered: now,
             woken: Notify::new(),
             was_called: AtomicBool::new(false),
+            heard_zero: OnceLock::new(),
             seat: Mutex::default(),
             asked_for_sign: Mutex::default(),
             state: Mutex::new(WaiterState {
@@ -119,7 +122,7 @@ impl Waiter {
     pub(super) fn is_impatient(&self, now: Moment) -> bool {
         match self.request.line {
             Line::Reader { patience } => now.since(self.entered) >= patience,
-            Line::Sole | Line::Writer => false,
+            Line::Sole | Line::Permits(_) | Line::Writer => false,
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod basics;
 mod by_id;
+mod catalogue;
 mod cluster;
 mod counts;
 mod faults;

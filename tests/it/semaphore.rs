@@ -6,6 +6,7 @@ mod catalogue;
 mod cluster;
 mod counts;
 mod faults;
+mod hand_over;
 mod input;
 mod ledger;
 mod nemesis;

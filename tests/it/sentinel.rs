@@ -7,6 +7,7 @@ mod failover;
 mod fair;
 mod foreign;
 mod group;
+mod latch;
 mod named;
 mod permits;
 mod read_write;

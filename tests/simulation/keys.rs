@@ -9,6 +9,8 @@ pub(super) struct Keys {
     now_ms: u64,
     /// What its clock shows at the start of the run.
     pub(super) epoch_ms: u64,
+    /// What was published: the channels and the texts.
+    pub(super) published: Vec<(String, String)>,
     entries: HashMap<String, Entry>,
 }
 
@@ -143,9 +145,13 @@ impl Keys {
                 let listeners = i64::from(self.now_ms.is_multiple_of(4));
                 return Ok(Reply::Listeners(arg(args, 2)?.to_owned(), listeners));
             }
-            "publish" => return Ok(Reply::Int(0)),
+            "publish" => {
+                let message = (arg(args, 1)?.to_owned(), arg(args, 2)?.to_owned());
+                self.published.push(message);
+                return Ok(Reply::Int(0));
+            }
             "info" => return Ok(Reply::Bulk("run_id:1\r\nmaster_replid:1\r\n".to_owned())),
-            "client" | "ping" => return Ok(Reply::Ok),
+            "client" | "ping" | "subscribe" | "unsubscribe" => return Ok(Reply::Ok),
             "time" => {
                 let now_ms = self.epoch_ms + self.now_ms;
                 let time = [now_ms / 1_000, now_ms % 1_000 * 1_000].map(|part| part.to_string());
@@ -390,7 +396,7 @@ impl Keys {
         }
     }
 
-    fn text(&mut self, key: &str) -> Result<Option<String>, String> {
+    pub(super) fn text(&mut self, key: &str) -> Result<Option<String>, String> {
         match self.living(key).map(|entry| &entry.data) {
             None => Ok(None),
             Some(Data::Text(text)) => Ok(Some(text.clone())),

@@ -13,7 +13,9 @@ mod command;
 mod fair;
 mod findings;
 mod keys;
+mod latch;
 mod lists;
+mod messages;
 mod network;
 mod observer;
 mod permits;
@@ -28,6 +30,7 @@ mod task;
 mod world;
 
 pub(crate) use clock::VirtualClock;
+pub(crate) use messages::SimulatedSubscriber;
 pub(crate) use network::{SimulatedWire, Wiring};
 use observer::Observed;
 use plan::Plan;

@@ -1,14 +1,16 @@
 //! A network that delivers every command once or twice, late and out of order over several
 //! connections, and loses replies and connections.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, Value};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::chance::Chance;
 use super::redis::error_answer;
@@ -25,6 +27,8 @@ pub(super) struct Faults {
     pub(super) refused: u64,
     pub(super) unreachable: u64,
     pub(super) flushed: u64,
+    /// Messages that no connection receives.
+    pub(super) unheard: u64,
     /// Abandoned connections may be killed.
     pub(super) kill: bool,
     /// Nothing arrives at the server from one of these milliseconds to the other.
@@ -55,6 +59,7 @@ struct Wires {
     serial: u64,
     /// The number of the last command that was sent about each hold's count.
     last_sent: HashMap<String, u64>,
+    heard: Vec<HeardMessage>,
 }
 
 /// One connection.
@@ -65,6 +70,24 @@ struct SimulatedLine {
     last_delivery: u64,
     last_reply: u64,
     waiting: HashMap<u64, oneshot::Sender<RedisResult<Value>>>,
+    /// To the reader of a connection for messages.
+    messages: Option<UnboundedSender<SimulatedMessage>>,
+    channels: HashSet<String>,
+}
+
+/// A message on its way to a client.
+#[derive(Clone, Debug)]
+pub(super) struct SimulatedMessage {
+    pub(super) channel: String,
+    pub(super) text: String,
+    /// In nanoseconds.
+    pub(super) published: u64,
+}
+
+/// A message that a subscribed client has read.
+pub(super) struct HeardMessage {
+    pub(super) client: Uuid,
+    pub(super) message: SimulatedMessage,
 }
 
 pub(super) enum NetworkEvent {
@@ -73,6 +96,10 @@ pub(super) enum NetworkEvent {
         connection: usize,
         serial: u64,
         value: Value,
+    },
+    Message {
+        connection: usize,
+        message: SimulatedMessage,
     },
     Break(usize),
     FlushScripts,
@@ -108,6 +135,7 @@ impl Network {
                 connections: Vec::new(),
                 serial: 0,
                 last_sent: HashMap::new(),
+                heard: Vec::new(),
             }),
             changed: Notify::new(),
         }
@@ -197,6 +225,86 @@ impl Network {
         }
     }
 
+    /// The messages that arrive on this connection from now on.
+    pub(super) fn receiver(&self, connection: usize) -> UnboundedReceiver<SimulatedMessage> {
+        let (sender, receiver) = unbounded_channel();
+        let line = &mut self.wires.lock().connections[connection];
+        // If it broke meanwhile, there are none.
+        line.messages = line.open.then_some(sender);
+        receiver
+    }
+
+    pub(super) fn subscribe(&self, connection: usize, channel: &str) {
+        let line = &mut self.wires.lock().connections[connection];
+        if line.open {
+            line.channels.insert(channel.to_owned());
+        }
+    }
+
+    pub(super) fn unsubscribe(&self, connection: usize, channel: &str) {
+        let line = &mut self.wires.lock().connections[connection];
+        line.channels.remove(channel);
+    }
+
+    /// Sends a message to the connections that are subscribed, behind the replies that they were sent.
+    pub(super) fn publish(&self, channel: &str, text: &str) {
+        let mut wires = self.wires.lock();
+        let now = self.now();
+        for connection in 0..wires.connections.len() {
+            let unheard = wires.faults.unheard;
+            if !wires.connections[connection].channels.contains(channel)
+                || wires.chance.percent(unheard)
+            {
+                continue;
+            }
+            let delay = wires.delay();
+            let line = &mut wires.connections[connection];
+            if line.deaf {
+                continue;
+            }
+            line.last_reply = line.last_reply.max(now + delay);
+            let at = line.last_reply;
+            let message = SimulatedMessage {
+                channel: channel.to_owned(),
+                text: text.to_owned(),
+                published: now,
+            };
+            let event = NetworkEvent::Message {
+                connection,
+                message,
+            };
+            wires.add(at, event);
+        }
+        drop(wires);
+        self.changed.notify_one();
+    }
+
+    pub(super) fn hand_message_over(&self, connection: usize, message: SimulatedMessage) {
+        if let Some(reader) = &self.wires.lock().connections[connection].messages {
+            // The reader may be gone.
+            let _ = reader.send(message);
+        }
+    }
+
+    /// A subscribed client has read a message.
+    pub(super) fn note_heard(&self, client: Uuid, message: SimulatedMessage) {
+        let heard = HeardMessage { client, message };
+        self.wires.lock().heard.push(heard);
+    }
+
+    pub(super) fn take_heard(&self) -> Vec<HeardMessage> {
+        std::mem::take(&mut self.wires.lock().heard)
+    }
+
+    /// The server starts anew: every connection ends, and nothing that was sent before arrives.
+    pub(super) fn restart(&self) {
+        let mut wires = self.wires.lock();
+        wires.events.clear();
+        for connection in 0..wires.connections.len() {
+            wires.end(connection);
+        }
+    }
+
     /// Ends a connection from the client's side. Commands in flight still arrive.
     pub(super) fn end(&self, connection: usize) {
         self.wires.lock().end(connection);
@@ -227,6 +335,8 @@ impl Network {
             last_delivery: 0,
             last_reply: 0,
             waiting: HashMap::new(),
+            messages: None,
+            channels: HashSet::new(),
         });
         wires.connections.len() - 1
     }
@@ -317,6 +427,8 @@ impl Wires {
     fn end(&mut self, connection: usize) {
         let line = &mut self.connections[connection];
         line.open = false;
+        line.messages = None;
+        line.channels.clear();
         let mut waiting: Vec<_> = line.waiting.drain().collect();
         waiting.sort_by_key(|(serial, _)| *serial);
         for (_, waiting) in waiting {
@@ -334,7 +446,7 @@ pub(crate) struct Wiring(pub(super) Arc<Network>);
 #[derive(Clone)]
 pub(crate) struct SimulatedWire {
     network: Arc<Network>,
-    connection: usize,
+    pub(super) connection: usize,
 }
 
 impl Wiring {

@@ -12,6 +12,8 @@ pub(super) struct Plan {
     pub(super) poll_cap_ms: u64,
     /// How long a waiter in the server's queue may be silent.
     pub(super) silence_ms: u64,
+    /// The clients subscribe to messages. Else they only poll.
+    pub(super) listens: bool,
     /// The rate of each client's clock, in parts per million of the server's.
     pub(super) rates: [u64; 2],
     /// When each client's watchdog is frozen, and for how long.
@@ -105,6 +107,7 @@ impl Plan {
             command_timeout_ms: chance.one_of(&[60, 150, 400]),
             poll_cap_ms,
             silence_ms: 10_000,
+            listens: false,
             rates: [chance.one_of(&rates), chance.one_of(&rates)],
             pauses,
             tasks,
@@ -159,6 +162,7 @@ impl Plan {
         add(&|plan| plan.faults.refused = 0);
         add(&|plan| plan.faults.unreachable = 0);
         add(&|plan| plan.faults.flushed = 0);
+        add(&|plan| plan.faults.unheard = 0);
         add(&|plan| plan.faults.stalls = [0, 0]);
         plans
     }
@@ -239,6 +243,7 @@ fn faults(chance: &mut Chance, lease_ms: u64) -> Faults {
         refused,
         unreachable,
         flushed,
+        unheard: 0,
         kill: chance.percent(70),
         stalls: [0, 0],
     }

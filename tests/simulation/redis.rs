@@ -36,6 +36,23 @@ impl Redis {
         self.known.clear();
     }
 
+    /// Forgets every key and every script, and keeps its clock.
+    pub(super) fn restart(&mut self) {
+        let epoch_ms = self.keys.borrow().epoch_ms;
+        self.reset();
+        self.begin_at(epoch_ms);
+    }
+
+    /// What was published since the last call: the channels and the texts.
+    pub(super) fn take_published(&mut self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.keys.borrow_mut().published)
+    }
+
+    /// The text under a key, if there is one.
+    pub(super) fn text(&self, key: &str, now_ms: u64) -> Option<String> {
+        self.keys.borrow_mut().at(now_ms).text(key).ok().flatten()
+    }
+
     pub(super) fn flush_scripts(&mut self) {
         self.known.clear();
     }

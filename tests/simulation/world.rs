@@ -30,6 +30,9 @@ pub(super) trait Observes {
     /// Executes a command and checks its effect.
     fn execute(&mut self, delivery: &Delivery) -> Value;
 
+    /// The server does not execute a command, and answers this error.
+    fn refuse(&mut self, _delivery: &Delivery, _error: &str) {}
+
     /// Checks what must be true at every moment.
     fn look(&mut self);
 
@@ -106,7 +109,10 @@ fn happen(network: &Network, observer: &RefCell<impl Observes>, event: NetworkEv
     match event {
         NetworkEvent::Deliver(delivery) => {
             let value = match delivery.refusal {
-                Some(line) => error_answer(line),
+                Some(line) => {
+                    observer.borrow_mut().refuse(&delivery, line);
+                    error_answer(line)
+                }
                 None => observer.borrow_mut().execute(&delivery),
             };
             network.reply(&delivery, value);
@@ -120,6 +126,15 @@ fn happen(network: &Network, observer: &RefCell<impl Observes>, event: NetworkEv
             let found = observer.found();
             found.note(|| format!("reply to #{serial} arrives"));
             network.hand_over(connection, serial, value);
+        }
+        NetworkEvent::Message {
+            connection,
+            message,
+        } => {
+            let mut observer = observer.borrow_mut();
+            let found = observer.found();
+            found.note(|| format!("message {} arrives on {connection}", message.text));
+            network.hand_message_over(connection, message);
         }
         NetworkEvent::Break(connection) => network.end(connection),
         NetworkEvent::FlushScripts => observer.borrow_mut().redis().flush_scripts(),
@@ -158,7 +173,10 @@ fn client(
         watchdog_lease: ms(plan.watchdog_lease_ms),
         poll_cap: ms(plan.poll_cap_ms),
         max_lease: Duration::from_secs(60),
-        wake: Wake::Poll(Backoff::exponential(ms(2), ms(32), 2)),
+        wake: match plan.listens {
+            true => Wake::PubSub,
+            false => Wake::Poll(Backoff::exponential(ms(2), ms(32), 2)),
+        },
         hand_overs: HandOverLimits {
             hand_overs: 3,
             time: ms(20),

@@ -428,6 +428,10 @@ const REVIEWED: [(&str, &str); 51] = [
         "57a165b3602563351c9027aedc1ac4d9095bc4b2",
     ),
     (
+        "lua/semaphore/transfer.lua",
+        "77c37fb999ab46d71d9a4fe7b21e65435bba86b2",
+    ),
+    (
         "lua/semaphore/try_set.lua",
         "60fe4bcc9fc28342a94caa99014441359ec7ffc3",
     ),

@@ -11,7 +11,7 @@ pub(crate) static SEMAPHORE: Kind = Kind {
         unlock: &RELEASE,
         settle: &RELEASE,
         touch: &TOUCH,
-        transfer: None,
+        transfer: Some(&TRANSFER),
         // As with permits that have leases, the other scripts are never sent: a hold without a lease is not
         // renewed either.
         ..PLAIN.scripts
@@ -37,3 +37,5 @@ static ACQUIRE: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/semaphore/acquire.lua")));
 static RELEASE: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/semaphore/release.lua")));
+static TRANSFER: LazyScript =
+    LazyScript::new(|| Script::new(include_str!("../../../lua/semaphore/transfer.lua")));

@@ -5,6 +5,8 @@
 
 mod keep;
 mod shards;
+#[cfg(test)]
+mod simulated;
 
 use std::sync::Arc;
 
@@ -18,6 +20,10 @@ use keep::{LONGEST_PAUSE, Plain, SHORTEST_PAUSE, keep_subscribed};
 pub(super) async fn keep_listening(core: &Arc<Core>) {
     if core.server.is_cluster() {
         return shards::keep_listening(core).await;
+    }
+    #[cfg(test)]
+    if let Some(wiring) = core.server.simulated() {
+        return simulated::keep_listening(core, &wiring).await;
     }
     let list = list(core);
     let mut pause = SHORTEST_PAUSE;

@@ -116,6 +116,53 @@ async fn a_release_of_java_wakes_our_waiter_and_ours_wakes_java() {
     assert_eq!(scene.available().await, [0, 0]);
 }
 
+/// Each side sees and keeps the time to live that the other one gives, and a semaphore that ended stays ended for
+/// both.
+#[tokio::test]
+async fn each_side_gives_the_semaphore_a_time_to_live() {
+    let scene = Scene::of(3).await;
+    let ttl = async || {
+        ask::<i64>(&scene.t1, "remainTimeToLive", json!([]))
+            .value()
+            .await
+    };
+    assert_eq!(ttl().await, -1);
+    scene.redis.cmd(&["DEL", NAME]).await;
+    assert_eq!(ttl().await, -2);
+    let long = Duration::from_secs(100);
+    assert!(scene.seats.try_set_permits_for(3, long).await.unwrap());
+    let is_long = |ms: i64| (10_000..=100_000).contains(&ms);
+    let one = scene.seats.acquire().await.unwrap();
+    ask::<()>(&scene.t1, "acquire", json!([])).value().await;
+    assert!(is_long(ttl().await));
+    ask::<()>(&scene.t1, "release", json!([])).value().await;
+    scene.seats.add_permits(1).await.unwrap();
+    one.release().await.unwrap();
+    assert!(is_long(ttl().await));
+    assert_eq!(scene.available().await, [4, 4]);
+    // Java ends it while one permit of each side is in use.
+    let ours = scene.seats.acquire().await.unwrap();
+    ask::<()>(&scene.t1, "acquire", json!([])).value().await;
+    let short = ask::<bool>(&scene.t1, "expire", json!([{ "ms": 1_500 }]));
+    assert!(short.value().await);
+    assert_eq!(scene.available().await, [2, 2]);
+    scene.redis.eventually_gone(NAME).await;
+    assert_eq!(scene.available().await, [0, 0]);
+    ours.release().await.unwrap();
+    assert!(!scene.redis.exists(NAME).await);
+    // Java's permit is a number, and makes the semaphore anew, without a time to live.
+    ask::<()>(&scene.t1, "release", json!([])).value().await;
+    assert_eq!((scene.available().await, ttl().await), ([1, 1], -1));
+    let expires = ask::<bool>(&scene.t1, "expire", json!([{ "ms": 100_000 }]));
+    assert!(expires.value().await);
+    let one = scene.seats.acquire().await.unwrap();
+    assert!(is_long(ttl().await));
+    let cleared = ask::<bool>(&scene.t1, "clearExpire", json!([]));
+    assert!(cleared.value().await);
+    one.release().await.unwrap();
+    assert_eq!((scene.available().await, ttl().await), ([1, 1], -1));
+}
+
 /// One message for several permits serves several waiters of each side.
 #[tokio::test]
 async fn a_release_of_several_serves_all_waiters_of_the_other_side() {

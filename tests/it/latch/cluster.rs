@@ -3,7 +3,8 @@
 use lockdog::{Client, Error};
 
 use super::{LONG, SOON, ms};
-use crate::support::{Cluster, eventually};
+use crate::support::cluster::names;
+use crate::support::{Cluster, Redis, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_master_of_its_slot_keeps_a_latch() {
@@ -51,4 +52,61 @@ async fn a_name_with_a_brace_is_refused() {
     for node in &cluster.nodes {
         assert!(node.redis().await.keys().await.is_empty());
     }
+}
+
+/// The nodes answer with TRYAGAIN while the count is at one node and the mark of the request is at none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_latch_opens_whose_slot_was_migrated_under_its_waiters() {
+    const SLOT: u16 = 42;
+    let cluster = Cluster::start(3, 0).await;
+    let to = &cluster.nodes[2];
+    let name = &names("start", 1, |it| it == SLOT)[0];
+    let client = Client::connect(cluster.url()).await.unwrap();
+    let start = client.count_down_latch(name);
+    assert!(start.try_set_count(2).await.unwrap());
+    let another = Client::builder().url(cluster.url()).poll_cap(LONG);
+    let another = another.build().await.unwrap();
+    let waiters: Vec<_> = (0..3)
+        .map(|_| {
+            let theirs = another.count_down_latch(name);
+            tokio::spawn(async move { theirs.wait_zero().await })
+        })
+        .collect();
+    let listens_at = async |redis: &Redis| {
+        let channels = redis.channels().await;
+        channels.iter().any(|it| it.contains(name))
+    };
+    let migration = cluster.migrate(SLOT, to).await;
+    let source = migration.from.redis().await;
+    let target = to.redis().await;
+    eventually(SOON, "they listen", async || listens_at(&source).await).await;
+    target.reset_stats().await;
+    assert!(migration.move_key(name).await);
+    let counting = tokio::spawn(async move {
+        let counted = start.count_down().await;
+        (start, counted)
+    });
+    eventually(SOON, "the count-down met the migration", async || {
+        target.errorstats().await.contains_key("TRYAGAIN")
+    })
+    .await;
+    migration.move_keys().await;
+    migration.finish().await;
+    // Its call may have ended before: the client goes on.
+    let (start, _) = counting.await.unwrap();
+    eventually(SOON, "it has counted", async || {
+        target.ask::<i64>(&["GET", name]).await == 1
+    })
+    .await;
+    eventually(SOON, "they listen at the other node", async || {
+        listens_at(&target).await
+    })
+    .await;
+    assert!(!waiters.iter().any(tokio::task::JoinHandle::is_finished));
+    start.count_down().await.unwrap();
+    for waiter in waiters {
+        let ended = tokio::time::timeout(SOON, waiter).await;
+        ended.expect("a message lets it go").unwrap().unwrap();
+    }
+    assert!(!target.exists(name).await);
 }

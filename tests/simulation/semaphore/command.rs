@@ -3,9 +3,21 @@
 /// It is recognised by its arguments only, so that a changed script changes nothing here.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum SemaphoreCommand<'a> {
-    Acquire { field: &'a str },
-    Release { field: &'a str, target: u32 },
-    Set { permits: i64 },
+    Acquire {
+        field: &'a str,
+    },
+    Release {
+        field: &'a str,
+        target: u32,
+    },
+    /// From one request to another.
+    Transfer {
+        from: &'a str,
+        to: &'a str,
+    },
+    Set {
+        permits: i64,
+    },
     Other,
 }
 
@@ -20,6 +32,7 @@ impl<'a> SemaphoreCommand<'a> {
         let number = |text: &str| text.parse().expect("it is a small number");
         match *values {
             [field, _permits] => Self::Acquire { field },
+            [from, to, _permits, _doubt, CHANNEL, _publish] => Self::Transfer { from, to },
             [field, target, CHANNEL, _publish, _doubt, _known] => Self::Release {
                 field,
                 target: number(target),
@@ -31,11 +44,12 @@ impl<'a> SemaphoreCommand<'a> {
         }
     }
 
-    /// The request whose share it may change.
-    pub(super) fn field(&self) -> Option<&'a str> {
+    /// The requests whose shares it may change.
+    pub(super) fn fields(&self) -> Vec<&'a str> {
         match self {
-            Self::Acquire { field } | Self::Release { field, .. } => Some(field),
-            Self::Set { .. } | Self::Other => None,
+            Self::Acquire { field } | Self::Release { field, .. } => vec![field],
+            Self::Transfer { from, to } => vec![from, to],
+            Self::Set { .. } | Self::Other => Vec::new(),
         }
     }
 }
@@ -43,7 +57,7 @@ impl<'a> SemaphoreCommand<'a> {
 /// The requests whose shares a command may change.
 pub(super) fn counted(args: &[String]) -> Vec<String> {
     let command = SemaphoreCommand::of(args);
-    command.field().into_iter().map(str::to_owned).collect()
+    command.fields().into_iter().map(str::to_owned).collect()
 }
 
 /// The one semaphore of a run.

@@ -35,6 +35,7 @@ fn no_seed_violates_an_invariant() {
         seen.few,
         seen.ended * 10,
         seen.partly * 10,
+        seen.handed_on * 5,
         seen.ledgers * 5,
         seen.known * 20,
         seen.numbers * 5,

@@ -45,6 +45,8 @@ pub(super) struct Seen {
     pub(super) ended: u64,
     /// Releases of a part.
     pub(super) partly: u64,
+    /// Hand-overs.
+    pub(super) handed_on: u64,
     /// Losses of the ledger.
     pub(super) ledgers: u64,
     /// Releases of permits that only their client knew.
@@ -61,6 +63,7 @@ impl Seen {
         self.few += other.few;
         self.ended += other.ended;
         self.partly += other.partly;
+        self.handed_on += other.handed_on;
         self.ledgers += other.ledgers;
         self.known += other.known;
         self.numbers += other.numbers;
@@ -170,6 +173,19 @@ impl Observer {
                     self.seen.partly += u64::from(*target > 0);
                 }
             }
+            SemaphoreCommand::Transfer { from, to } => {
+                let has = |books: &Books, it: &str| books.shares.contains_key(it);
+                if has(before, from) && has(after, to) {
+                    self.seen.handed_on += 1;
+                    self.lowered.insert((*from).to_owned());
+                    // What the number before granted is not of this one, whoever has it.
+                    let set = match self.earlier.contains(*from) {
+                        true => &mut self.earlier,
+                        false => &mut self.current,
+                    };
+                    set.insert((*to).to_owned());
+                }
+            }
             SemaphoreCommand::Set { .. } if before.free.is_none() && after.free.is_some() => {
                 self.seen.numbers += 1;
                 self.unknown.clear();
@@ -188,9 +204,9 @@ impl Observer {
                 .claim(sum == self.total, || format!("{command:?} made {sum}"));
             return;
         };
-        let field = command.field();
+        let fields = command.fields();
         for (other, has) in &before.shares {
-            let is_own = field == Some(other.as_str());
+            let is_own = fields.contains(&other.as_str());
             if !is_own && after.shares.get(other) != Some(has) {
                 self.found.violated(format!("{command:?} changed {other}"));
             }
@@ -280,10 +296,13 @@ impl Observes for Observer {
         let now_ms = self.found.now_ms();
         let command = SemaphoreCommand::of(&delivery.args);
         let before = self.books();
-        let value = match delivery.args[0].as_str() {
-            "CLIENT" if delivery.args[1] == "KILL" => self.network.kill(&delivery.args[3]),
-            _ => self.redis.execute(&delivery.args, now_ms),
-        };
+        let value = self
+            .network
+            .execute(delivery)
+            .unwrap_or_else(|| self.redis.execute(&delivery.args, now_ms));
+        for (channel, text) in self.redis.take_published() {
+            self.network.publish(&channel, &text);
+        }
         let after = self.books();
         self.seen.executed += 1;
         self.seen.copies += u64::from(delivery.copy);
@@ -296,7 +315,7 @@ impl Observes for Observer {
         });
         if delivery.copy {
             self.reached_twice
-                .extend(command.field().map(str::to_owned));
+                .extend(command.fields().into_iter().map(str::to_owned));
         }
         self.account(&command, &value, [&before, &after]);
         self.compare(&command, [&before, &after]);

@@ -48,6 +48,7 @@ impl Plan {
         let mut world = plan::Plan::draw(seed);
         world.tasks.clear();
         let mut chance = Chance::new(seed, 12);
+        world.listens = chance.percent(60);
         let total = chance.one_of(&[1, 2, 3, 5]);
         // The known hole: a ledger that is lost after the number was set again does not know what had ended.
         let losses = match chance.within(0, 9) {

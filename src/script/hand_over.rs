@@ -1,0 +1,38 @@
+//! What a hand-over is told, and what it comes to.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use crate::key::{LineTimes, Script};
+
+/// What a hand-over ends and begins. Both holds are named by their fields and have the same kind.
+pub(crate) struct HandOver<'a> {
+    pub(crate) script: &'static Script,
+    pub(crate) ends: &'a str,
+    pub(crate) begins: &'a str,
+    /// Of the hold that begins.
+    pub(crate) lease: Duration,
+    pub(crate) line: LineTimes,
+    /// For permits without leases: how many.
+    pub(crate) permits: u32,
+    /// A sending of the acquire of the hold that ends may still run.
+    pub(crate) in_doubt: bool,
+}
+
+/// The result of a transfer.
+#[derive(Debug)]
+pub(crate) enum TransferReply {
+    /// The next hold has the lock.
+    Handed {
+        /// The number of subscribers of its channel, if known.
+        listening: Option<u32>,
+        /// The next hold's fencing token, if its kind issues tokens.
+        token: Option<NonZeroU64>,
+    },
+    /// The first hold ended, but the next one could not begin.
+    Freed,
+    /// Nothing was done, and the first hold has to be released.
+    Declined,
+    /// Neither hold exists.
+    Missing,
+}

@@ -1,0 +1,67 @@
+//! The waiter of a queue to which a lock or permits are handed.
+
+use std::sync::Arc;
+
+use super::line::Line;
+use super::queue::WaitQueue;
+use super::waiter::Waiter;
+use crate::clock::Moment;
+use crate::key::QueueSide;
+
+impl WaitQueue {
+    /// Picks the waiter to hand the lock to, the contender if it can take the lock, and makes it expect
+    /// the hand-over. That waiter becomes the contender.
+    pub(super) fn receiver(
+        &mut self,
+        side: QueueSide,
+        now: Moment,
+        overdue: Moment,
+        until: Moment,
+        line: Line,
+    ) -> Option<Arc<Waiter>> {
+        let contender = self.contender.as_ref()?;
+        if !self.listening_in.is_empty() {
+            // A multi lock is waiting for this key: release it instead of handing it over.
+            return None;
+        }
+        if let Line::Permits(_) = line {
+            return self.receiver_of_permits(line, now, overdue, until);
+        }
+        if contender.unanswered().is_some() {
+            // The contender's own acquire is in flight and may be granted.
+            return None;
+        }
+        if contender.asks_for_itself(overdue) {
+            // The contender is next, and the lock cannot be handed to it.
+            return None;
+        }
+        let can_take = |waiter: &&Arc<Waiter>| waiter.expect(now, overdue, until);
+        let next = match side {
+            QueueSide::Client => Some(contender)
+                .filter(can_take)
+                .or_else(|| self.waiting.values().find(can_take))?,
+            // The server hands the lock to the first in its queue only.
+            QueueSide::Server => self.in_places().next().filter(can_take)?,
+        }
+        .clone();
+        self.contender = Some(next.clone());
+        Some(next)
+    }
+
+    /// Picks the waiter to hand permits to: the first that wants permits and has no other way to them under
+    /// way. None is handed past a waiter that wants another number. The contender stays who it is.
+    fn receiver_of_permits(
+        &self,
+        line: Line,
+        now: Moment,
+        overdue: Moment,
+        until: Moment,
+    ) -> Option<Arc<Waiter>> {
+        let there = self.waiting.values().filter(|it| it.is_there(overdue));
+        there
+            .take_while(|waiter| waiter.request.line == line)
+            // One whose own acquire finds too few gets what is handed on next.
+            .find(|waiter| waiter.expect(now, overdue, until))
+            .cloned()
+    }
+}

@@ -1,0 +1,399 @@
+//! Sees both sides at once and checks what must be true (design: invariants CL1 to CL4).
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use redis::Value;
+
+use super::command::{KEY, LatchCommand};
+use super::task::{Report, WaitNumber, Waiting};
+use crate::simulation::findings::Findings;
+use crate::simulation::network::{Delivery, Faults, Network};
+use crate::simulation::plan::Plan;
+use crate::simulation::redis::Redis;
+use crate::simulation::world::Observes;
+
+pub(super) struct Observer {
+    pub(super) redis: Redis,
+    network: Arc<Network>,
+    pub(super) found: Findings,
+    /// What the count should be.
+    count: Option<i64>,
+    /// What each request was answered.
+    answers: HashMap<String, i64>,
+    /// The requests of all count-downs that were executed, or refused for good.
+    counted: HashSet<String>,
+    /// How many count-downs the callers began.
+    begun: u64,
+    /// When the latch was open, in nanoseconds: from and to.
+    open: Vec<[u64; 2]>,
+    waits: BTreeMap<WaitNumber, Wait>,
+    /// Which clients read a message of a zero that was under way for longer than a poll cap, and when.
+    late: Vec<(usize, u64)>,
+    times: Times,
+    pub(super) seen: Seen,
+}
+
+/// A wait that has not ended.
+struct Wait {
+    client: usize,
+    began: u64,
+    is_polled: bool,
+    /// When it has to end at the latest.
+    until: u64,
+}
+
+/// In nanoseconds.
+struct Times {
+    poll_cap: u64,
+    /// How long an answer may take on a calm network.
+    answer: u64,
+    command_timeout: u64,
+    pauses_end: u64,
+    /// Since when no fault happens.
+    calm: Option<u64>,
+}
+
+/// How often the run met the cases that it is meant to test.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) executed: u64,
+    pub(super) copies: u64,
+    /// Count-downs that lowered a count.
+    pub(super) counted: u64,
+    /// Commands of requests that were answered before.
+    pub(super) repeated: u64,
+    pub(super) zeros: u64,
+    /// Waits that ended with an open latch.
+    pub(super) opened: u64,
+    /// Waits that ended so while the latch was closed again.
+    pub(super) by_message: u64,
+    /// Waits that ended with their time.
+    pub(super) passed_over: u64,
+    /// Messages of a zero.
+    pub(super) heard: u64,
+    /// Those that were under way for too long.
+    pub(super) late: u64,
+    pub(super) restarts: u64,
+    pub(super) left: u64,
+}
+
+impl Seen {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.executed += other.executed;
+        self.copies += other.copies;
+        self.counted += other.counted;
+        self.repeated += other.repeated;
+        self.zeros += other.zeros;
+        self.opened += other.opened;
+        self.by_message += other.by_message;
+        self.passed_over += other.passed_over;
+        self.heard += other.heard;
+        self.late += other.late;
+        self.restarts += other.restarts;
+        self.left += other.left;
+    }
+}
+
+impl Observer {
+    pub(super) fn new(redis: Redis, network: Arc<Network>, found: Findings, plan: &Plan) -> Self {
+        let ns = |ms: u64| ms * 1_000_000;
+        Self {
+            redis,
+            network,
+            found,
+            count: None,
+            answers: HashMap::new(),
+            counted: HashSet::new(),
+            begun: 0,
+            open: vec![[0, u64::MAX]],
+            waits: BTreeMap::new(),
+            late: Vec::new(),
+            times: Times {
+                poll_cap: ns(plan.poll_cap_ms),
+                // There and back, three times: a look, the subscription, and a look behind it.
+                answer: ns(3 * 6 + 2),
+                command_timeout: ns(plan.command_timeout_ms),
+                pauses_end: ns(plan.pauses_end_ms()),
+                calm: (plan.faults == Faults::default()).then_some(0),
+            },
+            seen: Seen::default(),
+        }
+    }
+
+    pub(super) fn hear(&mut self, report: Report) {
+        match report {
+            Report::Says(line) => self.found.note(|| line),
+            Report::Counts => self.begun += 1,
+            Report::Restarts => self.restart(),
+            Report::Waits(waiting) => self.begin(&waiting),
+            Report::Left(wait) => {
+                self.seen.left += 1;
+                if let Some(wait) = self.waits.get_mut(&wait) {
+                    wait.is_polled = false;
+                }
+            }
+            Report::Ended { wait, at, opened } => self.end(wait, at, opened),
+        }
+    }
+
+    /// From now on no fault happens. What is silent is found out within a command timeout.
+    pub(super) fn calm(&mut self) {
+        let silent = self.times.command_timeout * 2 + RECONNECTED;
+        self.times.calm = Some(self.network.now() + silent);
+    }
+
+    fn begin(&mut self, waiting: &Waiting) {
+        let Waiting {
+            wait,
+            client,
+            began,
+        } = *waiting;
+        let until = self.latest(began);
+        let wait_of = Wait {
+            client,
+            began,
+            is_polled: true,
+            until: if self.is_open() { until } else { u64::MAX },
+        };
+        self.waits.insert(wait, wait_of);
+    }
+
+    /// CL4: no wait ends with an open latch that was not open meanwhile.
+    fn end(&mut self, wait: WaitNumber, at: u64, opened: Option<bool>) {
+        self.found
+            .note(|| format!("wait {wait:?} ends: {opened:?}"));
+        let Some(ended) = self.waits.remove(&wait) else {
+            return;
+        };
+        match opened {
+            Some(true) => self.seen.opened += 1,
+            Some(false) => self.seen.passed_over += 1,
+            None => {}
+        }
+        if opened != Some(true) {
+            return;
+        }
+        let was_open = |[from, to]: &[u64; 2]| *from <= at && *to >= ended.began;
+        let opens = self.open.iter().any(was_open);
+        self.seen.by_message += u64::from(opens && !self.is_open());
+        // The assumption about messages does not hold for this one.
+        let is_late =
+            |(client, heard): &(usize, u64)| *client == ended.client && *heard >= ended.began;
+        let opens = opens || self.late.iter().any(is_late);
+        self.found.claim(opens, || {
+            format!("wait {wait:?} ended, and the latch was never open")
+        });
+    }
+
+    fn is_open(&self) -> bool {
+        self.count.unwrap_or(0) <= 0
+    }
+
+    /// CL2 and CL3: when a wait ends at the latest if the latch is open from now on.
+    fn latest(&self, now: u64) -> u64 {
+        match self.times.calm {
+            Some(calm) => {
+                let from = now.max(calm).max(self.times.pauses_end);
+                // Its clock may be slow.
+                from + self.times.poll_cap * 51 / 50 + self.times.answer
+            }
+            // A fault may cost any time.
+            None => u64::MAX,
+        }
+    }
+
+    fn restart(&mut self) {
+        self.found
+            .note(|| "the server starts again without its data".to_owned());
+        self.seen.restarts += 1;
+        self.redis.restart();
+        self.network.restart();
+        self.answers.clear();
+        self.set(None);
+        let now = self.network.now();
+        let again = now + self.times.command_timeout * 2 + RECONNECTED;
+        self.times.calm = self.times.calm.map(|calm| calm.max(again));
+        let latest = self.latest(now);
+        for wait in self.waits.values_mut() {
+            wait.until = latest;
+        }
+    }
+
+    fn set(&mut self, count: Option<i64>) {
+        let was_open = self.is_open();
+        self.count = count;
+        let now = self.network.now();
+        match (was_open, self.is_open()) {
+            (false, true) => {
+                self.open.push([now, u64::MAX]);
+                self.seen.zeros += 1;
+                let latest = self.latest(now);
+                for wait in self.waits.values_mut() {
+                    wait.until = wait.until.min(latest);
+                }
+            }
+            (true, false) => {
+                if let Some(last) = self.open.last_mut() {
+                    last[1] = now;
+                }
+                // It need not have lasted until they looked.
+                for wait in self.waits.values_mut() {
+                    wait.until = u64::MAX;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What the request has to be answered, and what it has to change: CL1.
+    fn expect(&mut self, mark: &str, [answer, count]: [Option<i64>; 2]) -> i64 {
+        if let Some(answer) = self.answers.get(mark) {
+            self.seen.repeated += 1;
+            return *answer;
+        }
+        let answer = answer.unwrap_or(0);
+        self.answers.insert(mark.to_owned(), answer);
+        self.set(count);
+        answer
+    }
+
+    fn expected(&mut self, command: &LatchCommand<'_>) -> Option<i64> {
+        let was = self.count;
+        match *command {
+            LatchCommand::CountDown { mark } => {
+                self.counted.insert(mark.to_owned());
+                let is_new = !self.answers.contains_key(mark);
+                self.seen.counted += u64::from(is_new && was.is_some());
+                let less = was.map(|count| count - 1).filter(|count| *count > 0);
+                Some(self.expect(mark, [was.map(|_| 1), less]))
+            }
+            LatchCommand::Delete { mark } => Some(self.expect(mark, [was.map(|_| 1), None])),
+            LatchCommand::TrySet { mark, count } => {
+                let is_set = was.is_none().then_some(1);
+                Some(self.expect(mark, [is_set, was.or(Some(count))]))
+            }
+            _ => None,
+        }
+    }
+
+    /// CL2: who has waited for a poll cap, and whose client was subscribed when the message came, has to end,
+    /// whatever the count is then.
+    fn look_at_messages(&mut self) {
+        let now = self.network.now();
+        // The clients' clocks differ from the server's.
+        let poll_cap = self.times.poll_cap * 51 / 50;
+        for heard in self.network.take_heard() {
+            if heard.message.text != "0" {
+                continue;
+            }
+            self.seen.heard += 1;
+            let clients = self.found.clients.iter();
+            let number = clients
+                .map(|(core, _)| core.id)
+                .position(|id| id == heard.client);
+            let from = now.max(self.times.pauses_end);
+            let until = from + self.times.command_timeout * 51 / 50 + self.times.answer;
+            for wait in self.waits.values_mut() {
+                if Some(wait.client) == number && wait.began + poll_cap < now {
+                    wait.until = wait.until.min(until);
+                }
+            }
+            let way = now - heard.message.published;
+            if way + poll_cap / 25 > poll_cap {
+                self.seen.late += 1;
+                self.late.extend(number.map(|number| (number, now)));
+            }
+        }
+    }
+
+    fn look_at_waits(&mut self) {
+        let now = self.network.now();
+        let late = self
+            .waits
+            .iter()
+            .find(|(_, wait)| wait.is_polled && wait.until < now);
+        let late = late.map(|(number, wait)| format!("wait {number:?} since {} lasts", wait.began));
+        self.found
+            .claim(late.is_none(), || late.unwrap_or_default());
+    }
+
+    /// Must be true when every call was answered: each count-down counted, once.
+    pub(super) fn has_counted_all(&self) -> bool {
+        self.counted.len() as u64 == self.begun
+    }
+
+    pub(super) fn look_at_the_end(&mut self) {
+        let (counted, begun) = (self.counted.len(), self.begun);
+        self.found.claim(self.has_counted_all(), || {
+            format!("{begun} calls counted down {counted} times")
+        });
+        let left = self.waits.len();
+        self.found
+            .claim(left == 0, || format!("{left} waits have not ended"));
+    }
+}
+
+impl Observes for Observer {
+    fn execute(&mut self, delivery: &Delivery) -> Value {
+        let now_ms = self.found.now_ms();
+        let command = LatchCommand::of(&delivery.args);
+        let value = self
+            .network
+            .execute(delivery)
+            .unwrap_or_else(|| self.redis.execute(&delivery.args, now_ms));
+        self.seen.executed += 1;
+        self.seen.copies += u64::from(delivery.copy);
+        let has = self.redis.text(KEY, now_ms);
+        self.found.note(|| {
+            let copy = if delivery.copy { " (again)" } else { "" };
+            format!(
+                "#{} on {}{copy}: {command:?} -> {value:?}; count {has:?}",
+                delivery.serial, delivery.connection,
+            )
+        });
+        // A digest that the server does not know any more.
+        if !matches!(value, Value::ServerError(_))
+            && let Some(answer) = self.expected(&command)
+        {
+            self.found.claim(value == Value::Int(answer), || {
+                format!("{command:?} answered {value:?} and not {answer}")
+            });
+        }
+        let count = self.count;
+        let is_right = has.as_deref().map(str::parse) == count.map(Ok);
+        self.found.claim(is_right, || {
+            format!("the count is {has:?} and not {count:?}")
+        });
+        for (channel, text) in self.redis.take_published() {
+            self.network.publish(&channel, &text);
+        }
+        self.look();
+        value
+    }
+
+    fn refuse(&mut self, delivery: &Delivery, error: &str) {
+        // The client sends it no more: this error may last.
+        if let LatchCommand::CountDown { mark } = LatchCommand::of(&delivery.args)
+            && error.starts_with("OOM")
+        {
+            self.counted.insert(mark.to_owned());
+        }
+    }
+
+    fn look(&mut self) {
+        self.look_at_messages();
+        self.look_at_waits();
+    }
+
+    fn found(&mut self) -> &mut Findings {
+        &mut self.found
+    }
+
+    fn redis(&mut self) -> &mut Redis {
+        &mut self.redis
+    }
+}
+
+/// How long a client may need to have its connections again, in nanoseconds.
+const RECONNECTED: u64 = 100_000_000;

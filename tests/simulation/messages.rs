@@ -1,0 +1,78 @@
+//! A client's connection for messages.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::network::{Delivery, Network, SimulatedMessage, SimulatedWire, Wiring};
+use crate::server::Failure;
+use crate::session::Core;
+
+/// Subscribes and unsubscribes.
+pub(crate) struct SimulatedSubscriber {
+    wire: SimulatedWire,
+    limit: Duration,
+}
+
+/// The messages that arrive on a connection, until it breaks.
+pub(crate) struct SimulatedMessages {
+    network: Arc<Network>,
+    arrived: UnboundedReceiver<SimulatedMessage>,
+}
+
+impl Network {
+    /// Executes a command that is about connections. `None` for any other one.
+    pub(super) fn execute(&self, delivery: &Delivery) -> Option<Value> {
+        let (connection, args) = (delivery.connection, &delivery.args);
+        match args[0].as_str() {
+            "CLIENT" if args[1] == "KILL" => return Some(self.kill(&args[3])),
+            // A connection delivers its own subscriptions once.
+            "SUBSCRIBE" | "UNSUBSCRIBE" if delivery.copy => {}
+            "SUBSCRIBE" => self.subscribe(connection, &args[1]),
+            "UNSUBSCRIBE" => self.unsubscribe(connection, &args[1]),
+            _ => return None,
+        }
+        Some(Value::Okay)
+    }
+}
+
+impl Wiring {
+    pub(crate) async fn subscriber(
+        &self,
+        limit: Duration,
+    ) -> Result<(SimulatedSubscriber, SimulatedMessages), Failure> {
+        let wire = self.open().await?;
+        let messages = SimulatedMessages {
+            network: self.0.clone(),
+            arrived: self.0.receiver(wire.connection),
+        };
+        Ok((SimulatedSubscriber { wire, limit }, messages))
+    }
+}
+
+impl SimulatedSubscriber {
+    /// Whether the server accepted it; `None` if the connection is gone or silent.
+    pub(crate) async fn call(&self, name: &str, argument: &str) -> Option<bool> {
+        let mut command = redis::cmd(name);
+        command.arg(argument);
+        let answer = tokio::time::timeout(self.limit, self.wire.send(&command)).await;
+        let value = answer.ok()?.ok()?;
+        Some(matches!(value, Value::Okay))
+    }
+}
+
+impl SimulatedMessages {
+    /// As [`Waiters::hand_on`](crate::wait::Waiters::hand_on).
+    pub(crate) async fn hand_on(&mut self, core: &Core) {
+        while let Some(message) = self.arrived.recv().await {
+            for key in core.waiters.subscriptions().locks_on(&message.channel) {
+                if core.waiters.is_listening(&key) {
+                    self.network.note_heard(core.id, message.clone());
+                }
+                core.waiters.hear_message(&key, message.text.as_bytes());
+            }
+        }
+    }
+}
