@@ -100,7 +100,8 @@
 //!   ends. With Sentinel or a cluster, guards report it as soon as the client sees the failover.
 //! - A dropped future, a dropped guard, an aborted task or a panic leaves no lock behind. The client
 //!   releases it in the background as soon as the server answers. A process that dies, or that returns
-//!   from `main` without [`Client::shutdown`], leaves the lock for one lease.
+//!   from `main` without [`Client::shutdown`], leaves the lock for one lease, and a permit of
+//!   [`Client::semaphore`] until [`Semaphore::reclaim`].
 //! - A command that is sent twice, arrives late or gets no reply has the effect of one, or is undone.
 //! - Every wait ends within its limit, with or without a message from the server. A wait below 10 ms
 //!   gets 10 ms for its first attempt: see [`TryLockRequest::wait`].
