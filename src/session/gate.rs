@@ -34,11 +34,14 @@ pub(crate) struct Gate {
 #[derive(Clone, Debug)]
 pub(crate) enum GateState {
     Unknown,
-    Closed,
+    Closed {
+        /// The number of the look that found it.
+        look: u64,
+    },
     /// The count was zero, or a message said so. This is final.
     Open {
-        /// The number of the look that found it. A waiter that came after that look had begun does not
-        /// know whether the zero was before its own wait.
+        /// The zero counts for the waiters that came before this look began. Later ones do not know whether
+        /// it was before their own waits.
         look: u64,
     },
     Failed(Error),
@@ -48,7 +51,7 @@ pub(crate) enum GateState {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Opened {
     ForAll,
-    /// By a look that had begun before this waiter came: it has to look anew.
+    /// The zero may have been before this waiter came: it has to look anew.
     ForOthers,
 }
 
@@ -76,6 +79,11 @@ impl Gate {
                 return Err(Error::Closed);
             }
         }
+    }
+
+    /// Makes the thread look now, or once more if it is just looking.
+    pub(crate) fn look_now(&self) {
+        self.listener.wake();
     }
 
     /// What the last look came to.
@@ -164,10 +172,12 @@ impl Look {
         let core = &self.core;
         let listens = core.backoff(&self.key).is_none();
         let mut has_subscribed = false;
+        // A message of a zero counts for the waiters that came before this look began.
+        let mut heard_for = 0;
         loop {
             let now = core.clock.now();
             let state = match core.ensure_open() {
-                Ok(()) => self.look(listener).await,
+                Ok(()) => self.look(listener, heard_for).await,
                 Err(closed) => GateState::Failed(closed),
             };
             let is_over = matches!(
@@ -177,6 +187,10 @@ impl Look {
             if is_over {
                 return state;
             }
+            // A zero of before would have been heard until now, unless its message takes longer than a look.
+            if let GateState::Closed { look } = state {
+                heard_for = look;
+            }
             self.tell(state);
             let until = now + core.clock.sooner(core.settings.poll_cap);
             let waited = tokio::select! {
@@ -184,6 +198,8 @@ impl Look {
                 // The zero may come before the subscription, so there is one more look behind it.
                 () = listener.subscribed(&core.server), if listens && !has_subscribed => {
                     has_subscribed = true;
+                    // The first waiters came before the subscription was sent.
+                    heard_for = heard_for.max(1);
                     Ok(())
                 }
                 // The connection for messages may be slow while commands are answered.
@@ -195,25 +211,25 @@ impl Look {
         }
     }
 
-    async fn look(&self, listener: &Listener) -> GateState {
+    async fn look(&self, listener: &Listener, heard_for: u64) -> GateState {
         let core = &self.core;
+        // A count that was set again since then does not hold the waiters that the message counts for.
+        if listener.heard_zero() {
+            return GateState::Open { look: heard_for };
+        }
         let look = match self.gate.upgrade() {
             Some(gate) => gate.looks.fetch_add(1, Ordering::AcqRel) + 1,
             // Its last waiter has left.
             None => 0,
         };
-        // A count that was set again since then does not hold the waiters.
-        if listener.heard_zero() {
-            return GateState::Open { look };
-        }
         let time = core.server.allot(core.clock.now());
         let mut sent = Sent::default();
         let counted = latch::count(&core.server, &self.key, time, &mut sent).await;
         core.server.abandon_silent(&counted, &sent);
         match counted {
             Ok(..=0) => GateState::Open { look },
-            _ if listener.heard_zero() => GateState::Open { look },
-            Ok(_) => GateState::Closed,
+            _ if listener.heard_zero() => GateState::Open { look: heard_for },
+            Ok(_) => GateState::Closed { look },
             Err(failure) => GateState::Failed(failure.into()),
         }
     }

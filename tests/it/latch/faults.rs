@@ -249,6 +249,44 @@ async fn the_message_of_an_earlier_zero_does_not_end_the_next_wait() {
     holding.abort();
 }
 
+/// CL2: the message of a zero from before a waiter came. It lets those go that came before, and the waiter
+/// that joined them waits for the count that was set since then.
+#[tokio::test]
+async fn a_late_message_does_not_let_a_waiter_go_that_joined_after_the_zero() {
+    let test = Fixture::of(Some(1)).await;
+    let proxy = Proxy::start(&test.server).await;
+    let client = Client::builder().url(proxy.url()).command_timeout(LONG);
+    let client = client.poll_cap(LONG).build().await.unwrap();
+    let latch = client.count_down_latch(NAME);
+    let waiter = || {
+        let latch = latch.clone();
+        tokio::spawn(async move { latch.wait_zero().await })
+    };
+    let first = waiter();
+    test.somebody_waits().await;
+    // From now on the client reads no message.
+    let gate = Gate::new();
+    proxy.on(named("subscribe"), Action::HoldReply(gate.clone()));
+    let other = client.count_down_latch("other");
+    assert!(other.try_set_count(1).await.unwrap());
+    let holding = tokio::spawn(async move { other.wait_zero().await });
+    gate.wait_reached().await;
+    test.start.count_down().await.unwrap();
+    assert!(test.start.try_set_count(1).await.unwrap());
+    let second = waiter();
+    tokio::time::sleep(ms(300)).await;
+    assert!(!first.is_finished());
+    gate.open();
+    let ended = tokio::time::timeout(SOON, first).await;
+    ended.expect("it hears of the zero").unwrap().unwrap();
+    tokio::time::sleep(ms(500)).await;
+    assert!(!second.is_finished());
+    test.start.count_down().await.unwrap();
+    let ended = tokio::time::timeout(SOON, second).await;
+    ended.expect("it is let go").unwrap().unwrap();
+    holding.abort();
+}
+
 /// A wait that is shorter than the way to the server asks once.
 #[tokio::test]
 async fn a_wait_of_no_time_asks_once() {
