@@ -91,8 +91,9 @@
 //!
 //! # What it promises
 //!
-//! - At most one owner holds a lock. This assumes that the server keeps the key until its TTL ends, and
-//!   that clock rates differ by less than 1 %.
+//! - At most one owner holds a lock; a read lock has several holders, and no writer meanwhile. This
+//!   assumes that the server keeps the key until its TTL ends, and that clock rates differ by less than
+//!   1 %.
 //! - A guard reports a lost lock before another owner can hold it, as long as the server keeps the key:
 //!   [`Guard::lost`], [`Guard::lost_token`], [`Guard::is_valid`]. [`Lock::with`] cancels the work then.
 //!   If the key disappears (deleted, flushed, or lost in a failover), the guard reports it at the next

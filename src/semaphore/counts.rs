@@ -81,7 +81,8 @@ impl Semaphore {
         Ok(call.await?.0)
     }
 
-    /// Makes the semaphore with this many free permits, if it does not exist. Returns whether it was made.
+    /// Makes the semaphore with this many free permits, if it does not exist. Returns whether it was made;
+    /// false also if the name is in use for something else.
     /// Corresponds to Redisson's `trySetPermits(permits)`.
     ///
     /// The server remembers the call for a while, so that a command that arrives twice returns what it
