@@ -165,7 +165,7 @@ pub enum Error {
         /// The call.
         call: &'static str,
         /// Why there is no answer yet.
-        cause: Box<Error>,
+        cause: Box<Self>,
     },
 
     /// The client sent an unlock and does not know its outcome. This owner no longer holds the lock. The
