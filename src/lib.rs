@@ -91,8 +91,9 @@
 //!
 //! # What it promises
 //!
-//! - At most one owner holds a lock. This assumes that the server keeps the key until its TTL ends, and
-//!   that clock rates differ by less than 1 %.
+//! - At most one owner holds a lock; a read lock has several holders, and no writer meanwhile. This
+//!   assumes that the server keeps the key until its TTL ends, and that clock rates differ by less than
+//!   1 %.
 //! - A guard reports a lost lock before another owner can hold it, as long as the server keeps the key:
 //!   [`Guard::lost`], [`Guard::lost_token`], [`Guard::is_valid`]. [`Lock::with`] cancels the work then.
 //!   If the key disappears (deleted, flushed, or lost in a failover), the guard reports it at the next
@@ -100,7 +101,8 @@
 //!   ends. With Sentinel or a cluster, guards report it as soon as the client sees the failover.
 //! - A dropped future, a dropped guard, an aborted task or a panic leaves no lock behind. The client
 //!   releases it in the background as soon as the server answers. A process that dies, or that returns
-//!   from `main` without [`Client::shutdown`], leaves the lock for one lease.
+//!   from `main` without [`Client::shutdown`], leaves the lock for one lease, and a permit of
+//!   [`Client::semaphore`] until [`Semaphore::reclaim`].
 //! - A command that is sent twice, arrives late or gets no reply has the effect of one, or is undone.
 //! - Every wait ends within its limit, with or without a message from the server. A wait below 10 ms
 //!   gets 10 ms for its first attempt: see [`TryLockRequest::wait`].

@@ -63,43 +63,60 @@ impl Object {
         Ok((answer?, sent))
     }
 
+    /// The right to start one more command with [`Object::complete`]. Sends nothing.
+    pub(crate) fn reserve(&self) -> Result<UnansweredCall> {
+        self.key()?;
+        ensure_runtime()?;
+        // Before the check, so that a shutdown either waits for it or is seen here.
+        let reserved = UnansweredCall::new(self.core().clone())?;
+        self.core().ensure_open()?;
+        Ok(reserved)
+    }
+
     /// Starts a command that has to run, whatever becomes of the caller: the client's thread sends it until
-    /// it is answered, at most for `limit`. A shutdown waits for it. Returns the first outcome. `what` names
-    /// the command in logs.
+    /// it is answered, at most for `limit` after the first sending. A shutdown waits for it. Returns the
+    /// first answer, or [`Error::Unconfirmed`] if there is none in time. `what` names the command.
     ///
     /// # Cancel safety
     ///
     /// From its first poll on, the command is sent all the same.
     pub(crate) async fn complete<T: Send + 'static>(
         &self,
+        reserved: UnansweredCall,
         what: &'static str,
         limit: Duration,
         call: impl AsyncCommand<T>,
     ) -> Result<T> {
-        let (core, key) = (self.core().clone(), self.key()?.clone());
-        ensure_runtime()?;
-        // Before the check, so that a shutdown either waits for it or is seen here.
-        let unanswered = UnansweredCall::new(core.clone());
-        core.ensure_open()?;
+        let (core, key) = (reserved.core().clone(), self.key()?.clone());
         let patience = core.server.command_timeout() * 2;
         let (answer, answered) = oneshot::channel();
         let sending = Sending {
-            unanswered,
+            unanswered: reserved,
             key,
             what,
-            last: None,
+            last: Some(Failure::Unsent("others are sent before it".into())),
         };
         let sending = sending.until_answered(limit, call, answer);
         if core.mailbox.run(Box::pin(sending)).is_err() {
             return Err(Error::Closed);
         }
         let began = core.clock.now();
-        match tokio::time::timeout(patience, answered).await {
-            Ok(Ok(answer)) => Ok(answer?),
-            Ok(Err(_)) => Err(Error::Closed),
-            Err(_) => Err(Failure::silent(core.clock.now().since(began)).into()),
-        }
+        let unanswered = match tokio::time::timeout(patience, answered).await {
+            Ok(Ok(FirstOutcome::Answered(answer))) => return Ok(answer?),
+            Ok(Ok(FirstOutcome::Unanswered(failure))) => failure,
+            Ok(Err(_)) => return Err(Error::Closed),
+            Err(_) => Failure::silent(core.clock.now().since(began)),
+        };
+        // Not the failure itself: it may be retriable, and a second call would count on its own.
+        Err(Error::unconfirmed_call(what, unanswered.into()))
     }
+}
+
+/// What became of the first sending of a command.
+enum FirstOutcome<T> {
+    Answered(Result<T, Failure>),
+    /// The client sends it again.
+    Unanswered(Failure),
 }
 
 /// A command that can be sent again and again. Running it twice has the effect of once.
@@ -118,7 +135,7 @@ struct Sending {
     unanswered: UnansweredCall,
     key: Arc<LockKey>,
     what: &'static str,
-    /// Why the last attempt had no answer.
+    /// Why it has no usable answer yet.
     last: Option<Failure>,
 }
 
@@ -127,36 +144,57 @@ impl Sending {
         mut self,
         limit: Duration,
         call: impl AsyncCommand<T>,
-        answer: oneshot::Sender<Result<T, Failure>>,
+        answer: oneshot::Sender<FirstOutcome<T>>,
     ) {
         let mut answer = Some(answer);
         let core = self.unanswered.core().clone();
-        let until = core.clock.now() + limit;
+        let mut until = None;
+        let mut pause = SHORTEST_PAUSE;
         loop {
-            let time = core.server.allot(core.clock.now());
+            let turn = core.unanswered_calls.turn(core.lane(&self.key)).await;
+            let now = core.clock.now();
+            let until = *until.get_or_insert(now + limit);
+            if now >= until {
+                // It waited too long for its turn.
+                return;
+            }
+            let time = core.server.allot(now);
             let mut sent = Sent::in_shutdown_too();
-            let outcome = call.send(&core, &self.key, time, &mut sent).await;
+            // Boxed, because most of the commands wait for their turn or for the next sending.
+            let sending = Box::pin(call.send(&core, &self.key, time, &mut sent));
+            let outcome = sending.await;
             core.server.abandon_silent(&outcome, &sent);
+            drop(turn);
             // A refusal that will not pass is an answer. What could not be sent was not refused, and an
             // earlier sending of the same call may have run.
-            self.last = match &outcome {
+            let first = match outcome {
                 Err(failure)
                     if failure.is_ambiguous()
                         || failure.passes()
                         || matches!(failure, Failure::Unsent(_)) =>
                 {
-                    Some(failure.clone())
+                    self.last = Some(failure.clone());
+                    FirstOutcome::Unanswered(failure)
                 }
-                _ => None,
+                // Its caller was told that the client continues.
+                Err(failure) if answer.is_none() => {
+                    self.last = Some(failure);
+                    return;
+                }
+                outcome => {
+                    self.last = None;
+                    FirstOutcome::Answered(outcome)
+                }
             };
             if let Some(answer) = answer.take() {
                 // The receiver may be gone.
-                let _ = answer.send(outcome);
+                let _ = answer.send(first);
             }
-            if self.last.is_none() || core.clock.now() + PAUSE >= until {
+            if self.last.is_none() || core.clock.now() + pause >= until {
                 return;
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(core.clock.sooner(pause)).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 }
@@ -174,4 +212,5 @@ impl Drop for Sending {
     }
 }
 
-const PAUSE: Duration = Duration::from_millis(200);
+const SHORTEST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);

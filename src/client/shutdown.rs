@@ -17,13 +17,15 @@ pub struct ShutdownReport {
     /// The number of holds whose release Redis confirmed.
     pub released: u32,
     /// The number of holds that may remain in Redis until their leases end, because Redis did not answer
-    /// or refused the release. It includes releases that began before the shutdown.
+    /// or refused the release. Permits without leases remain until
+    /// [`Semaphore::reclaim`](crate::Semaphore::reclaim). It includes releases that began before the shutdown.
     pub unconfirmed: u32,
-    /// The number of calls that Redis has not answered: [`CountDownLatch::count_down`] and
-    /// [`Semaphore::release`] of this client. They may have counted.
+    /// The number of calls that Redis has not answered: [`CountDownLatch::count_down`],
+    /// `add_permits`, [`Semaphore::release`] and [`Semaphore::release_if_exists`] of this client. They may have counted.
     ///
     /// [`CountDownLatch::count_down`]: crate::CountDownLatch::count_down
     /// [`Semaphore::release`]: crate::Semaphore::release
+    /// [`Semaphore::release_if_exists`]: crate::Semaphore::release_if_exists
     pub unanswered_calls: u32,
 }
 

@@ -108,11 +108,11 @@ pub enum Error {
         message: String,
     },
 
-    /// The server did not answer in time. This call does not hold the lock. If the command still arrives,
-    /// the client undoes it in the background.
+    /// The server did not answer in time. This call does not hold the lock. If the command of an acquire
+    /// still arrives, the client undoes it in the background.
     ///
     /// Redisson throws `RedisTimeoutException` or `RedisResponseTimeoutException`. Retry later. Until the
-    /// client has undone the command, the lock may look taken, for at most one lease.
+    /// client has undone the command, the lock may look taken, for at most one lease; a permit without a lease, until the server answers.
     #[error(
         "no answer from the server in time, waited={}ms{}",
         waited.as_millis(),
@@ -129,7 +129,9 @@ pub enum Error {
         part: Option<Arc<str>>,
     },
 
-    /// The client already has its maximum number of waiters. This call does not hold the lock.
+    /// The client already has its maximum number of waiters, or of calls without an answer (`count_down`,
+    /// `add_permits`, and releases of a number of permits), which it counts apart. The client sent nothing.
+    /// This call does not hold the lock.
     ///
     /// Start fewer calls at the same time, or raise `ClientBuilder::max_waiters`.
     #[error("too many waiters, max_waiters={limit}")]
@@ -139,8 +141,8 @@ pub enum Error {
         limit: u32,
     },
 
-    /// There is no connection to the server. This call does not hold the lock. If a command was already
-    /// sent, the client undoes it in the background.
+    /// There is no connection to the server. This call does not hold the lock. If the command of an
+    /// acquire was already sent, the client undoes it in the background.
     ///
     /// Redisson throws `RedisConnectionException`. Retry later.
     #[error("no connection to the server: {cause}")]
@@ -150,9 +152,25 @@ pub enum Error {
         cause: Arc<str>,
     },
 
+    /// The client has no answer to a call that changes a count: `count_down`, `add_permits`, or the release
+    /// of a number of permits. The call may have counted, or counts later: the client sends it again in the
+    /// background until the server answers, for as long as the documentation of the call says. It counts at
+    /// most once.
+    ///
+    /// Redisson throws `RedisTimeoutException` or `RedisConnectionException`, and sends nothing more. Do not
+    /// repeat the call: the second one would count too.
+    #[error("no answer yet to {call}, which the client goes on sending; do not repeat it: {cause}")]
+    #[non_exhaustive]
+    Unconfirmed {
+        /// The call.
+        call: &'static str,
+        /// Why there is no answer yet.
+        cause: Box<Self>,
+    },
+
     /// The client sent an unlock and does not know its outcome. This owner no longer holds the lock. The
     /// lock may remain in Redis for at most one lease, and the client retries the release in the
-    /// background until then.
+    /// background until then. A permit without a lease stays in use until the server answers.
     ///
     /// Redisson throws `RedisTimeoutException`. The caller need not do anything. If the protected work had
     /// to end before another owner began, treat its result as doubtful.
@@ -182,17 +200,19 @@ impl Error {
         matches!(self, Self::Lost(_))
     }
 
-    /// Whether the server did not answer in time: [`Error::Timeout`], or [`Error::UnlockUnconfirmed`] with
-    /// that cause.
+    /// Whether the server did not answer in time: [`Error::Timeout`], or [`Error::Unconfirmed`] or
+    /// [`Error::UnlockUnconfirmed`] with that cause.
     pub fn is_timeout(&self) -> bool {
         match self {
             Self::Timeout { .. } => true,
+            Self::Unconfirmed { cause, .. } => cause.is_timeout(),
             Self::UnlockUnconfirmed(unlock) => unlock.cause().is_some_and(Self::is_timeout),
             _ => false,
         }
     }
 
-    /// Whether the failure is transient: a retry may succeed without any change.
+    /// Whether the failure is transient: a retry may succeed without any change. False for
+    /// [`Error::Unconfirmed`] and [`Error::UnlockUnconfirmed`]: the client itself continues these calls.
     pub fn is_retriable(&self) -> bool {
         match self {
             Self::NoQuorum(_)
@@ -205,7 +225,8 @@ impl Error {
         }
     }
 
-    /// Whether the lock may remain in Redis for at most one lease, with the caller's owner as its holder.
+    /// Whether the lock may remain in Redis for at most one lease, with the caller's owner as its holder; a
+    /// permit without a lease until the server answers.
     /// The owner does not hold it and must not act on it.
     pub fn may_be_held(&self) -> bool {
         match self {
@@ -264,6 +285,9 @@ impl Error {
             Self::NotHeld(_) => "this owner has no forgotten hold to unlock".to_owned(),
             Self::NotReplicated(_) => "too few replicas acknowledged the lock in time".to_owned(),
             Self::NoQuorum(_) => "no quorum".to_owned(),
+            Self::Unconfirmed { call, cause } => {
+                format!("no answer yet to {call}: {}", cause.unnamed())
+            }
             Self::UnlockUnconfirmed(_) => "the unlock was not confirmed".to_owned(),
             Self::Timeout { waited, .. } => Self::timeout(*waited).to_string(),
             Self::Closed
@@ -283,6 +307,12 @@ impl Error {
 
     pub(crate) fn timeout(waited: Duration) -> Self {
         Self::Timeout { waited, part: None }
+    }
+
+    /// The client goes on sending this call.
+    pub(crate) fn unconfirmed_call(call: &'static str, cause: Self) -> Self {
+        let cause = Box::new(cause);
+        Self::Unconfirmed { call, cause }
     }
 
     /// The unlock of a multi lock or quorum was not confirmed; `instances` has the state of each part.

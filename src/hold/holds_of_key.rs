@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{Hold, HoldPhase};
+use super::{Hold, HoldPhase, HoldState};
 use crate::owner::Owner;
 
 /// The holds on one lock. Each query and each change costs O(log n).
 ///
-/// A few holds are scanned one by one. More are also indexed by phase, so each change of a phase has to
-/// be reported with [`HoldsOfKey::moved`].
+/// A few holds are scanned one by one. More are also indexed by their [`Filing`], so each change of that has
+/// to be reported with [`HoldsOfKey::moved`].
 pub(super) enum HoldsOfKey {
     /// In the order of entry.
     Few(SmallVec<[Arc<Hold>; 1]>),
@@ -22,11 +22,34 @@ pub(super) enum HoldsOfKey {
 #[derive(Default)]
 pub(super) struct Index {
     /// By number; numbers increase with each entry.
-    holds: BTreeMap<u64, (HoldGroup, Arc<Hold>)>,
+    holds: BTreeMap<u64, (Filing, Arc<Hold>)>,
     /// The numbers of each group.
     groups: BTreeSet<(HoldGroup, u64)>,
     /// The numbers of each owner's holds that have not ended; granted ones come last.
     by_owner: HashMap<Owner, BTreeSet<(bool, u64)>>,
+    /// The numbers of the holds with forgotten claims.
+    with_forgotten: BTreeSet<u64>,
+    /// The numbers of the holds a part of which is being released.
+    lowering: BTreeSet<u64>,
+}
+
+/// Under what a hold is found.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Filing {
+    group: HoldGroup,
+    has_forgotten: bool,
+    is_lowering: bool,
+}
+
+impl Filing {
+    pub(super) fn of(state: &HoldState) -> Self {
+        let is_living = state.is_living();
+        Self {
+            group: state.phase.into(),
+            has_forgotten: is_living && !state.forgotten.is_empty(),
+            is_lowering: is_living && state.is_lowering,
+        }
+    }
 }
 
 /// The phase of a hold, as coarse as the queries need it.
@@ -85,10 +108,10 @@ impl HoldsOfKey {
         }
     }
 
-    /// Notes that a hold's phase has become this one. The hold may be removed already.
-    pub(super) fn moved(&mut self, hold: &Hold, phase: HoldPhase) {
+    /// Notes where a hold is to be found from now on. The hold may be removed already.
+    pub(super) fn moved(&mut self, hold: &Hold, to: Filing) {
         if let Self::Many(index) = self {
-            index.moved(hold, phase.into());
+            index.moved(hold, to);
         }
     }
 
@@ -108,6 +131,24 @@ impl HoldsOfKey {
         let many = self.index().into_iter();
         let many = many.flat_map(move |index| index.of(group));
         self.few().iter().rev().filter(is_of).chain(many)
+    }
+
+    /// The oldest hold with forgotten claims.
+    pub(super) fn with_forgotten(&self) -> Option<&Arc<Hold>> {
+        let is_one = |hold: &&Arc<Hold>| Filing::of(&hold.state()).has_forgotten;
+        match self {
+            Self::Few(holds) => holds.iter().find(is_one),
+            Self::Many(index) => self.numbered(*index.with_forgotten.first()?),
+        }
+    }
+
+    /// The newest hold a part of which is being released.
+    pub(super) fn lowering(&self) -> Option<&Arc<Hold>> {
+        let is_one = |hold: &&Arc<Hold>| Filing::of(&hold.state()).is_lowering;
+        match self {
+            Self::Few(holds) => holds.iter().rev().find(is_one),
+            Self::Many(index) => self.numbered(*index.lowering.last()?),
+        }
     }
 
     pub(super) fn numbered(&self, number: u64) -> Option<&Arc<Hold>> {
@@ -151,45 +192,55 @@ impl HoldsOfKey {
 
 impl Index {
     fn insert(&mut self, hold: Arc<Hold>) {
-        let group = HoldGroup::from(hold.state().phase);
-        self.file(&hold, group);
-        self.holds.insert(hold.number(), (group, hold));
+        let filing = Filing::of(&hold.state());
+        self.file(&hold, filing);
+        self.holds.insert(hold.number(), (filing, hold));
     }
 
     fn remove(&mut self, hold: &Hold) {
-        if let Some((group, _)) = self.holds.remove(&hold.number()) {
-            self.unfile(hold, group);
+        if let Some((filing, _)) = self.holds.remove(&hold.number()) {
+            self.unfile(hold, filing);
         }
     }
 
-    fn moved(&mut self, hold: &Hold, to: HoldGroup) {
-        let Some((group, _)) = self.holds.get_mut(&hold.number()) else {
+    fn moved(&mut self, hold: &Hold, to: Filing) {
+        let Some((filing, _)) = self.holds.get_mut(&hold.number()) else {
             return;
         };
-        let from = std::mem::replace(group, to);
+        let from = std::mem::replace(filing, to);
         if from != to {
             self.unfile(hold, from);
             self.file(hold, to);
         }
     }
 
-    /// Adds it to the index of this group.
-    fn file(&mut self, hold: &Hold, group: HoldGroup) {
-        self.groups.insert((group, hold.number()));
+    /// Adds it where it is to be found.
+    fn file(&mut self, hold: &Hold, filing: Filing) {
+        let (group, number) = (filing.group, hold.number());
+        self.groups.insert((group, number));
         if group != HoldGroup::Ended {
             let numbers = self.by_owner.entry(hold.owner()).or_default();
-            numbers.insert((group != HoldGroup::Pending, hold.number()));
+            numbers.insert((group != HoldGroup::Pending, number));
+        }
+        if filing.has_forgotten {
+            self.with_forgotten.insert(number);
+        }
+        if filing.is_lowering {
+            self.lowering.insert(number);
         }
     }
 
-    fn unfile(&mut self, hold: &Hold, group: HoldGroup) {
-        self.groups.remove(&(group, hold.number()));
+    fn unfile(&mut self, hold: &Hold, filing: Filing) {
+        let (group, number) = (filing.group, hold.number());
+        self.groups.remove(&(group, number));
         if let Some(numbers) = self.by_owner.get_mut(&hold.owner()) {
-            numbers.remove(&(group != HoldGroup::Pending, hold.number()));
+            numbers.remove(&(group != HoldGroup::Pending, number));
             if numbers.is_empty() {
                 self.by_owner.remove(&hold.owner());
             }
         }
+        self.with_forgotten.remove(&number);
+        self.lowering.remove(&number);
     }
 
     fn of(&self, group: HoldGroup) -> impl Iterator<Item = &Arc<Hold>> {

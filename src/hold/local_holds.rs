@@ -78,15 +78,10 @@ impl Holds {
         pending.filter(is_of).cloned().collect()
     }
 
-    /// The oldest hold with forgotten claims. The call looks at the holds before it.
+    /// The oldest hold with forgotten claims.
     pub(crate) fn with_forgotten(&self, key: &LockKey) -> Option<Arc<Hold>> {
         let table = self.table.lock();
-        let living = table.by_key.get(key)?.of(HoldGroup::Living);
-        let has_forgotten = |hold: &&Arc<Hold>| !hold.state().forgotten.is_empty();
-        living
-            .filter(has_forgotten)
-            .min_by_key(|hold| hold.number())
-            .cloned()
+        table.by_key.get(key)?.with_forgotten().cloned()
     }
 
     /// The hold with this number, the one in its field, if it is still listed.
@@ -181,12 +176,15 @@ impl Holds {
         })
     }
 
-    /// The newest hold that was ended to release the lock and has no answer yet.
+    /// The newest hold that was ended to release the lock and has no answer yet, or a hold of a semaphore some
+    /// of whose permits are being released.
     pub(crate) fn releasing(&self, key: &LockKey) -> Option<Arc<Hold>> {
         let table = self.table.lock();
         key.rivals().find_map(|rival| {
-            let mut ended = table.by_key.get(&*rival)?.of(HoldGroup::Ended);
-            ended.find(|hold| hold.state().is_releasing()).cloned()
+            let holds = table.by_key.get(&*rival)?;
+            let mut ended = holds.of(HoldGroup::Ended);
+            let releasing = ended.find(|hold| hold.state().is_releasing());
+            releasing.or_else(|| holds.lowering()).cloned()
         })
     }
 
@@ -222,8 +220,15 @@ mod tests {
     use crate::clock::Clock;
     #[cfg(target_os = "linux")]
     use crate::clock::worked;
-    use crate::hold::{HoldState, Terms};
+    use crate::hold::{ClaimFlags, HoldState, Terms};
     use crate::key::{Value, kind};
+
+    const FLAGS: ClaimFlags = ClaimFlags {
+        watched: false,
+        local: false,
+        part: false,
+        weight: 1,
+    };
 
     fn held(holds: &Holds, key: &Arc<LockKey>) -> Arc<Hold> {
         let hold = holds.enter(key, Owner::new());
@@ -290,6 +295,39 @@ mod tests {
             holds.change(&hold, HoldState::end);
         }
         worked() - began
+    }
+
+    /// How long it takes to give back this many forgotten acquires, beside as many others that are older.
+    #[cfg(target_os = "linux")]
+    fn giving_back(acquires: usize) -> Duration {
+        let holds = Holds::new(Clock::default(), false);
+        let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
+        let _kept: Vec<Arc<Hold>> = (0..acquires).map(|_| held(&holds, &key)).collect();
+        let now = holds.clock.now();
+        for _ in 0..acquires {
+            let hold = held(&holds, &key);
+            holds.change(&hold, |state| state.forget_claim(FLAGS, now));
+        }
+        let began = worked();
+        let mut last = 0;
+        while let Some(hold) = holds.with_forgotten(&key) {
+            assert!(hold.number() > last, "the oldest one is first");
+            last = hold.number();
+            let taken = holds.change(&hold, |state| state.take_forgotten(1));
+            assert!(taken.is_some());
+        }
+        assert_eq!(last as usize, 2 * acquires);
+        worked() - began
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_cost_of_giving_back_many_forgotten_acquires_is_linear() {
+        let quickest = |acquires| (0..3).map(|_| giving_back(acquires)).min().unwrap();
+        let [few, many] = [500, 5_000].map(quickest);
+        println!("500 given back in {few:?}, 5,000 in {many:?}");
+        // As above.
+        assert!(many < few * 35, "{few:?} and {many:?}");
     }
 
     #[cfg(target_os = "linux")]
@@ -383,7 +421,21 @@ mod tests {
         fn releasing(&self) -> Option<u64> {
             let mut newest = self.0.iter().rev();
             let releasing = newest.find(|hold| hold.state().is_releasing());
+            let is_lowering = |hold: &&Arc<Hold>| {
+                let state = hold.state();
+                state.is_living() && state.is_lowering
+            };
+            let releasing = releasing.or_else(|| self.0.iter().rev().find(is_lowering));
             releasing.map(|hold| hold.number())
+        }
+
+        fn with_forgotten(&self) -> Option<u64> {
+            let has_forgotten = |hold: &&Arc<Hold>| {
+                let state = hold.state();
+                state.is_living() && !state.forgotten.is_empty()
+            };
+            let oldest = self.0.iter().find(has_forgotten);
+            oldest.map(|hold| hold.number())
         }
 
         fn valid(&self) -> impl Iterator<Item = &Arc<Hold>> {
@@ -407,8 +459,12 @@ mod tests {
         let local = holds.local_holds(key, owners[0]);
         assert_eq!(local.has_holds, !listed.is_empty());
         assert_eq!(local.kept_until, walked.kept_from(None));
-        assert_eq!(local.releasing, walked.releasing().is_some());
+        assert_eq!(
+            local.releasing,
+            listed.iter().any(|hold| hold.state().is_releasing())
+        );
         assert_eq!(number(holds.releasing(key)), walked.releasing());
+        assert_eq!(number(holds.with_forgotten(key)), walked.with_forgotten());
         for owner in owners {
             let found = number(holds.of_owner(key, *owner));
             assert_eq!(found, walked.of_owner(*owner));
@@ -423,7 +479,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn the_index_of_a_lock_matches_a_walk_through_its_holds(
-            steps in proptest::collection::vec((0..18_u8, 0..1_000_usize), 1..150)
+            steps in proptest::collection::vec((0..22_u8, 0..1_000_usize), 1..150)
         ) {
             let holds = Holds::new(Clock::shifted(Arc::default()), false);
             let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
@@ -451,6 +507,16 @@ mod tests {
                         }
                         let others = listed.iter().filter(|it| !Arc::ptr_eq(it, &hold));
                         assert!(others.into_iter().all(|it| !it.state().is_living()));
+                    }
+                    (18, Some(hold)) => {
+                        let now = holds.clock.now();
+                        holds.change(&hold, |state| state.forget_claim(FLAGS, now));
+                    }
+                    (19, Some(hold)) => {
+                        holds.change(&hold, |state| state.take_forgotten(1));
+                    }
+                    (20, Some(hold)) => {
+                        holds.change(&hold, |state| state.is_lowering = !state.is_lowering);
                     }
                     (16, Some(_)) if !removed.is_empty() => {
                         // The caller that removed it may still change it.

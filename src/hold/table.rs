@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::by_value::ByValue;
-use super::holds_of_key::HoldsOfKey;
+use super::holds_of_key::{Filing, HoldsOfKey};
 use super::recently_released::RecentlyReleased;
 use super::schedule::{NextMoments, Schedule};
 use super::{Hold, HoldPhase, HoldState, SLOW_UNLOCK};
@@ -241,15 +241,16 @@ impl Table {
         change: impl FnOnce(&mut HoldState) -> T,
     ) -> (T, Changed) {
         let mut state = hold.state();
-        let before = state.phase;
+        let (before, filed) = (state.phase, Filing::of(&state));
         let result = change(&mut state);
         let (next, phase) = (NextMoments::of(&state), state.phase);
+        let filing = Filing::of(&state);
         drop(state);
         self.schedule.set(hold, next);
-        if phase != before
+        if filing != filed
             && let Some(holds) = self.by_key.get_mut(&**hold.key())
         {
-            holds.moved(hold, phase);
+            holds.moved(hold, filing);
         }
         let lost = phase != before && matches!(phase, HoldPhase::Lost(_));
         if lost && hold.key().mode() == Some(Mode::Write) {

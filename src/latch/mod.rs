@@ -77,7 +77,8 @@ impl CountDownLatch {
         Ok(call.await?.0)
     }
 
-    /// Sets the count if there is none. Returns whether it was set. Corresponds to Redisson's
+    /// Sets the count if there is none. Returns whether it was set; false also if the name is in use for
+    /// something else. Corresponds to Redisson's
     /// `trySetCount(count)`, which also accepts zero and less: such a latch is open.
     ///
     /// The server remembers the call for a while, so that a command that arrives twice returns what it
@@ -85,7 +86,8 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// As [`count`](Self::count). After a [`Error::Timeout`] or [`Error::Unavailable`] the count may be set.
+    /// As [`count`](Self::count). After a [`Error::Timeout`] or [`Error::Unavailable`] the count may be set:
+    /// a second call then returns false.
     /// [`Error::Invalid`] also for a count that is not below 2^53.
     ///
     /// # Cancel safety
@@ -111,8 +113,14 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// As [`count`](Self::count). After a [`Error::Timeout`] or [`Error::Unavailable`] the client continues in
-    /// the background, for 50 minutes: the call counts later, or has counted.
+    /// - [`Error::Unconfirmed`] if the server did not answer within the command timeout, or refused the
+    ///   command for a while (`LOADING`, `READONLY`, `TRYAGAIN`, ...). The client continues in the background,
+    ///   for 50 minutes after the first sending: the call counts later, or has counted. Do not repeat it: the
+    ///   second call would count too.
+    /// - [`Error::TooManyWaiters`] if too many such calls of this client have no answer
+    ///   ([`ClientBuilder::max_waiters`](crate::ClientBuilder::max_waiters)). The client sent nothing.
+    /// - [`Error::Refused`], [`Error::Invalid`] and [`Error::Closed`] as [`count`](Self::count). The call did
+    ///   not count.
     ///
     /// # Cancel safety
     ///
@@ -120,12 +128,14 @@ impl CountDownLatch {
     pub async fn count_down(&self) -> Result<()> {
         let timeout = self.inner.core().server.command_timeout();
         let counting = CountDown(Remembered::new(SENT_FOR, timeout));
-        let counted = self.inner.complete("count_down", SENT_FOR, counting);
+        let latch = &self.inner;
+        let counted = latch.complete(latch.reserve()?, "count_down", SENT_FOR, counting);
         counted.await.map(|_| ())
     }
 
     /// Deletes the latch and wakes its waiters, whatever its count is. Returns whether there was a count.
-    /// Corresponds to Redisson's `delete()`, which does not wake its waiters.
+    /// Corresponds to Redisson's `delete()`, which does not wake its waiters. A key of another type stays, and the
+    /// call returns `WRONGTYPE`.
     ///
     /// The server remembers the call for a while, so that a command that arrives twice returns what it
     /// returned at first, and does not end a count that was set meanwhile.

@@ -13,7 +13,8 @@ impl CountDownLatch {
     /// Waits until the count is zero, or until the latch is deleted. Returns at once if there is no count.
     /// Corresponds to Redisson's `await()`.
     ///
-    /// All waiters of one client share one query, which the client sends after each message and in each poll cap.
+    /// All waiters of one client share their queries. The client sends one after each message, in each poll
+    /// cap, and for a waiter whose time would end before that.
     ///
     /// # Errors
     ///
@@ -31,8 +32,9 @@ impl CountDownLatch {
         self.wait(Moment::NEVER).await.map(|_| ())
     }
 
-    /// As [`wait_zero`](Self::wait_zero), for at most this time. Returns whether the latch opened.
-    /// Corresponds to Redisson's `await(time, unit)`.
+    /// As [`wait_zero`](Self::wait_zero), for at most this time. Returns whether the latch opened; false means
+    /// that the count was above zero at a moment after the call began. Corresponds to Redisson's
+    /// `await(time, unit)`.
     ///
     /// # Errors
     ///
@@ -59,6 +61,12 @@ impl CountDownLatch {
         let until = until.max(began + FIRST_ATTEMPT);
         loop {
             let (gate, came) = core.gate(key)?;
+            // A look that other waiters make may come too late for this one.
+            if gate.is_older_than(came)
+                && until < core.clock.now() + core.settings.poll_cap + core.server.command_timeout()
+            {
+                gate.look_now();
+            }
             tokio::select! {
                 biased;
                 opened = gate.opened(came, is_patient) => match opened? {
@@ -70,9 +78,13 @@ impl CountDownLatch {
             }
             return match gate.state() {
                 GateState::Failed(error) => Err(error),
-                // No question of this call was answered.
-                GateState::Unknown => Err(Error::timeout(core.clock.now().since(began))),
-                GateState::Closed | GateState::Open { .. } => Ok(false),
+                GateState::Closed { began } if came <= began => Ok(false),
+                // It opened at this moment.
+                GateState::Open { before } if came <= before => Ok(true),
+                // No query that began after this waiter came was answered.
+                GateState::Unknown | GateState::Closed { .. } | GateState::Open { .. } => {
+                    Err(Error::timeout(core.clock.now().since(began)))
+                }
             };
         }
     }

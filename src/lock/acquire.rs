@@ -254,7 +254,7 @@ impl LockCall<'_> {
     }
 }
 
-/// Waits until the client has settled a hold that it is releasing, or until the deadline.
+/// Waits until the client has settled a hold that it releases, or a part of it, or until the deadline.
 pub(crate) async fn released(
     core: &Core,
     releasing: &Arc<Hold>,
@@ -271,7 +271,15 @@ pub(crate) async fn released(
     };
     let waiter = core.waiters.enter(key, options, now)?;
     let mut demands_at = now + POLL_TIMEOUT;
-    while core.holds.numbered(key, releasing.number()).is_some() {
+    let is_in_flight = |hold: Arc<Hold>| {
+        let state = hold.state();
+        !state.is_living() || state.is_lowering
+    };
+    while core
+        .holds
+        .numbered(key, releasing.number())
+        .is_some_and(is_in_flight)
+    {
         let now = core.clock.now();
         if deadline.is_some_and(|deadline| now >= deadline) {
             break;

@@ -2,7 +2,8 @@
 
 use super::PermitSemaphore;
 use crate::error::{Error, Result};
-use crate::script::permit::{self, Addition, PermitState};
+use crate::permits::add_permits;
+use crate::script::permit::{self, PermitState};
 
 impl PermitSemaphore {
     /// How many permits are free. Below zero if more are in use than the semaphore has: after
@@ -67,7 +68,8 @@ impl PermitSemaphore {
     /// # Errors
     ///
     /// As [`available`](Self::available). After a [`Error::Timeout`] or [`Error::Unavailable`] the number
-    /// may be set. [`Error::Invalid`] for more than 2^31 - 1 permits.
+    /// may be set; a second call of [`try_set_permits`](Self::try_set_permits) then returns false.
+    /// [`Error::Invalid`] for more than 2^31 - 1 permits.
     ///
     /// # Cancel safety
     ///
@@ -117,24 +119,23 @@ impl PermitSemaphore {
     /// Adds permits to the semaphore, or takes free ones away if the number is below zero. A semaphore that
     /// does not exist has zero permits before. Corresponds to Redisson's `addPermits(n)`.
     ///
-    /// The server remembers the call for a while, so that a command that arrives twice adds once.
+    /// The server remembers the call for a while. So it adds once, however often its command arrives.
     ///
     /// # Errors
     ///
-    /// As [`set_permits`](Self::set_permits).
+    /// - [`Error::Unconfirmed`] if the server did not answer within the command timeout, or refused the
+    ///   command for a while (`LOADING`, `READONLY`, `TRYAGAIN`, ...). The client continues in the background,
+    ///   for 50 s after the first sending: the permits are added later, or were added. Do not repeat the
+    ///   call: the second one would add too.
+    /// - [`Error::TooManyWaiters`] if too many such calls of this client have no answer
+    ///   ([`ClientBuilder::max_waiters`](crate::ClientBuilder::max_waiters)). The client sent nothing.
+    /// - [`Error::Refused`], [`Error::Invalid`] and [`Error::Closed`] as [`available`](Self::available). The
+    ///   call added nothing.
     ///
     /// # Cancel safety
     ///
-    /// If it is cancelled, the permits may or may not be added.
+    /// After its first poll the client adds the permits, even if the call is cancelled.
     pub async fn add_permits(&self, by: i32) -> Result<()> {
-        let call = self.inner.call(async |core, key, time, sent| {
-            let addition = Addition {
-                by,
-                only_if_exists: false,
-                call: core.once(),
-            };
-            permit::add(&core.server, key, &addition, time, sent).await
-        });
-        call.await.map(|_| ())
+        add_permits(&self.inner, by).await
     }
 }

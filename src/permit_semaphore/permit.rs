@@ -232,7 +232,8 @@ impl LeasedPermit {
 
     /// Hands the permits over to any party that has their ids: another process, or a Java service. The
     /// client sends nothing and does not renew them from now on. They end with the rest of their leases, at
-    /// most the watchdog's lease if they have none of their own; [`extend`](Self::extend) before sets more.
+    /// most the watchdog's lease if they have none of their own; [`extend`](Self::extend) before sets more. Endless
+    /// permits stay in use until they are given back.
     ///
     /// The ids can be given back by [`PermitSemaphore::release`](crate::PermitSemaphore::release), or by
     /// Redisson's `release(permitId)`. An id of a permit that was lost is among them.

@@ -108,8 +108,8 @@ macro_rules! options {
         /// lease.
         ///
         /// If the process crashes, such a permit stays in use until it is given back by its id
-        /// ([`PermitSemaphore::release`](crate::PermitSemaphore::release)), or until all permits are set
-        /// again. The client acquires the permits with the watchdog's lease and makes them endless by a
+        /// ([`PermitSemaphore::release`](crate::PermitSemaphore::release)), or until both keys are
+        /// deleted. The client acquires the permits with the watchdog's lease and makes them endless by a
         /// second command, so that an acquire whose answer is lost leaves no endless permit.
         ///
         /// Not together with a lease or a `max_hold`: that is [`Error::Invalid`](crate::Error::Invalid).

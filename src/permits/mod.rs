@@ -1,5 +1,7 @@
-//! One call to acquire permits of a semaphore of either kind: a single attempt, or a wait.
+//! What semaphores of both kinds share: a call to acquire permits, which is a single attempt or a wait, and
+//! the addition of permits.
 
+mod adding;
 mod contender;
 
 use std::sync::Arc;
@@ -16,6 +18,8 @@ use crate::object::Object;
 use crate::owner::Owner;
 use crate::request::{FIRST_ATTEMPT, WaitLimit, record};
 use crate::session::{BatchAcquire, BatchAttempt, Claim, Core, PendingAcquire, Session};
+
+pub(crate) use adding::{ADDED_FOR, Adding, add_permits};
 
 /// What a caller asks for, checked.
 #[derive(Clone, Copy)]

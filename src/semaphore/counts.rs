@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{PermitHolder, Semaphore, check};
 use crate::error::{Error, Result};
 use crate::lease;
-use crate::script::permit::{self, Addition};
+use crate::permits::add_permits;
 use crate::script::semaphore::{self, Beginning};
 
 impl Semaphore {
@@ -81,7 +81,8 @@ impl Semaphore {
         Ok(call.await?.0)
     }
 
-    /// Makes the semaphore with this many free permits, if it does not exist. Returns whether it was made.
+    /// Makes the semaphore with this many free permits, if it does not exist. Returns whether it was made;
+    /// false also if the name is in use for something else.
     /// Corresponds to Redisson's `trySetPermits(permits)`.
     ///
     /// The server remembers the call for a while, so that a command that arrives twice returns what it
@@ -90,7 +91,7 @@ impl Semaphore {
     /// # Errors
     ///
     /// As [`available`](Self::available). After a [`Error::Timeout`] or [`Error::Unavailable`] the semaphore
-    /// may exist. [`Error::Invalid`] for more than 2^31 - 1 permits.
+    /// may exist: a second call then returns false. [`Error::Invalid`] for more than 2^31 - 1 permits.
     ///
     /// # Cancel safety
     ///
@@ -133,26 +134,24 @@ impl Semaphore {
     /// Adds permits to the semaphore, or takes free ones away if the number is below zero. A semaphore that
     /// does not exist has zero permits before. Corresponds to Redisson's `addPermits(permits)`.
     ///
-    /// The server remembers the call for a while, so that a command that arrives twice adds once.
+    /// The server remembers the call for a while. So it adds once, however often its command arrives.
     ///
     /// # Errors
     ///
-    /// As [`available`](Self::available). After a [`Error::Timeout`] or [`Error::Unavailable`] the permits
-    /// may be added.
+    /// - [`Error::Unconfirmed`] if the server did not answer within the command timeout, or refused the
+    ///   command for a while (`LOADING`, `READONLY`, `TRYAGAIN`, ...). The client continues in the background,
+    ///   for 50 s after the first sending: the permits are added later, or were added. Do not repeat the
+    ///   call: the second one would add too.
+    /// - [`Error::TooManyWaiters`] if too many such calls of this client have no answer
+    ///   ([`ClientBuilder::max_waiters`](crate::ClientBuilder::max_waiters)). The client sent nothing.
+    /// - [`Error::Refused`], [`Error::Invalid`] and [`Error::Closed`] as [`available`](Self::available). The
+    ///   call added nothing.
     ///
     /// # Cancel safety
     ///
-    /// If it is cancelled, the permits may or may not be added.
+    /// After its first poll the client adds the permits, even if the call is cancelled.
     pub async fn add_permits(&self, by: i32) -> Result<()> {
-        let call = self.inner.call(async |core, key, time, sent| {
-            let addition = Addition {
-                by,
-                only_if_exists: false,
-                call: core.once(),
-            };
-            permit::add(&core.server, key, &addition, time, sent).await
-        });
-        call.await.map(|_| ())
+        add_permits(&self.inner, by).await
     }
 }
 

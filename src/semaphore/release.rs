@@ -1,15 +1,11 @@
 //! Releases by number, for ported code that has no [`Permit`](super::Permit) for what it gives back.
 
-use std::time::Duration;
-
 use super::{Semaphore, check, permit};
-use crate::background::ensure_runtime;
 use crate::error::Result;
 use crate::key::LockKey;
-use crate::object::AsyncCommand;
+use crate::permits::{ADDED_FOR, Adding};
 use crate::script::Remembered;
-use crate::script::permit::{Addition, add};
-use crate::server::{Failure, Sent, TimeBox};
+use crate::script::permit::Addition;
 use crate::session::{Claim, Core};
 
 impl Semaphore {
@@ -21,11 +17,17 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// - As [`available`](Self::available), for permits that no request has: after a
-    ///   [`Error::Timeout`](crate::Error::Timeout) or [`Error::Unavailable`](crate::Error::Unavailable) the
-    ///   client continues in the background, for 50 s.
-    /// - As [`Permit::release`](crate::Permit::release), for forgotten permits.
-    /// - [`Error::Invalid`](crate::Error::Invalid) for more than 2^31 - 1 permits.
+    /// - [`Error::Unconfirmed`](crate::Error::Unconfirmed), for permits that no request has: the server did
+    ///   not answer within the command timeout, or refused the command for a while (`LOADING`, `READONLY`,
+    ///   `TRYAGAIN`, ...). The client continues in the background, for 50 s after the first sending. Do not
+    ///   repeat the call: the second one would give back as many permits again.
+    /// - As [`Permit::release`](crate::Permit::release), for forgotten permits. Do not repeat the call then
+    ///   either.
+    /// - [`Error::TooManyWaiters`](crate::Error::TooManyWaiters) if too many such calls of this client have no
+    ///   answer ([`ClientBuilder::max_waiters`](crate::ClientBuilder::max_waiters)). Nothing was given back.
+    /// - [`Error::Refused`](crate::Error::Refused) and [`Error::Closed`](crate::Error::Closed) as
+    ///   [`available`](Self::available), and [`Error::Invalid`](crate::Error::Invalid) for more than
+    ///   2^31 - 1 permits.
     ///
     /// # Cancel safety
     ///
@@ -50,24 +52,26 @@ impl Semaphore {
 
     async fn give(&self, permits: u32, only_if_exists: bool) -> Result<bool> {
         check(permits)?;
-        ensure_runtime()?;
         let key = self.inner.key()?;
         let core = self.inner.core();
-        core.ensure_open()?;
+        // First: a refusal after some permits were given back would make the caller repeat the call.
+        let reserved = self.inner.reserve()?;
         let forgotten = self.take_forgotten(core, key, permits);
         let given: u32 = forgotten.iter().map(Claim::weight).sum();
         // At most 2^31 - 1 permits, by the check above.
         let rest = i32::try_from(permits - given).unwrap_or(i32::MAX);
         if rest == 0 && !only_if_exists {
+            drop(reserved);
             permit::release(forgotten).await?;
             return Ok(true);
         }
         let addition = Addition {
             by: rest,
             only_if_exists,
-            call: Remembered::new(SENT_FOR, core.server.command_timeout()),
+            call: Remembered::new(ADDED_FOR, core.server.command_timeout()),
         };
-        let adding = self.inner.complete("release", SENT_FOR, GiveBack(addition));
+        let adding = Adding(addition);
+        let adding = self.inner.complete(reserved, "release", ADDED_FOR, adding);
         let (released, exists) = tokio::join!(permit::release(forgotten), adding);
         released?;
         exists
@@ -89,21 +93,3 @@ impl Semaphore {
         taken
     }
 }
-
-/// Gives back permits that no request has.
-struct GiveBack(Addition);
-
-impl AsyncCommand<bool> for GiveBack {
-    async fn send(
-        &self,
-        core: &Core,
-        key: &LockKey,
-        time: TimeBox,
-        sent: &mut Sent,
-    ) -> Result<bool, Failure> {
-        add(&core.server, key, &self.0, time, sent).await
-    }
-}
-
-/// How long the client sends such a release.
-const SENT_FOR: Duration = Duration::from_secs(50);

@@ -95,9 +95,13 @@ impl Claim {
         self.ended = true;
         let core = self.session.core();
         let (flags, now) = (self.flags, core.clock.now());
-        let dropped = core
-            .holds
-            .change(&self.hold, |state| way(state, flags, now));
+        let is_counted = self.hold.key().kind().is_counted();
+        let dropped = core.holds.change(&self.hold, |state| {
+            let dropped = way(state, flags, now);
+            // Of a semaphore, the server still counts the permits that were dropped.
+            state.is_lowering |= is_counted && dropped == Dropped::Settle && state.is_living();
+            dropped
+        });
         core.after_drop(&self.hold, dropped);
     }
 

@@ -34,7 +34,10 @@ pub(crate) struct Gate {
 #[derive(Clone, Debug)]
 pub(crate) enum GateState {
     Unknown,
-    Closed,
+    Closed {
+        /// When the look that found it began.
+        began: Moment,
+    },
     /// The count was zero, or a message said so. This is final.
     Open {
         /// A waiter that came later does not know whether the zero was before its own wait.
@@ -75,6 +78,16 @@ impl Gate {
                 return Err(Error::Closed);
             }
         }
+    }
+
+    /// Whether it was there before a waiter that came at this moment.
+    pub(crate) fn is_older_than(&self, came: Moment) -> bool {
+        self.since < came
+    }
+
+    /// Makes the thread look now, or once more if it is just looking.
+    pub(crate) fn look_now(&self) {
+        self.listener.wake();
     }
 
     /// What the last look came to.
@@ -201,7 +214,7 @@ impl Look {
         core.server.abandon_silent(&counted, &sent);
         let counted = match counted {
             Ok(..=0) => return GateState::Open { before: now },
-            Ok(_) => GateState::Closed,
+            Ok(_) => GateState::Closed { began: now },
             Err(failure) => GateState::Failed(failure.into()),
         };
         // A count that was set again since the message does not hold the waiters.

@@ -144,7 +144,7 @@ impl Core {
             mailbox: Mailbox::default(),
             registry: Registry::default(),
             gates: Gates::default(),
-            unanswered_calls: UnansweredCalls::default(),
+            unanswered_calls: UnansweredCalls::new(max_waiters),
             clock,
             settings,
             server,

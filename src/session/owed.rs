@@ -27,9 +27,10 @@ impl Core {
     /// Abandons an acquire whose future is not polled: its effect is undone. If the future accepts its
     /// grant between the caller's decision and this call, the hold has an owner and stays.
     pub(crate) fn abandon(&self, hold: &Arc<Hold>) {
-        if self.end_pending(hold) {
-            self.settle_in_background(Job::new(hold.clone()));
+        if !self.end_pending(hold) {
+            return;
         }
+        self.settle_in_background(Job::new(hold.clone()));
         if hold.key().kind().permits.is_some() {
             // One command acquires several permits, and each such command has an owner of its own.
             for other in self.holds.pending_of(hold.key(), hold.owner()) {
@@ -148,9 +149,11 @@ impl Core {
         is_last: bool,
     ) {
         if matches!(settled, SettleReply::Done) {
-            let mut state = hold.state();
-            state.known = target;
-            state.is_lowering = false;
+            self.holds.change(hold, |state| {
+                state.known = target;
+                // Another part may have been dropped meanwhile; its settlement follows.
+                state.is_lowering &= state.target() != target;
+            });
         }
         if target == 0 {
             let now = self.clock.now();

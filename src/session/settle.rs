@@ -123,14 +123,10 @@ impl Job {
         if let Some(on) = &self.on {
             return Lane::Connection(on.number());
         }
-        let route = match &self.sent_to {
-            Some(route) => Some(route.address_in_memory()),
-            None => {
-                let node = core.server.node(self.hold.key().key());
-                node.map(|node| Route::plain(node).address_in_memory()).ok()
-            }
-        };
-        route.map_or(Lane::Nowhere, Lane::Server)
+        match &self.sent_to {
+            Some(route) => Lane::Server(route.address_in_memory()),
+            None => core.lane(self.hold.key()),
+        }
     }
 
     /// The connection of its last command was abandoned.
@@ -256,6 +252,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         // A server that is out of memory lowers no count. The final unlock deletes the field whatever
         // its count is, and must not wait for this.
         Err(Failure::Refused { code, .. }) if code == "OOM" && target > 0 => {
+            core.holds.change(&hold, |state| state.is_lowering = false);
             job.end(core, false, JobOutcome::Done);
             return None;
         }

@@ -109,6 +109,11 @@ impl Listener {
         self.waiter.wait(&self.waiters.clock, until).await
     }
 
+    /// Ends its wait, or the next one.
+    pub(crate) fn wake(&self) {
+        self.waiter.wake();
+    }
+
     /// When the first message said that the count of the latch is zero.
     pub(crate) fn heard_zero(&self) -> Option<Moment> {
         self.waiter.heard_zero.get().copied()

@@ -126,6 +126,16 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
             target: "lockdog::lock",
             "the client ended before all locks were released; the rest expire with their leases"
         );
+        let holds = core.holds.all();
+        let stays = |hold: &&Arc<Hold>| hold.key().kind().is_counted();
+        let acquires = holds.iter().filter(stays).count();
+        if acquires > 0 {
+            tracing::warn!(
+                target: "lockdog::lock",
+                { acquires },
+                "permits without a lease stay in use until they are reclaimed"
+            );
+        }
     }
 }
 

@@ -51,7 +51,7 @@ async fn a_count_down_without_an_answer_counts_once() {
     ] {
         proxy.on(is(COUNT_DOWN), action);
         let error = latch.count_down().await.unwrap_err();
-        assert!(error.is_timeout(), "{error}");
+        assert!(error.is_timeout() && !error.is_retriable(), "{error}");
         eventually(SOON, "it counts", async || {
             test.start.count().await.unwrap() == left
         })
@@ -63,6 +63,100 @@ async fn a_count_down_without_an_answer_counts_once() {
     assert_eq!(test.start.count().await.unwrap(), 7);
 }
 
+/// CL1: the server refuses for a while, or its answer is lost. The client continues, and its caller must not.
+#[tokio::test]
+async fn a_caller_that_repeats_what_is_retriable_counts_once() {
+    let test = Fixture::of(Some(9)).await;
+    let (proxy, latch) = behind_a_proxy(&test).await;
+    let refused = |code: &str| Action::ReplyWith(format!("-{code} wait"));
+    for (left, action) in [
+        (8, refused("TRYAGAIN")),
+        (7, refused("READONLY")),
+        (6, Action::DropReply),
+    ] {
+        let rule = proxy.on(is(COUNT_DOWN), action.clone());
+        // The client repeats a command that is refused for a while.
+        let rule = match action {
+            Action::ReplyWith(_) => rule.always(),
+            _ => rule,
+        };
+        let mut calls = 0;
+        loop {
+            calls += 1;
+            match latch.count_down().await {
+                Err(error) if error.is_retriable() => continue,
+                Err(Error::Unconfirmed { call, .. }) => assert_eq!(call, "count_down"),
+                other => panic!("it says {other:?}"),
+            }
+            break;
+        }
+        assert_eq!(calls, 1);
+        rule.wait_hits(1).await;
+        rule.remove();
+        eventually(SOON, "it counts", async || {
+            test.start.count().await.unwrap() == left
+        })
+        .await;
+        tokio::time::sleep(ms(500)).await;
+        assert_eq!(test.start.count().await.unwrap(), left);
+    }
+}
+
+/// CL1: a crowd of calls at a server that does not answer. The others wait until some of these have ended.
+#[tokio::test]
+async fn a_bounded_number_of_count_downs_is_sent_at_once() {
+    let test = Fixture::of(Some(1_000)).await;
+    let (proxy, _) = behind_a_proxy(&test).await;
+    let client = Client::builder().url(proxy.url()).command_timeout(LONG);
+    let latch = client.build().await.unwrap().count_down_latch(NAME);
+    assert_eq!(latch.count().await.unwrap(), 1_000);
+    // The server counts what arrives, and the client hears nothing.
+    let rule = proxy.on(is(COUNT_DOWN), Action::DropReply);
+    for _ in 0..600 {
+        assert!(poll_once(latch.count_down()).await.is_none());
+    }
+    rule.wait_hits(1).await;
+    eventually(SOON, "the first ones arrive", async || {
+        test.start.count().await.unwrap() <= 1_000 - 256
+    })
+    .await;
+    tokio::time::sleep(ms(500)).await;
+    assert_eq!(test.start.count().await.unwrap(), 1_000 - 256);
+    proxy.cut_all();
+    eventually(SOON, "all of them count", async || {
+        test.start.count().await.unwrap() == 400
+    })
+    .await;
+    tokio::time::sleep(ms(500)).await;
+    assert_eq!(test.start.count().await.unwrap(), 400);
+}
+
+/// A call beyond the limit sends nothing, so its caller may repeat it.
+#[tokio::test]
+async fn too_many_count_downs_without_an_answer_are_refused() {
+    let test = Fixture::of(Some(9)).await;
+    let proxy = Proxy::start(&test.server).await;
+    let client = Client::builder().url(proxy.url()).max_waiters(2);
+    let client = client.command_timeout(LONG).build().await.unwrap();
+    let latch = client.count_down_latch(NAME);
+    assert_eq!(latch.count().await.unwrap(), 9);
+    let gate = Gate::new();
+    proxy.on(is(COUNT_DOWN), Action::HoldRequest(gate.clone()));
+    for _ in 0..2 {
+        assert!(poll_once(latch.count_down()).await.is_none());
+    }
+    let error = latch.count_down().await.unwrap_err();
+    let is_refused = matches!(error, Error::TooManyWaiters { limit: 2, .. });
+    assert!(is_refused && error.is_retriable(), "{error}");
+    gate.wait_reached().await;
+    gate.open();
+    eventually(SOON, "there is room again", async || {
+        latch.count_down().await.is_ok()
+    })
+    .await;
+    assert_eq!(test.start.count().await.unwrap(), 6);
+}
+
 /// CL1: one that the client could not send at first.
 #[tokio::test]
 async fn a_count_down_that_could_not_be_sent_counts_later() {
@@ -72,7 +166,7 @@ async fn a_count_down_that_could_not_be_sent_counts_later() {
     proxy.refuse();
     proxy.cut_all();
     let error = latch.count_down().await.unwrap_err();
-    assert!(error.is_retriable(), "{error}");
+    assert!(matches!(error, Error::Unconfirmed { .. }), "{error}");
     assert!(proxy.counts().refused > 0);
     assert_eq!(test.start.count().await.unwrap(), 9);
     proxy.heal();
@@ -155,6 +249,44 @@ async fn the_message_of_an_earlier_zero_does_not_end_the_next_wait() {
     holding.abort();
 }
 
+/// CL2: the message of a zero from before a waiter came. It lets those go that came before, and the waiter
+/// that joined them waits for the count that was set since then.
+#[tokio::test]
+async fn a_late_message_does_not_let_a_waiter_go_that_joined_after_the_zero() {
+    let test = Fixture::of(Some(1)).await;
+    let proxy = Proxy::start(&test.server).await;
+    let client = Client::builder().url(proxy.url()).command_timeout(LONG);
+    let client = client.poll_cap(LONG).build().await.unwrap();
+    let latch = client.count_down_latch(NAME);
+    let waiter = || {
+        let latch = latch.clone();
+        tokio::spawn(async move { latch.wait_zero().await })
+    };
+    let first = waiter();
+    test.somebody_waits().await;
+    // From now on the client reads no message.
+    let gate = Gate::new();
+    proxy.on(named("subscribe"), Action::HoldReply(gate.clone()));
+    let other = client.count_down_latch("other");
+    assert!(other.try_set_count(1).await.unwrap());
+    let holding = tokio::spawn(async move { other.wait_zero().await });
+    gate.wait_reached().await;
+    test.start.count_down().await.unwrap();
+    assert!(test.start.try_set_count(1).await.unwrap());
+    let second = waiter();
+    tokio::time::sleep(ms(300)).await;
+    assert!(!first.is_finished());
+    gate.open();
+    let ended = tokio::time::timeout(SOON, first).await;
+    ended.expect("it hears of the zero").unwrap().unwrap();
+    tokio::time::sleep(ms(500)).await;
+    assert!(!second.is_finished());
+    test.start.count_down().await.unwrap();
+    let ended = tokio::time::timeout(SOON, second).await;
+    ended.expect("it is let go").unwrap().unwrap();
+    holding.abort();
+}
+
 /// A wait that is shorter than the way to the server asks once.
 #[tokio::test]
 async fn a_wait_of_no_time_asks_once() {
@@ -221,7 +353,8 @@ async fn a_shutdown_reports_a_count_down_without_an_answer() {
     assert_eq!(latch.count().await.unwrap(), 9);
     proxy.refuse();
     proxy.cut_all();
-    assert!(start.count_down().await.unwrap_err().is_retriable());
+    let error = start.count_down().await.unwrap_err();
+    assert!(matches!(error, Error::Unconfirmed { .. }), "{error}");
     let report = client.shutdown().await;
     assert_eq!(report.unanswered_calls, 1);
     assert!(matches!(start.count_down().await, Err(Error::Closed)));

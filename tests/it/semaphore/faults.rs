@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, Semaphore};
+use lockdog::{Client, Error, Semaphore};
 
 use super::{Fixture, LONG, NAME, SOON, ms};
+use crate::support::prelude::poll_once;
 use crate::support::{Action, Direction, Gate, Proxy, eventually};
 
 /// A client behind a proxy. All scripts are loaded, so that a rule meets the first sending.
@@ -61,6 +62,71 @@ async fn a_repeated_command_counts_once() {
         rule.wait_hits(1).await;
         test.assert_total().await;
     }
+}
+
+/// The server refuses for a while, or its answer is lost. The client continues, and its caller must not.
+#[tokio::test]
+async fn a_caller_that_repeats_what_is_retriable_adds_once() {
+    let test = Fixture::of(5).await;
+    let (proxy, seats) = behind_a_proxy(&test).await;
+    let mut free = 5;
+    for (action, is_added) in [
+        (Action::ReplyWith("-TRYAGAIN wait".to_owned()), false),
+        (Action::ReplyWith("-NOREPLICAS wait".to_owned()), true),
+        (Action::DropReply, false),
+        (Action::DropReply, true),
+    ] {
+        let rule = proxy.on(is(ADD), action.clone());
+        // The client repeats a command that is refused for a while.
+        let rule = match action {
+            Action::ReplyWith(_) => rule.always(),
+            _ => rule,
+        };
+        let mut calls = 0;
+        let error = loop {
+            calls += 1;
+            let called = match is_added {
+                true => seats.add_permits(2).await,
+                false => seats.release(2).await,
+            };
+            let error = called.unwrap_err();
+            if !error.is_retriable() {
+                break error;
+            }
+        };
+        let is_unconfirmed = matches!(&error, Error::Unconfirmed { .. });
+        assert!(is_unconfirmed && calls == 1, "{calls}: {error}");
+        rule.wait_hits(1).await;
+        rule.remove();
+        free += 2;
+        eventually(SOON, "they are added", async || test.free().await == free).await;
+        tokio::time::sleep(ms(500)).await;
+        assert_eq!(test.free().await, free);
+    }
+}
+
+/// A release beyond the limit gives nothing back, also of what the client forgot.
+#[tokio::test]
+async fn a_release_beyond_the_limit_leaves_forgotten_permits() {
+    let test = Fixture::of(5).await;
+    let (proxy, _) = behind_a_proxy(&test).await;
+    let client = Client::builder().url(proxy.url()).max_waiters(1);
+    let seats = client.build().await.unwrap().semaphore(NAME);
+    seats.acquire_many(2).await.unwrap().forget();
+    let gate = Gate::new();
+    proxy.on(is(ADD), Action::HoldRequest(gate.clone()));
+    assert!(poll_once(seats.add_permits(1)).await.is_none());
+    gate.wait_reached().await;
+    let error = seats.release(3).await.unwrap_err();
+    let is_refused = matches!(error, Error::TooManyWaiters { limit: 1, .. });
+    assert!(is_refused, "{error}");
+    assert_eq!((test.free().await, test.shares().await), (3, vec![2]));
+    gate.open();
+    eventually(SOON, "there is room again", async || {
+        seats.release(3).await.is_ok()
+    })
+    .await;
+    assert_eq!((test.free().await, test.shares().await), (7, vec![]));
 }
 
 #[tokio::test]
@@ -156,7 +222,7 @@ async fn a_release_by_number_that_could_not_be_sent_is_sent_later() {
     proxy.refuse();
     proxy.cut_all();
     let error = seats.release(2).await.unwrap_err();
-    assert!(error.is_retriable(), "{error}");
+    assert!(matches!(error, Error::Unconfirmed { .. }), "{error}");
     assert!(proxy.counts().refused > 0);
     assert_eq!(test.free().await, 1);
     proxy.heal();

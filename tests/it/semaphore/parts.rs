@@ -26,6 +26,21 @@ async fn parts_of_permits_are_released_by_themselves() {
     test.eventually_free().await;
 }
 
+/// An attempt directly after the drop of a part waits for the release of that part.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_that_was_dropped_just_now_is_free() {
+    let test = Fixture::of(2).await;
+    let mut both = test.seats.acquire_many(2).await.unwrap();
+    for _ in 0..20 {
+        drop(both.split(1).unwrap());
+        let one = test.seats.try_acquire().await.unwrap();
+        both.merge(one.expect("it is given back")).unwrap();
+        assert!(test.seats.try_acquire().await.unwrap().is_none());
+    }
+    both.release().await.unwrap();
+    test.eventually_free().await;
+}
+
 #[tokio::test]
 async fn permits_of_several_requests_are_joined_and_divided() {
     let test = Fixture::of(6).await;
