@@ -301,7 +301,7 @@ const REVIEWED: [(&str, &str); 50] = [
     ),
     (
         "lua/group/unlock.lua",
-        "e76c87ca1a191e522d65870a7be447f8368e4f54",
+        "a2f933e4a3906da79095b4bb54b1ad7a3bab2c07",
     ),
     (
         "lua/latch/count_down.lua",

@@ -1,5 +1,7 @@
 //! Lost and repeated commands, leases that end, and a server without memory.
 
+use lockdog::Unlocked;
+
 use super::*;
 use crate::support::{Action, Proxy};
 
@@ -75,6 +77,49 @@ async fn the_watchdog_renews_values_and_notices_a_loss() {
         test.redis.hash(GROUP).await.len() == 1
     })
     .await;
+}
+
+/// GL2: all values or none, also for the one that unlocks.
+#[tokio::test]
+async fn a_hold_without_one_of_its_values_is_lost() {
+    let test = Fixture::start().await;
+    let (lock, jack) = (test.lock(&["Jack", "Mary"]), test.another(&["Jack"]).await);
+    for is_inner in [true, false] {
+        let guard = lock.lock().lease(LONG).await.unwrap();
+        let again = match is_inner {
+            true => Some(lock.lock().lease(LONG).await.unwrap()),
+            false => None,
+        };
+        assert!(jack.force_unlock().await.unwrap());
+        let taken = tried(&jack).await.expect("it is free");
+        let before = test.redis.hash(GROUP).await;
+        if let Some(again) = again {
+            assert!(again.unlock().await.unwrap_err().is_lost());
+            assert_eq!(test.redis.hash(GROUP).await, before);
+        }
+        assert!(guard.unlock().await.unwrap_err().is_lost());
+        // What it had is free, and Jack is not.
+        eventually(SOON, "only Jack is left", async || {
+            test.redis.hash(GROUP).await.len() == 3
+        })
+        .await;
+        taken.unlock().await.unwrap();
+    }
+    let guard = lock.lock().lease(LONG).await.unwrap();
+    assert!(jack.force_unlock().await.unwrap());
+    let taken = tried(&jack).await.expect("it is free");
+    let slow = |builder: ClientBuilder| builder.poll_cap(LONG);
+    let waiting = crate::turn::waiter(&test.another_with(&["Mary"], slow).await);
+    eventually(SOON, "it listens", async || {
+        !test.redis.channels().await.is_empty()
+    })
+    .await;
+    tokio::time::sleep(ms(200)).await;
+    assert!(guard.unlock().await.unwrap_err().is_lost());
+    let mary = tokio::time::timeout(SOON, waiting).await.expect("in time");
+    mary.unwrap().unlock().await.unwrap();
+    assert_eq!(taken.unlock().await.unwrap(), Unlocked::Released);
+    test.redis.assert_clean().await;
 }
 
 #[tokio::test]
