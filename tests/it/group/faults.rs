@@ -122,6 +122,50 @@ async fn a_hold_without_one_of_its_values_is_lost() {
     test.redis.assert_clean().await;
 }
 
+/// A hold of which another client has a value is not reported as held, and neither is one whose time is over.
+#[tokio::test]
+async fn a_lost_hold_is_not_reported_as_held() {
+    let test = Fixture::start().await;
+    let jack = tried(&test.another(&["Jack"]).await).await.unwrap();
+    let lock = test.lock(&["Mary", "Tom"]);
+    let guard = lock.lock().lease(ms(1_500)).await.unwrap();
+    assert!(lock.is_held().await.unwrap());
+    test.redis
+        .cmd(&["HSET", GROUP, "230jWNvarrOid4cfBqB4JQ", "java:1"])
+        .await;
+    assert!(guard.is_valid(), "the lease is not over yet");
+    assert!(!lock.is_held().await.unwrap());
+    assert_eq!(lock.hold_count().await.unwrap(), 0);
+    test.redis
+        .cmd(&[
+            "HSET",
+            GROUP,
+            "230jWNvarrOid4cfBqB4JQ",
+            guard_field(&test).await.as_str(),
+        ])
+        .await;
+    assert!(lock.is_held().await.unwrap());
+    tokio::time::sleep(ms(1_600)).await;
+    assert!(!lock.is_held().await.unwrap());
+    assert!(test.redis.exists(GROUP).await && !guard.is_valid());
+    drop(guard);
+    jack.unlock().await.unwrap();
+    test.redis.assert_clean().await;
+}
+
+/// The field of the hold that has the values Mary and Tom.
+async fn guard_field(test: &Fixture) -> String {
+    let hash = test.redis.hash(GROUP).await;
+    let count = hash.keys().find_map(|name| {
+        let rest = name.strip_suffix(":lock_count")?;
+        let (value, field) = rest.split_once(':')?;
+        (hash.get(value)? == field
+            && hash.contains_key(&format!("230jWNvarrOid4cfBqB4JQ:{field}:lock_count")))
+        .then(|| field.to_owned())
+    });
+    count.expect("a hold has Mary and Tom")
+}
+
 #[tokio::test]
 async fn a_server_without_memory_renews_and_releases() {
     let test = Fixture::start().await;
