@@ -281,7 +281,7 @@ const REVIEWED: [(&str, &str); 51] = [
     ),
     (
         "lua/group/acquire.lua",
-        "d644d427420d9816707b7fb2a03ec7e81341de87",
+        "281649fa9c9d373ee600f27e11c295ac912ca83d",
     ),
     (
         "lua/group/force_unlock.lua",

@@ -166,6 +166,51 @@ async fn guard_field(test: &Fixture) -> String {
     count.expect("a hold has Mary and Tom")
 }
 
+/// Holds that no client released do not pile up while others use the group. One that ended a moment ago stays: by
+/// the clock of a Redisson client it may not be over.
+#[tokio::test]
+async fn what_holds_left_is_deleted_by_later_acquires() {
+    let test = Fixture::start().await;
+    let mary = tried(&test.another(&["Mary"]).await).await.unwrap();
+    let [seconds, _] = test.redis.ask::<[u64; 2]>(&["TIME"]).await;
+    let late = ((seconds - 10) * 1_000).to_string();
+    let leave = async |value: String, ends: &str, is_superseded: bool| {
+        let (ends_at, count) = (
+            format!("{value}:u:1:expire_time"),
+            format!("{value}:u:1:lock_count"),
+        );
+        test.redis
+            .cmd(&["HSET", GROUP, &ends_at, ends, &count, "1"])
+            .await;
+        if !is_superseded {
+            test.redis.cmd(&["HSET", GROUP, &value, "u:1"]).await;
+        }
+    };
+    for number in 0..100 {
+        leave(format!("left{number}"), "1000", number % 3 == 0).await;
+    }
+    leave("late".to_owned(), &late, false).await;
+    let jack = test.lock(&["Jack"]);
+    let mut rounds = 0;
+    while test.redis.hash(GROUP).await.len() > 6 {
+        rounds += 1;
+        assert!(rounds < 5_000, "{:?}", test.redis.hash(GROUP).await);
+        jack.lock().await.unwrap().unlock().await.unwrap();
+    }
+    let hash = test.redis.hash(GROUP).await;
+    assert_eq!(hash["late"], "u:1");
+    assert_eq!(
+        (
+            &hash["late:u:1:expire_time"],
+            hash["late:u:1:lock_count"].as_str()
+        ),
+        (&late, "1")
+    );
+    mary.unlock().await.unwrap();
+    test.redis.cmd(&["DEL", GROUP]).await;
+    test.redis.assert_clean().await;
+}
+
 #[tokio::test]
 async fn a_server_without_memory_renews_and_releases() {
     let test = Fixture::start().await;
