@@ -385,7 +385,7 @@ const REVIEWED: [(&str, &str); 51] = [
     ),
     (
         "lua/read_write/acquire.lua",
-        "850ff25e2dada31782ee1a3a9698678f3f942e6d",
+        "b24321d61b336d73a31ee36f8a4257c27c6bb8b8",
     ),
     (
         "lua/read_write/readers.lua",
@@ -397,7 +397,7 @@ const REVIEWED: [(&str, &str); 51] = [
     ),
     (
         "lua/read_write/unlock.lua",
-        "1113da2e68616e39c661d133a5d748080bede3c1",
+        "67f5273acae4dcd2deea647aa7b3eda8a0f83f5a",
     ),
     (
         "lua/red_lock/acquire.lua",

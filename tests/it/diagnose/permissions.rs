@@ -133,7 +133,7 @@ async fn fencing_permissions_are_required_once_a_lock_is_fenced() {
 #[tokio::test]
 async fn permissions_of_a_kind_are_required_once_it_is_used() {
     for binary in SERVERS {
-        let rules = ["+time", "+get", "+set", "+hset", "+hlen"];
+        let rules = ["+time", "+get", "+set", "+hset", "+hlen", "+hrandfield"];
         let (server, redis) = with_user(binary, &["on"]).await;
         for rule in rules {
             let mut granted = documented();
