@@ -211,6 +211,27 @@ async fn what_holds_left_is_deleted_by_later_acquires() {
     test.redis.assert_clean().await;
 }
 
+/// An owner that left some of the values to their lease waits for others as any waiter.
+#[tokio::test]
+async fn a_wait_for_values_that_were_left_to_their_lease_asks_once_for_each_poll_cap() {
+    let test = Fixture::start().await;
+    let slow = |builder: ClientBuilder| builder.poll_cap(LONG);
+    let owner = Owner::new();
+    let both = test.another_with(&["Jack", "Mary"], slow).await;
+    let client = Client::builder().url(test.server.url()).poll_cap(LONG);
+    let client = client.build().await.unwrap();
+    let jack = of(&client, &["Jack"]).lock().owner(&owner).lease(LONG);
+    jack.await.unwrap().leave_to_lease();
+    test.redis.reset_stats().await;
+    let waiting = of(&client, &["Jack", "Mary"]);
+    let waiting = waiting.try_lock().owner(&owner).wait(ms(2_000)).await;
+    assert!(waiting.unwrap().is_none());
+    let sent = test.redis.commandstats().await["evalsha"];
+    assert!(sent <= 6, "{sent} commands");
+    assert!(both.force_unlock().await.unwrap());
+    test.redis.assert_clean().await;
+}
+
 #[tokio::test]
 async fn a_server_without_memory_renews_and_releases() {
     let test = Fixture::start().await;
