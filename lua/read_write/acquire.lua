@@ -25,7 +25,8 @@
 -- go in together at its end, and the writer is next once they have left, if that is before the end of the next
 -- pause. And no read waits for longer than a pause.
 --
--- Run twice it does what it does once: the target is absolute, and a TTL only grows.
+-- Run twice it does what it does once: the target is absolute, and a TTL only grows. The first grant of a read
+-- looks at a few other fields, and deletes those of readers whose leases are over.
 -- Example: free, a read with target 1, lease 30000
 --   -> { mode = read, field = 1 }, timeout key and hash with the TTL 30000, nil.
 
@@ -148,6 +149,17 @@ if not count then
     end
 end
 
+if reads and not count then
+    -- Readers that left without a word stay in the hash for as long as others read. Each read adds one field and
+    -- looks at more, so these stay fewer than the living ones.
+    for _, other in ipairs(redis.call('hrandfield', key, 4)) do
+        local acquires = tonumber(redis.call('hget', key, other) or nil)
+        if acquires and not other:find(':write$') and not is_alive(other, acquires) then
+            expired[#expired + 1] = other
+        end
+    end
+end
+
 -- The first write may be refused by a server out of memory: then nothing was done.
 local before = own and redis.call('pttl', own)
 if own then
@@ -182,10 +194,8 @@ if failed(done) or failed(timed) then
     end
     return failed(done) and done or timed
 end
-if #expired > 0 then
-    for _, other in ipairs(expired) do
-        redis.call('hdel', key, other)
-    end
+for _, other in ipairs(expired) do
+    redis.call('hdel', key, other)
 end
 if not reads and not count then
     local who = announced()

@@ -101,19 +101,28 @@ end
 -- The key lives as long as its longest hold. If it was this one, then as long as the longest that is left. The
 -- script looks for that if this hold was within a quarter of its lease of the key's TTL, and stops at the first
 -- hold within an eighth of that TTL: among watched readers that is soon, and equal bounds would add up from
--- unlock to unlock.
+-- unlock to unlock. It also looks whether a reader is left beside one that wants to become the writer.
 local left = redis.call('pttl', key)
-if not reads or mine + lease / 4 >= left then
-    local longest, known = -2, true
+local shortens = not reads or mine + lease / 4 >= left
+local upgrades = reads and (announced() or ''):sub(1, 3) == 'up:'
+if shortens or upgrades then
+    local longest, known, living, deleted = -2, true, 0, 0
     local others = redis.call('hgetall', key)
     for i = 1, #others, 2 do
         local other = longest_of(others[i], others[i + 1])
+        if other ~= -2 then
+            living = living + 1
+        elseif deleted < 1000 and tonumber(others[i + 1]) and not others[i]:find(':write$') then
+            -- A reader that left without a word. What is beyond the bound stays for the next look.
+            redis.call('hdel', key, others[i])
+            deleted = deleted + 1
+        end
         if other then
             longest = math.max(longest, other)
         else
             known = false
         end
-        if longest + left / 8 >= left then
+        if (not shortens or longest + left / 8 >= left) and (not upgrades or living > 1) then
             break
         end
     end
@@ -122,14 +131,15 @@ if not reads or mine + lease / 4 >= left then
         redis.call('del', key)
         publish(reads and '0' or '1')
         return 1
-    elseif known and longest >= 0 and longest + left / 8 < left then
+    elseif shortens and known and longest >= 0 and longest + left / 8 < left then
         redis.pcall('pexpire', key, math.max(longest, 1))
     end
+    -- The reader that is left may be the one that waits.
+    upgrades = upgrades and living <= 1
 end
 if not reads then
     publish('1')
-elseif fields == 2 and (announced() or ''):sub(1, 3) == 'up:' then
-    -- The reader that is left may be the one that waits.
+elseif upgrades then
     publish('0')
 end
 return 1

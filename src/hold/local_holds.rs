@@ -90,6 +90,15 @@ impl Holds {
         table.by_key.get(key)?.numbered(number).cloned()
     }
 
+    /// As [`Holds::numbered`], on any values of the lock's group. The call looks at all locks of the client.
+    pub(crate) fn numbered_in_group(&self, key: &LockKey, number: u64) -> Option<Arc<Hold>> {
+        let table = self.table.lock();
+        let mut of_group = (table.by_key.iter())
+            .filter(|(lock, _)| !lock.values().is_empty() && lock.key() == key.key());
+        let found = of_group.find_map(|(_, holds)| holds.numbered(number));
+        found.cloned()
+    }
+
     /// What this client has on the lock, for `owner`, which wants to acquire it.
     pub(crate) fn local_holds(&self, key: &LockKey, owner: Owner) -> LocalHolds {
         if let Cow::Owned(writer) = key.line() {

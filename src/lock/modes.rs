@@ -1,12 +1,19 @@
-//! What the mode of a read/write lock changes for a caller that waits.
+//! What the mode of a read/write lock changes for a caller that waits, and for a query.
 
 use std::time::Duration;
 
+use super::Lock;
 use super::acquire::LockCall;
 use super::contender::LockContender;
+use super::holder;
 use super::preference::Preference;
+use crate::background::ensure_runtime;
 use crate::clock::Moment;
+use crate::error::Result;
 use crate::key::Mode;
+use crate::request::FromGuard;
+use crate::script;
+use crate::server::Sent;
 use crate::wait::READERS_PATIENCE;
 
 impl LockContender<'_> {
@@ -30,5 +37,19 @@ impl LockContender<'_> {
         let reads = self.caller.core().holds.partner_of(key, owner)?;
         let deadline = reads.state().deadline;
         (deadline > now).then_some(deadline)
+    }
+}
+
+impl<G: FromGuard> Lock<G> {
+    /// The fields of those that read, with their counts.
+    pub(super) async fn readers(&self) -> Result<Vec<(String, u32)>> {
+        let (core, key) = (self.session().core(), self.key()?);
+        ensure_runtime()?;
+        core.ensure_open()?;
+        let time = core.server.allot(core.clock.now());
+        let mut sent = Sent::default();
+        let answer = script::readers(&core.server, key, time, &mut sent).await;
+        core.server.abandon_silent(&answer, &sent);
+        Ok(holder::of_hash(answer?, None))
     }
 }

@@ -169,6 +169,9 @@ impl<G: FromGuard> Lock<G> {
                 .map(|it| (it.field().to_owned(), it.count))
                 .collect());
         }
+        if key.mode() == Some(Mode::Read) {
+            return self.readers().await;
+        }
         let hash = self.ask("HGETALL", key, &[]).await?;
         Ok(holder::of_hash(hash, key.mode()))
     }
@@ -215,12 +218,27 @@ impl<G: FromGuard> Lock<G> {
         let Some(hold) = core.holds.of_owner(key, *owner) else {
             return Ok(0);
         };
-        let mut field = core.field(&hold);
-        if let Some(value) = key.values().first() {
-            field = format!("{value}:{field}:lock_count");
+        let field = core.field(&hold);
+        if !key.values().is_empty() {
+            // All of the values or none.
+            let holders = self.of_values_now().await?.into_iter();
+            let counts: Vec<u32> = holders
+                .filter(|holder| holder.field == field)
+                .map(|holder| holder.count)
+                .collect();
+            let is_whole = counts.len() == key.values().len();
+            return Ok(counts.into_iter().min().filter(|_| is_whole).unwrap_or(0));
         }
         let count = self.ask("HGET", key, &[&field]).await?;
-        Ok(holder::number(&count).unwrap_or(0))
+        let count = holder::number(&count).unwrap_or(0);
+        if count > 0 && key.mode() == Some(Mode::Read) {
+            // Other readers may keep the field beyond its lease.
+            let mut query = redis::cmd("EXISTS");
+            query.arg(key.timeout_of(&field));
+            let has_lease = self.send(key, query).await? != Value::Int(0);
+            return Ok(if has_lease { count } else { 0 });
+        }
+        Ok(count)
     }
 
     /// Sends a command that reads a key and changes nothing.

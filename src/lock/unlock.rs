@@ -97,6 +97,12 @@ impl<G: FromGuard> Lock<G> {
                 }
                 core.waiters.wake(&key);
             }
+            if !key.values().is_empty()
+                && let Some(hold) = number.and_then(|it| core.holds.numbered_in_group(key, it))
+            {
+                // It may be on other values, some of which are this lock's.
+                core.forced(&hold);
+            }
         }
         Ok(freed)
     }

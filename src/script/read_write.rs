@@ -1,9 +1,13 @@
 //! What the scripts of a read/write lock get in addition to those of other locks.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use super::Arg;
-use crate::key::{LockKey, Mode};
+use redis::Value;
+
+use super::{Arg, ScriptCall};
+use crate::key::{LockKey, Mode, Script};
+use crate::server::{Failure, Sent, Server, TimeBox};
 
 /// What an acquire of a read or write hold says in addition.
 #[derive(Clone, Debug)]
@@ -54,6 +58,24 @@ impl Sharing {
             Arg::Text(before_fields),
         ]
     }
+}
+
+/// The fields and counts of the readers whose leases are not over, one after the other. See
+/// `lua/read_write/readers.lua`.
+pub(crate) async fn readers(
+    server: &Server,
+    key: &LockKey,
+    time: TimeBox,
+    sent: &mut Sent,
+) -> Result<Value, Failure> {
+    static SCRIPT: LazyLock<Script> =
+        LazyLock::new(|| Script::new(include_str!("../../lua/read_write/readers.lua")));
+    let call = ScriptCall {
+        script: &SCRIPT,
+        keys: &[key.key()],
+        args: &[Arg::Text(&key.before_fields())],
+    };
+    call.through(server, time, sent).await
 }
 
 /// The keys behind the lock's own: the announcement, and for a read hold its timeout key.

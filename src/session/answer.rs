@@ -1,7 +1,5 @@
 //! What the answer to an acquire means for its hold.
 
-use std::time::Duration;
-
 use super::acquire::{AttemptOutcome, PendingAcquire};
 use crate::error::{Error, LostReason};
 use crate::hold::{HoldPhase, Terms};
@@ -46,8 +44,8 @@ impl PendingAcquire {
         let (key, owner) = (self.hold.key(), self.hold.owner());
         let holds = &self.session.core().holds;
         if !key.values().is_empty() && holds.overlapping(key, owner).is_none() {
-            // The values are being released, so it does not wait for itself.
-            return Ok(AttemptOutcome::Busy(Some(RELEASED_SOON)));
+            // The values are being released, or were left to their lease: it does not wait for itself.
+            return Ok(AttemptOutcome::Busy(None));
         }
         Err(self.hold.would_deadlock())
     }
@@ -62,6 +60,3 @@ impl PendingAcquire {
             .map_or(AttemptOutcome::Ended, AttemptOutcome::Lost)
     }
 }
-
-/// A release that is under way has its message. This is for one whose message is lost.
-const RELEASED_SOON: Duration = Duration::from_millis(50);

@@ -3,22 +3,26 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use smallvec::{SmallVec, smallvec};
 use tokio::sync::watch;
 
-use crate::key::LockKey;
+use crate::key::{ByKey, LockKey};
 
 /// The channel of a lock. The client is subscribed to it while the lock's queue has waiters. Locks of
 /// several kinds under one key may share a channel.
 pub(crate) struct Channel {
     /// The lock that subscribed first. All locks of a channel have the same key.
     key: Arc<LockKey>,
-    /// One entry for each current subscription, with its lock.
-    wanted: Mutex<WantedChannels>,
+    wanted: Mutex<Wanted>,
     pub(super) state: watch::Sender<SubscriptionState>,
 }
 
-type WantedChannels = SmallVec<[Arc<LockKey>; 1]>;
+/// The current subscriptions. All locks of values of a group share a channel, so there may be many locks.
+struct Wanted {
+    /// Those of the lock that subscribed first: most channels have only this one.
+    first: usize,
+    /// Those of other locks.
+    others: ByKey<usize>,
+}
 
 /// The state of a subscription.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -35,7 +39,10 @@ impl Channel {
     pub(super) fn new(key: &Arc<LockKey>) -> Self {
         Self {
             key: key.clone(),
-            wanted: Mutex::new(smallvec![key.clone()]),
+            wanted: Mutex::new(Wanted {
+                first: 1,
+                others: ByKey::default(),
+            }),
             state: watch::Sender::new(SubscriptionState::Asked),
         }
     }
@@ -47,26 +54,33 @@ impl Channel {
 
     /// The locks that subscribe to it, each once.
     pub(crate) fn locks(&self) -> impl Iterator<Item = Arc<LockKey>> + use<> {
-        let mut locks = WantedChannels::new();
-        for key in &*self.wanted.lock() {
-            if !locks.contains(key) {
-                locks.push(key.clone());
-            }
-        }
-        locks.into_iter()
+        let wanted = self.wanted.lock();
+        let first = (wanted.first > 0).then(|| self.key.clone());
+        let others: Vec<_> = wanted.others.keys().cloned().collect();
+        first.into_iter().chain(others)
     }
 
     pub(super) fn want(&self, key: &Arc<LockKey>) {
-        self.wanted.lock().push(key.clone());
+        let mut wanted = self.wanted.lock();
+        if *key == self.key {
+            wanted.first += 1;
+        } else {
+            *wanted.others.entry(key.clone()).or_default() += 1;
+        }
     }
 
     /// Removes one subscription of this lock. Returns true if it was the last one of the channel.
     pub(super) fn unsubscribe(&self, key: &LockKey) -> bool {
         let mut wanted = self.wanted.lock();
-        if let Some(place) = wanted.iter().position(|one| **one == *key) {
-            wanted.remove(place);
+        if *key == *self.key {
+            wanted.first = wanted.first.saturating_sub(1);
+        } else if let Some(count) = wanted.others.get_mut(key) {
+            *count -= 1;
+            if *count == 0 {
+                wanted.others.remove(key);
+            }
         }
-        wanted.is_empty()
+        wanted.first == 0 && wanted.others.is_empty()
     }
 
     /// Sets the state and returns the previous one.

@@ -282,6 +282,37 @@ mod tests {
         assert!(subscriptions.list().is_empty());
     }
 
+    /// How long it takes until this many sets of values of one group have subscribed, were looked at, and have
+    /// left, the last one first.
+    #[cfg(target_os = "linux")]
+    fn subscribing(locks: usize) -> std::time::Duration {
+        let of_value = |number: usize| {
+            let key = LockKey::new(&kind::GROUP, "g", None).unwrap();
+            let value = crate::key::Value::utf8(&number.to_string());
+            Arc::new(key.of_values(&[value]).unwrap())
+        };
+        let keys: Vec<_> = (0..locks).map(of_value).collect();
+        let subscriptions = Arc::new(Subscriptions::default());
+        let name = keys[0].channel().expect("its releases are published");
+        let began = crate::clock::worked();
+        let subscribe = |key| subscriptions.subscribe(key, name.clone());
+        let mut shares: Vec<_> = keys.iter().map(subscribe).collect();
+        assert_eq!(subscriptions.locks_on(&name).count(), locks);
+        while shares.pop().is_some() {}
+        assert!(subscriptions.list().is_empty());
+        crate::clock::worked() - began
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_cost_of_many_locks_of_one_channel_is_linear() {
+        let quickest = |locks| (0..3).map(|_| subscribing(locks)).min().unwrap();
+        let [few, many] = [1_000, 10_000].map(quickest);
+        println!("1,000 locks took {few:?}, 10,000 took {many:?}");
+        // Ten times as many take ten times as long. With a list it was a hundred times.
+        assert!(many < few * 35, "{few:?} and {many:?}");
+    }
+
     #[test]
     fn no_waiter_is_woken_while_the_list_is_locked() {
         let subscriptions = Arc::new(Subscriptions::default());

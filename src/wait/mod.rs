@@ -389,6 +389,46 @@ mod tests {
         }
     }
 
+    /// How often the readers behind these two waiters, a contender and the next one, are woken when the
+    /// contender leaves without the lock.
+    fn woken_by_leaving(contender: Line) -> usize {
+        let clock = Clock::default();
+        let waiters = Arc::new(Waiters::new(clock.clone(), Duration::from_secs(60), 1_000));
+        let key = Arc::new(LockKey::new(&kind::WRITE, "l", None).unwrap());
+        let reader = Line::Reader {
+            patience: Duration::from_secs(2),
+        };
+        let enter = |line| {
+            let request = WaitRequest {
+                owner: Owner::new(),
+                terms: None,
+                deadline: None,
+                line,
+            };
+            waiters.enter(&key, request, clock.now()).unwrap()
+        };
+        let first = enter(contender);
+        let readers: Vec<WaiterGuard> = (0..10).map(|_| enter(reader)).collect();
+        let woken = FreeAtEachCall::new(|| true);
+        let until = clock.now() + Duration::from_secs(60);
+        let waits = readers.iter().map(|it| it.waiter.wait(&clock, until));
+        let mut waits: Vec<_> = waits.map(Box::pin).collect();
+        for wait in &mut waits {
+            assert!(woken.poll(wait.as_mut()).is_pending());
+        }
+        drop(first);
+        woken.calls().len()
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_leaves_wakes_the_next_one_and_a_writer_wakes_all() {
+        let reader = Line::Reader {
+            patience: Duration::from_secs(2),
+        };
+        assert_eq!(woken_by_leaving(reader), 1);
+        assert_eq!(woken_by_leaving(Line::Writer), 10);
+    }
+
     #[test]
     fn the_role_of_an_absent_waiter_moves_on_and_can_return() {
         let (waiters, key, first) = waiting();

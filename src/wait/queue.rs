@@ -114,12 +114,13 @@ impl WaitQueue {
         if is_passed_on {
             self.pass_on();
         }
-        // A writer that leaves may have been all that stood between readers. Otherwise the readers behind a
-        // reader asked with it, so it has nothing to tell them.
+        // The readers behind a reader asked with it, so it has nothing to tell them.
         let is_known = with_lock && waiter.is_reader() && self.is_reader_next();
         if !is_used_up && !is_known && (is_passed_on || waiter.is_writer()) {
-            // The previous contender may have had a wake-up, so the next one gets it too.
-            self.run().for_each(|next| calls.add(next));
+            // The previous contender may have had a wake-up, so the next one gets it too. The readers that ask
+            // with it had their own, unless a writer stood before them.
+            let run = if waiter.is_writer() { usize::MAX } else { 1 };
+            self.run().take(run).for_each(|next| calls.add(next));
         }
     }
 

@@ -270,6 +270,11 @@ impl Keys {
                 let pairs = counts.iter();
                 Reply::List(pairs.flat_map(|(k, v)| [k.clone(), v.clone()]).collect())
             }
+            // The same ones each time, so that a run can be repeated.
+            "hrandfield" => {
+                let few = counts.keys().rev().take(number(args, 2)? as usize);
+                Reply::List(few.cloned().collect())
+            }
             "hdel" => Reply::Int(i64::from(counts.remove(arg(args, 2)?).is_some())),
             other => return Err(format!("ERR unknown command '{other}'")),
         };

@@ -285,7 +285,7 @@ const REVIEWED: [(&str, &str); 52] = [
     ),
     (
         "lua/group/acquire.lua",
-        "d644d427420d9816707b7fb2a03ec7e81341de87",
+        "281649fa9c9d373ee600f27e11c295ac912ca83d",
     ),
     (
         "lua/group/force_unlock.lua",
@@ -305,7 +305,7 @@ const REVIEWED: [(&str, &str); 52] = [
     ),
     (
         "lua/group/unlock.lua",
-        "e76c87ca1a191e522d65870a7be447f8368e4f54",
+        "a2f933e4a3906da79095b4bb54b1ad7a3bab2c07",
     ),
     (
         "lua/latch/count_down.lua",
@@ -389,7 +389,11 @@ const REVIEWED: [(&str, &str); 52] = [
     ),
     (
         "lua/read_write/acquire.lua",
-        "850ff25e2dada31782ee1a3a9698678f3f942e6d",
+        "b24321d61b336d73a31ee36f8a4257c27c6bb8b8",
+    ),
+    (
+        "lua/read_write/readers.lua",
+        "442f415badef79a0d0ead02198c000c1b7eb0269",
     ),
     (
         "lua/read_write/renew.lua",
@@ -397,7 +401,7 @@ const REVIEWED: [(&str, &str); 52] = [
     ),
     (
         "lua/read_write/unlock.lua",
-        "1113da2e68616e39c661d133a5d748080bede3c1",
+        "67f5273acae4dcd2deea647aa7b3eda8a0f83f5a",
     ),
     (
         "lua/red_lock/acquire.lua",

@@ -17,7 +17,7 @@ pub(crate) static GROUP: Kind = Kind {
         // A quorum refuses the lock, so its script for members is never sent.
         ..PLAIN.scripts
     },
-    commands: &[&["time", "hmget KEY f", "hset KEY f x y"]],
+    commands: &[&["time", "hmget KEY f", "hset KEY f x y", "hrandfield KEY 1"]],
     ..PLAIN
 };
 

@@ -34,6 +34,7 @@ pub(crate) static WRITE: Kind = Kind {
         "set lockdog_writer:{KEY} x px x",
         "hset KEY f x y",
         "hlen KEY",
+        "hrandfield KEY 1",
     ]],
     ..PLAIN
 };

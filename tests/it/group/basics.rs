@@ -143,6 +143,19 @@ async fn a_lock_is_freed_by_force_for_all_its_values() {
     test.redis.assert_clean().await;
 }
 
+/// The guard has other values, some of which are freed.
+#[tokio::test]
+async fn a_guard_of_this_client_is_told_that_one_of_its_values_was_freed_by_force() {
+    let test = Fixture::start().await;
+    let guard = test.lock(&["Jack", "Mary"]).lock().await.unwrap();
+    let tom = test.lock(&["Tom"]).lock().await.unwrap();
+    assert!(test.lock(&["Jack"]).force_unlock().await.unwrap());
+    assert!(!guard.is_valid() && tom.is_valid());
+    drop(guard);
+    tom.unlock().await.unwrap();
+    test.redis.assert_clean().await;
+}
+
 #[tokio::test]
 async fn a_multi_lock_may_have_values_of_a_group_and_a_quorum_refuses_them() {
     let test = Fixture::start().await;

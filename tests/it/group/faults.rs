@@ -1,5 +1,7 @@
 //! Lost and repeated commands, leases that end, and a server without memory.
 
+use lockdog::Unlocked;
+
 use super::*;
 use crate::support::{Action, Proxy};
 
@@ -75,6 +77,159 @@ async fn the_watchdog_renews_values_and_notices_a_loss() {
         test.redis.hash(GROUP).await.len() == 1
     })
     .await;
+}
+
+/// GL2: all values or none, also for the one that unlocks.
+#[tokio::test]
+async fn a_hold_without_one_of_its_values_is_lost() {
+    let test = Fixture::start().await;
+    let (lock, jack) = (test.lock(&["Jack", "Mary"]), test.another(&["Jack"]).await);
+    for is_inner in [true, false] {
+        let guard = lock.lock().lease(LONG).await.unwrap();
+        let again = match is_inner {
+            true => Some(lock.lock().lease(LONG).await.unwrap()),
+            false => None,
+        };
+        assert!(jack.force_unlock().await.unwrap());
+        let taken = tried(&jack).await.expect("it is free");
+        let before = test.redis.hash(GROUP).await;
+        if let Some(again) = again {
+            assert!(again.unlock().await.unwrap_err().is_lost());
+            assert_eq!(test.redis.hash(GROUP).await, before);
+        }
+        assert!(guard.unlock().await.unwrap_err().is_lost());
+        // What it had is free, and Jack is not.
+        eventually(SOON, "only Jack is left", async || {
+            test.redis.hash(GROUP).await.len() == 3
+        })
+        .await;
+        taken.unlock().await.unwrap();
+    }
+    let guard = lock.lock().lease(LONG).await.unwrap();
+    assert!(jack.force_unlock().await.unwrap());
+    let taken = tried(&jack).await.expect("it is free");
+    let slow = |builder: ClientBuilder| builder.poll_cap(LONG);
+    let waiting = crate::turn::waiter(&test.another_with(&["Mary"], slow).await);
+    eventually(SOON, "it listens", async || {
+        !test.redis.channels().await.is_empty()
+    })
+    .await;
+    tokio::time::sleep(ms(200)).await;
+    assert!(guard.unlock().await.unwrap_err().is_lost());
+    let mary = tokio::time::timeout(SOON, waiting).await.expect("in time");
+    mary.unwrap().unlock().await.unwrap();
+    assert_eq!(taken.unlock().await.unwrap(), Unlocked::Released);
+    test.redis.assert_clean().await;
+}
+
+/// A hold of which another client has a value is not reported as held, and neither is one whose time is over.
+#[tokio::test]
+async fn a_lost_hold_is_not_reported_as_held() {
+    let test = Fixture::start().await;
+    let jack = tried(&test.another(&["Jack"]).await).await.unwrap();
+    let lock = test.lock(&["Mary", "Tom"]);
+    let guard = lock.lock().lease(ms(1_500)).await.unwrap();
+    assert!(lock.is_held().await.unwrap());
+    test.redis
+        .cmd(&["HSET", GROUP, "230jWNvarrOid4cfBqB4JQ", "java:1"])
+        .await;
+    assert!(guard.is_valid(), "the lease is not over yet");
+    assert!(!lock.is_held().await.unwrap());
+    assert_eq!(lock.hold_count().await.unwrap(), 0);
+    test.redis
+        .cmd(&[
+            "HSET",
+            GROUP,
+            "230jWNvarrOid4cfBqB4JQ",
+            guard_field(&test).await.as_str(),
+        ])
+        .await;
+    assert!(lock.is_held().await.unwrap());
+    tokio::time::sleep(ms(1_600)).await;
+    assert!(!lock.is_held().await.unwrap());
+    assert!(test.redis.exists(GROUP).await && !guard.is_valid());
+    drop(guard);
+    jack.unlock().await.unwrap();
+    test.redis.assert_clean().await;
+}
+
+/// The field of the hold that has the values Mary and Tom.
+async fn guard_field(test: &Fixture) -> String {
+    let hash = test.redis.hash(GROUP).await;
+    let count = hash.keys().find_map(|name| {
+        let rest = name.strip_suffix(":lock_count")?;
+        let (value, field) = rest.split_once(':')?;
+        (hash.get(value)? == field
+            && hash.contains_key(&format!("230jWNvarrOid4cfBqB4JQ:{field}:lock_count")))
+        .then(|| field.to_owned())
+    });
+    count.expect("a hold has Mary and Tom")
+}
+
+/// Holds that no client released do not pile up while others use the group. One that ended a moment ago stays: by
+/// the clock of a Redisson client it may not be over.
+#[tokio::test]
+async fn what_holds_left_is_deleted_by_later_acquires() {
+    let test = Fixture::start().await;
+    let mary = tried(&test.another(&["Mary"]).await).await.unwrap();
+    let [seconds, _] = test.redis.ask::<[u64; 2]>(&["TIME"]).await;
+    let late = ((seconds - 10) * 1_000).to_string();
+    let leave = async |value: String, ends: &str, is_superseded: bool| {
+        let (ends_at, count) = (
+            format!("{value}:u:1:expire_time"),
+            format!("{value}:u:1:lock_count"),
+        );
+        test.redis
+            .cmd(&["HSET", GROUP, &ends_at, ends, &count, "1"])
+            .await;
+        if !is_superseded {
+            test.redis.cmd(&["HSET", GROUP, &value, "u:1"]).await;
+        }
+    };
+    for number in 0..100 {
+        leave(format!("left{number}"), "1000", number % 3 == 0).await;
+    }
+    leave("late".to_owned(), &late, false).await;
+    let jack = test.lock(&["Jack"]);
+    let mut rounds = 0;
+    while test.redis.hash(GROUP).await.len() > 6 {
+        rounds += 1;
+        assert!(rounds < 5_000, "{:?}", test.redis.hash(GROUP).await);
+        jack.lock().await.unwrap().unlock().await.unwrap();
+    }
+    let hash = test.redis.hash(GROUP).await;
+    assert_eq!(hash["late"], "u:1");
+    assert_eq!(
+        (
+            &hash["late:u:1:expire_time"],
+            hash["late:u:1:lock_count"].as_str()
+        ),
+        (&late, "1")
+    );
+    mary.unlock().await.unwrap();
+    test.redis.cmd(&["DEL", GROUP]).await;
+    test.redis.assert_clean().await;
+}
+
+/// An owner that left some of the values to their lease waits for others as any waiter.
+#[tokio::test]
+async fn a_wait_for_values_that_were_left_to_their_lease_asks_once_for_each_poll_cap() {
+    let test = Fixture::start().await;
+    let slow = |builder: ClientBuilder| builder.poll_cap(LONG);
+    let owner = Owner::new();
+    let both = test.another_with(&["Jack", "Mary"], slow).await;
+    let client = Client::builder().url(test.server.url()).poll_cap(LONG);
+    let client = client.build().await.unwrap();
+    let jack = of(&client, &["Jack"]).lock().owner(&owner).lease(LONG);
+    jack.await.unwrap().leave_to_lease();
+    test.redis.reset_stats().await;
+    let waiting = of(&client, &["Jack", "Mary"]);
+    let waiting = waiting.try_lock().owner(&owner).wait(ms(2_000)).await;
+    assert!(waiting.unwrap().is_none());
+    let sent = test.redis.commandstats().await["evalsha"];
+    assert!(sent <= 6, "{sent} commands");
+    assert!(both.force_unlock().await.unwrap());
+    test.redis.assert_clean().await;
 }
 
 #[tokio::test]

@@ -54,6 +54,65 @@ async fn a_read_hold_that_ends_takes_its_lease_along() {
     test.assert_clean().await;
 }
 
+/// Readers that are gone without a word do not pile up while others read, and no query reports them. A reader of
+/// Redisson whose second acquire has a lease is alive.
+#[tokio::test]
+async fn readers_whose_leases_are_over_are_not_reported_and_get_deleted() {
+    let test = Fixture::new().await;
+    let another = test.another().await;
+    let owner = Owner::new();
+    let gone = test.rw.read().lock().owner(&owner).lease(ms(1_000));
+    let gone = gone.await.unwrap();
+    assert!(test.rw.read().is_held_by(&owner).await.unwrap());
+    let long = another.read().lock().lease(LONG).await.unwrap();
+    assert_eq!(test.rw.holders().await.unwrap().len(), 2);
+    tokio::time::sleep(ms(1_100)).await;
+    assert_eq!(test.mode().await.1, 2, "the other reader keeps the field");
+    assert!(!test.rw.read().is_held_by(&owner).await.unwrap());
+    let holders = test.rw.holders().await.unwrap();
+    assert!(holders.len() == 1 && !holders[0].ours);
+    for number in 0..100 {
+        let field = format!("gone:{number}");
+        test.redis.cmd(&["HSET", NAME, &field, "1"]).await;
+    }
+    test.redis.cmd(&["HSET", NAME, "java:1", "2"]).await;
+    let timeout = format!("{{{NAME}}}:java:1:rwlock_timeout:2");
+    test.redis
+        .cmd(&["SET", &timeout, "1", "PX", "300000"])
+        .await;
+    let mut rounds = 0;
+    while test.mode().await.1 > 2 {
+        rounds += 1;
+        assert!(rounds < 2_000, "{:?}", test.hash().await);
+        read(&test.rw).await.unlock().await.unwrap();
+    }
+    assert_eq!(test.hash().await["java:1"], "2");
+    drop(gone);
+    long.unlock().await.unwrap();
+    assert_eq!(test.rw.holders().await.unwrap().len(), 1);
+    test.redis.cmd(&["DEL", NAME, &timeout]).await;
+    test.assert_clean().await;
+}
+
+/// Also where no reader comes any more: an unlock deletes those that it meets.
+#[tokio::test]
+async fn an_unlock_deletes_the_readers_whose_leases_are_over() {
+    let test = Fixture::new().await;
+    let short = test.rw.read().lock().owner(&Owner::new()).lease(ms(6_000));
+    let short = short.await.unwrap();
+    let long = test.rw.read().lock().owner(&Owner::new()).lease(LONG);
+    let long = long.await.unwrap();
+    for number in 0..100 {
+        let field = format!("gone:{number}");
+        test.redis.cmd(&["HSET", NAME, &field, "1"]).await;
+    }
+    long.unlock().await.unwrap();
+    let left = test.mode().await.1;
+    assert_eq!(left, 1);
+    short.unlock().await.unwrap();
+    test.assert_clean().await;
+}
+
 /// R17 and R18, where the waiter learns it from nothing but the lease.
 #[tokio::test]
 async fn the_end_of_a_lease_lets_waiters_in_and_the_holder_knows() {

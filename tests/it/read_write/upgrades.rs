@@ -68,6 +68,24 @@ async fn the_end_of_the_last_other_read_wakes_an_upgrade_by_a_message() {
     }
 }
 
+/// A reader that is gone without a word does not stand between the upgrade and its message.
+#[tokio::test]
+async fn a_reader_whose_lease_is_over_keeps_no_message_from_an_upgrade() {
+    let test = Fixture::new().await;
+    let another = test.another().await;
+    let reads = another.read().lock().owner(&Owner::new()).lease(LONG);
+    let reads = reads.await.unwrap();
+    let other = read(&test.rw).await;
+    let upgrade = tokio::spawn(reads.upgrade().into_future());
+    test.somebody_waits().await;
+    test.redis.cmd(&["HSET", super::NAME, "java:1", "1"]).await;
+    other.unlock().await.unwrap();
+    let writes = within_soon(upgrade).await.unwrap();
+    assert_eq!(test.mode().await, ("write".to_owned(), 2));
+    writes.unlock().await.unwrap();
+    test.assert_clean().await;
+}
+
 #[tokio::test]
 async fn the_error_of_an_unlock_after_an_upgrade_is_that_of_the_write_hold() {
     let test = Fixture::new().await;

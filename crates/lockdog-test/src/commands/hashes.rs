@@ -1,5 +1,7 @@
 //! Hashes, which store the locks.
 
+use uuid::Uuid;
+
 use super::{Command, anywhere};
 use crate::database::Database;
 use crate::number::{int_arg, integer};
@@ -71,6 +73,28 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
     anywhere("hmset", -4, |database, _, args| {
         set(database, args).map(|_| Reply::OK)
+    }),
+    anywhere("hrandfield", -2, |database, _, args| {
+        let count = args.get(2).map(|count| int_arg(count)).transpose()?;
+        if args.len() > 3 {
+            return Err(Refusal::new("ERR the test server knows no WITHVALUES"));
+        }
+        let mut fields = whole(database, &args[1])?;
+        let len = fields.len();
+        if len > 0 {
+            fields.rotate_left(Uuid::new_v4().as_u128() as usize % len);
+        }
+        let mut fields = fields.into_iter().map(|(field, _)| field);
+        let Some(count) = count else {
+            return Ok(fields.next().map_or(Reply::Nil, Reply::Bulk));
+        };
+        let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+        if count < 0 {
+            // The same field may come several times.
+            let of_one = fields.next().into_iter();
+            return Ok(Reply::bulks(of_one.flat_map(|it| vec![it; wanted])));
+        }
+        Ok(Reply::bulks(fields.take(wanted)))
     }),
     anywhere("hset", -4, |database, _, args| {
         set(database, args).map(Reply::Int)

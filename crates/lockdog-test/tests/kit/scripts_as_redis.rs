@@ -402,6 +402,7 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
                 Call { keys, args }
             })
             .boxed(),
+        "read_write/readers.lua" => of(1, vec![mostly(&["{a}:"])]),
         "read_write/renew.lua" => vec((mostly(&["a"]), field(), lease()), many)
             .prop_map(|holds| {
                 let mut call = Call {

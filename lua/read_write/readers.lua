@@ -1,0 +1,30 @@
+-- Purpose: reads who reads. Changes nothing.
+--
+-- KEYS[1]  the lock's hash
+-- ARGV[1]  what stands before the fields in the names of the timeout keys
+--
+-- Returns for each reader whose lease is not over: its field and its count. The field of another reader stays in
+-- the hash for as long as anybody renews it.
+--
+-- Example: { mode = read, a = 2, b = 1 }, b without a timeout key -> { "a", "2" }.
+
+local found = {}
+if redis.call('hexists', KEYS[1], 'mode') == 0 then
+    return found
+end
+local fields = redis.call('hgetall', KEYS[1])
+for i = 1, #fields, 2 do
+    local field, count = fields[i], fields[i + 1]
+    if tonumber(count) and not field:find(':write$') then
+        for n = math.min(tonumber(count), 1000), 1, -1 do
+            local left = redis.pcall('pttl', ARGV[1] .. field .. ':rwlock_timeout:' .. n)
+            -- What cannot be seen counts as alive.
+            if type(left) ~= 'number' or left > 0 or left == -1 then
+                found[#found + 1] = field
+                found[#found + 1] = count
+                break
+            end
+        end
+    end
+end
+return found
