@@ -43,16 +43,18 @@ impl Error {
     /// A quorum was to be made of a read or write lock.
     pub(crate) fn has_mode(name: &str) -> Self {
         let why = format!(
-            "a RedLock needs plain locks; it does not support read/write locks, \
-             lock={name:?}"
+            "a RedLock needs plain locks: its quarantine and its fencing tokens are for one holder at a time, \
+             and a read/write lock has several, lock={name:?}"
         );
         Self::invalid("locks", why)
     }
 
     /// A quorum was to be made of locks of values of a group.
     pub(crate) fn has_values(name: &str) -> Self {
-        let why =
-            format!("a RedLock needs plain locks; it does not support group locks, lock={name:?}");
+        let why = format!(
+            "a RedLock needs plain locks: its quarantine and its fencing tokens are for a whole key, and a \
+             group lock is for some values of it, lock={name:?}"
+        );
         Self::invalid("locks", why)
     }
 

@@ -1,8 +1,7 @@
 //! What owners hold or are acquiring of composite locks.
 
 use std::any::Any;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::{HashMap, hash_map};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -13,8 +12,11 @@ use crate::owner::Owner;
 /// are in layers above this one, so each caller names the type of its entries. An id has entries of one type.
 #[derive(Default)]
 pub(crate) struct Registry {
-    known: Mutex<HashMap<(Owner, Arc<str>), Weak<dyn Any + Send + Sync>>>,
+    known: Mutex<HashMap<(Owner, Arc<str>), Entry>>,
 }
+
+/// What an owner has of a composite lock.
+type Entry = Weak<dyn Any + Send + Sync>;
 
 impl Registry {
     pub(crate) fn get<T: Any + Send + Sync>(&self, owner: Owner, id: &Arc<str>) -> Option<Arc<T>> {
@@ -34,14 +36,14 @@ impl Registry {
     ) -> Option<Arc<T>> {
         let entry: Weak<T> = Arc::downgrade(entry);
         let living = match self.known.lock().entry((owner, id.clone())) {
-            Entry::Occupied(mut known) => {
+            hash_map::Entry::Occupied(mut known) => {
                 let living = known.get().upgrade();
                 if living.is_none() {
                     known.insert(entry);
                 }
                 living
             }
-            Entry::Vacant(unknown) => {
+            hash_map::Entry::Vacant(unknown) => {
                 unknown.insert(entry);
                 None
             }

@@ -48,7 +48,7 @@ async fn an_unlock_ends_a_claim_of_its_owner_and_no_living_guard() {
         "{text}"
     );
     let refused = lock.unlock().owner(&yours).await.unwrap_err();
-    assert!(refused.to_string().contains("never acquired"), "{refused}");
+    assert!(refused.to_string().contains("never had one"), "{refused}");
     lock.lock().owner(&mine).await.unwrap().forget();
     let unlocked = mine.scope(async { lock.unlock().await }).await;
     assert_eq!(unlocked.unwrap(), Unlocked::StillHeld { count: 1 });

@@ -94,6 +94,7 @@ impl Expiries {
     pub(super) fn apply(&mut self, step: usize, expiry: &Expiry) {
         let key = expiry.place.clone();
         match expiry.change {
+            Change::Set(A_DAY) if is_queue(&key.key) => {}
             Change::Set(ms) => {
                 self.keys.insert(key, (ms, step));
             }
@@ -224,3 +225,13 @@ pub(super) const QUESTIONS: &[&str] = &["EXISTS", "HEXISTS", "HGET", "HGETALL", 
 
 /// The server that a recorded replica follows.
 pub(super) const MASTER: &str = "s1";
+
+/// Whether it is a key of the queue of a fair lock. Redisson leaves it for ever; lockdog gives it a TTL of a day,
+/// which is not compared. `docs/protocol.md` and `fair::scripts` have it.
+pub(super) fn is_queue(key: &str) -> bool {
+    ["redisson_lock_queue:", "redisson_lock_timeout:"]
+        .iter()
+        .any(|it| key.starts_with(it))
+}
+
+const A_DAY: i64 = 24 * 60 * 60 * 1000;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::facts::{
-    Expiries, Expiry, Place, hash_text, is_side_key, key_text, list_text, lock_of, message_text,
-    places_text,
+    Expiries, Expiry, Place, hash_text, is_queue, is_side_key, key_text, list_text, lock_of,
+    message_text, places_text,
 };
 use super::monitor::{Line, expiry_changes, replicated_changes};
 use super::tokens::{Tokens, is_counter};
@@ -228,10 +228,11 @@ impl Observer {
         let pttl = self.redis.pttl(name).await;
         let mut expiry = expiries.text(place);
         // The expiry told by the commands is the one that the server has.
-        if !expiries
-            .of(place)
-            .map_or(pttl == -1, |set| (0..=set).contains(&pttl))
-        {
+        let is_told = match expiries.of(place) {
+            Some(set) => (0..=set).contains(&pttl),
+            None => pttl == -1 || is_queue(name),
+        };
+        if !is_told {
             expiry = format!("{expiry}, really {pttl}");
         }
         Some(key_text(place, &kind, &content, &expiry))

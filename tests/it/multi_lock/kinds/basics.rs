@@ -194,8 +194,8 @@ async fn a_red_lock_refuses_every_kind_and_says_why() {
             "fair" => "no order of waiters",
             "non-reentrant fair" | "non-reentrant" => "needs reentrant locks",
             "fenced" => "issues tokens itself",
-            "read" | "write" => "know only one holder",
-            "group" => "know no values",
+            "read" | "write" => "one holder at a time",
+            "group" => "some values",
             _ => panic!("{} has no reason", kind.name),
         };
         let lock = RedLock::new([

@@ -194,6 +194,12 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     ),
     at("missing-is-lost", ("unlock_by_others", 1), "published", ""),
     at("missing-is-lost", ("unlock_by_others", 2), "published", ""),
+    at(
+        "dead-readers-go",
+        ("leases_of_readers", 5),
+        "keys",
+        "doc {<uuid1>:<t3>=1 mode=read}, {doc}:<uuid1>:<t3>:rwlock_timeout:1 1",
+    ),
     at("missing-is-lost", ("leases_of_readers", 7), "published", ""),
     at(
         "expired-is-lost",
