@@ -149,8 +149,14 @@ impl<'a> MultiLockCall<'a> {
         Ok(())
     }
 
-    /// An error if the call would wait without end for a write lock, because its own owner reads.
+    /// An error if the call would wait without end for its own owner: for a write lock that the owner reads, or
+    /// for values of a group some of which it has by another lock.
     fn refuse_deadlock(&self, at: usize, member: &LockMember) -> Result<()> {
+        if !member.key.values().is_empty()
+            && let Some(overlapping) = member.core().holds.overlapping(&member.key, self.owner)
+        {
+            return Err(self.members.about(at..at + 1, overlapping.would_deadlock()));
+        }
         let is_write = member.key.mode() == Some(Mode::Write);
         if is_write
             && self.deadline.is_none()

@@ -160,7 +160,7 @@ async fn alone(
             free: 0,
             permits: 1,
         }),
-        // No member takes over from a read hold, which is all that could deadlock.
+        // What would deadlock is refused before the call. It has come since then, and goes.
         AcquireReply::WouldDeadlock => Ok(BatchReply::Busy(0, None)),
         AcquireReply::Busy(ttl) => Ok(BatchReply::Busy(0, ttl)),
         AcquireReply::Gone => Ok(BatchReply::Gone(0)),

@@ -12,7 +12,7 @@ use crate::error::{Error, Lost};
 use crate::hold::{Hold, HoldPhase, HoldState, Terms, TurnGuard};
 use crate::key::{LockKey, Mode, QueueSide};
 use crate::owner::Owner;
-use crate::script::{self, AcquireReply, Manner};
+use crate::script::{self, AcquireItem, AcquireReply, Manner};
 use crate::server::{Addressee, Sent, TimeBox};
 use crate::wait::HandedOver;
 
@@ -169,6 +169,18 @@ impl PendingAcquire {
         }
     }
 
+    /// Looks for its owner's hold in the other mode, beside which the server grants a read hold to the writer.
+    pub(super) fn find_partner(&mut self) {
+        let holds = &self.session.core().holds;
+        self.partner = holds.partner_of(self.hold.key(), self.hold.owner());
+    }
+
+    /// What its command asks for.
+    pub(super) fn item(&self, target: u32) -> AcquireItem<'_> {
+        let core = self.session.core();
+        core.item(&self.hold, target, self.partner.as_deref(), self.manner)
+    }
+
     pub(super) async fn attempt_for(
         &mut self,
         terms: &Terms,
@@ -179,10 +191,11 @@ impl PendingAcquire {
         let Some(target) = self.prepare(terms.lease, now, until)? else {
             return Ok(self.gone());
         };
-        let core = self.session.core();
-        self.partner = core.holds.partner_of(self.hold.key(), self.hold.owner());
-        let item = core.item(&self.hold, target, self.partner.as_deref(), self.manner);
+        self.find_partner();
         self.announced |= self.manner.announces;
+        let core = self.session.core();
+        // Not by `item`, which would borrow what is sent, too.
+        let item = core.item(&self.hold, target, self.partner.as_deref(), self.manner);
         let turn = self.command.as_ref();
         let acquired = {
             let sending = pin!(script::acquire(

@@ -195,16 +195,12 @@ impl BatchAcquire {
         lease: Duration,
         time: TimeBox,
     ) -> Option<Result<BatchReply, (Option<usize>, Failure)>> {
+        self.parts.iter_mut().for_each(PendingAcquire::find_partner);
         self.sent = Sent::with(self.turns().iter().map(|turn| turn.permit()));
         let parts = self.parts.iter();
         let turns: Vec<&TurnGuard> = parts.filter_map(PendingAcquire::command).collect();
-        let wanted: Vec<AcquireItem<'_>> = self
-            .parts
-            .iter()
-            .zip(targets)
-            // A hold with a mode is acquired by a command of its own.
-            .map(|(part, target)| core.item(part.hold(), *target, None, part.manner))
-            .collect();
+        let asked = self.parts.iter().zip(targets);
+        let wanted: Vec<AcquireItem<'_>> = asked.map(|(part, target)| part.item(*target)).collect();
         let sending = script::acquire_all(&core.server, &wanted, lease, time, &mut self.sent);
         TurnGuard::attend(&turns, pin!(sending)).await
     }

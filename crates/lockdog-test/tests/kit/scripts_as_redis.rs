@@ -364,6 +364,14 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
             target(),
             mostly(&["1700000000000000", "0"]),
         ]),
+        "semaphore/transfer.lua" => counted(vec![
+            field(),
+            field(),
+            target(),
+            flag(),
+            channel(),
+            publish(),
+        ]),
         "semaphore/state.lua" => counted(vec![mostly(&["0", "1", "10000"])]),
         "semaphore/reclaim.lua" => counted(vec![mostly(&["u:", "v:"]), channel(), publish()]),
         "semaphore/try_set.lua" => of(

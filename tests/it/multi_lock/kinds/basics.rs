@@ -1,6 +1,6 @@
 //! What holds for members of every kind.
 
-use lockdog::{Error, MultiLock, Owner, RedLock, Unlocked};
+use lockdog::{Error, MultiLock, Owner, RedLock, Unlocked, Value};
 
 use super::*;
 use crate::multi_lock::{LONG, SOON, clients, ms, waiter};
@@ -226,5 +226,42 @@ async fn an_owner_that_holds_a_non_reentrant_fair_member_is_refused() {
         assert!(matches!(refused, Error::AlreadyHeld { .. }), "{refused}");
     }
     guard.unlock().await.unwrap();
+    test.assert_clean().await;
+}
+
+/// As with the read lock alone: the owner that writes may also read.
+#[tokio::test]
+async fn an_owner_that_writes_acquires_its_read_lock_as_a_member() {
+    let test = Fixture::start(1).await;
+    let both = test.clients[0].read_write_lock("doc");
+    let writes = both.write().lock().await.unwrap();
+    let lock = MultiLock::new([both.read().into(), test.clients[0].lock("b")]);
+    let guard = lock.try_lock().await.unwrap().expect("its owner writes");
+    writes.unlock().await.unwrap();
+    assert!(guard.is_valid() && both.read().is_held().await.unwrap());
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    test.assert_clean().await;
+}
+
+/// As with the lock of the values alone: the call would wait for its own owner.
+#[tokio::test]
+async fn an_owner_with_some_values_of_a_member_is_refused() {
+    let test = Fixture::start(1).await;
+    let values = |values: [&str; 2]| test.clients[0].group_lock("g", values.map(Value::utf8));
+    let held = values(["y", "z"]).lock().await.unwrap();
+    let lock = MultiLock::new([values(["x", "y"]), test.clients[0].lock("b")]);
+    for refused in [
+        lock.lock().await.err(),
+        lock.try_lock().await.err(),
+        lock.try_lock().wait(LONG).await.err(),
+    ] {
+        assert!(
+            matches!(refused, Some(Error::WouldDeadlock { .. })),
+            "{refused:?}"
+        );
+    }
+    assert!(held.is_valid());
+    held.unlock().await.unwrap();
+    lock.lock().await.unwrap().unlock().await.unwrap();
     test.assert_clean().await;
 }

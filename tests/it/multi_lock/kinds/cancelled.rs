@@ -71,6 +71,7 @@ async fn everywhere(
     call: impl AsyncFn(&MultiLock, usize, std::time::Duration) -> Option<()>,
 ) {
     let lock = kind.among_others(&test.clients);
+    let mut most = 0;
     for linger in LINGERS {
         for n in 1.. {
             assert!(n < 100, "{}: it is polled again and again", kind.name);
@@ -81,9 +82,11 @@ async fn everywhere(
             .await;
             test.assert_clean().await;
             if done.is_some() {
-                assert!(n >= 2, "{}: it ended after {n} polls", kind.name);
+                most = n.max(most);
                 break;
             }
         }
     }
+    // A poll that comes late may find that all is done.
+    assert!(most >= 2, "{}: it ended after {most} polls", kind.name);
 }

@@ -75,7 +75,9 @@ async fn it_gives_the_member_back_if_another_one_is_taken_and_stands_last_again(
     let others = test.others().await;
     let fair = others[0].fair_lock(MEMBER);
     let held = fair.lock().await.unwrap();
-    let lock = KINDS[0].among_others(&test.clients);
+    // It does not ask for all members again meanwhile: then it could stand in the queue for that reason.
+    let patient = clients(&test.servers, |client| client.poll_cap(LONG)).await;
+    let lock = KINDS[0].among_others(&patient);
     let waiting = waiter(&lock);
     eventually_queued(&test, MEMBER, 1).await;
     let behind = crate::turn::waiter(&fair);
