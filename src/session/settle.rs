@@ -250,8 +250,11 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
             return None;
         }
         // A server that is out of memory lowers no count. The final unlock deletes the field whatever
-        // its count is, and must not wait for this.
-        Err(Failure::Refused { code, .. }) if code == "OOM" && target > 0 => {
+        // its count is, and must not wait for this. Of a semaphore's permits, others wait for the part that
+        // was given back.
+        Err(Failure::Refused { code, .. })
+            if code == "OOM" && target > 0 && !hold.key().kind().is_counted() =>
+        {
             core.holds.change(&hold, |state| state.is_lowering = false);
             job.end(core, false, JobOutcome::Done);
             return None;

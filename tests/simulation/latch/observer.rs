@@ -194,7 +194,9 @@ impl Observer {
     fn latest(&self, now: u64) -> u64 {
         match self.times.calm {
             Some(calm) => {
-                let from = now.max(calm).max(self.times.pauses_end);
+                // A query that was under way when its machine paused may end without an answer first.
+                let continues = self.times.pauses_end + self.times.command_timeout;
+                let from = now.max(calm).max(continues);
                 // Its clock may be slow.
                 from + self.times.poll_cap * 51 / 50 + self.times.answer
             }
