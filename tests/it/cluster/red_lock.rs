@@ -234,7 +234,7 @@ async fn an_abandoned_acquire_is_undone_on_a_cluster_whose_answer_is_being_judge
             .always();
     }
     let mut is_abandoned = false;
-    for _ in 0..10 {
+    for round in 0..30 {
         let known = cluster.owner(slot(NAME)).await;
         let mut masters = cluster.nodes[..3].iter();
         let to = masters
@@ -243,7 +243,9 @@ async fn an_abandoned_acquire_is_undone_on_a_cluster_whose_answer_is_being_judge
         cluster.move_slot(slot(NAME), to).await;
         known.redis().await.reset_stats().await;
         let mut left = Box::pin(lock.try_lock().into_future());
-        let is_over = tokio::time::timeout(ms(250), &mut left).await.is_ok();
+        let is_over = tokio::time::timeout(ms(250 + 250 * (round % 3)), &mut left)
+            .await
+            .is_ok();
         let errors = known.redis().await.errorstats().await;
         // A busy machine may take longer than the round.
         if is_over || !errors.contains_key("MOVED") || !to.redis().await.exists(NAME).await {

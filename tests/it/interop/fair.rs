@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use lockdog::{Client, Owner};
+use lockdog::{Client, Error, Owner};
 
 use super::{NEVER, SAFETY, assert_woken, waiter, without_timers};
 use crate::support::redis::Redis;
@@ -111,7 +111,9 @@ async fn lockdog_passes_a_killed_java_head_when_its_place_is_over() {
     let waiting = waiter(&lock);
     queued(&redis, 2).await;
     java.kill();
-    held.unlock().await.unwrap();
+    // A machine that is busy needs more than the lease for all this.
+    let released = held.unlock().await;
+    assert!(released.as_ref().map_or_else(Error::is_lost, |_| true));
     let (guard, _) = tokio::time::timeout(SAFETY, waiting)
         .await
         .expect("in time")

@@ -26,7 +26,7 @@ async fn each_call_lowers_the_count_by_one() {
     assert!(!test.redis.exists(NAME).await);
     for _ in 0..3 {
         start.wait_zero().await.unwrap();
-        assert!(start.wait_zero_within(ms(10)).await.unwrap());
+        assert!(start.wait_zero_within(SOON).await.unwrap());
     }
     eventually(SOON, "two messages came", async || {
         messages.seen().len() == 2

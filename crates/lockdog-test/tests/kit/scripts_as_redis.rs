@@ -63,7 +63,7 @@ fn behaves_as_on_redis(pair: &RefCell<Pair>, file: &Path) {
         text = format!("{ALL_FIELDS}{}", text.replace(chosen, "all_fields(key,"));
     }
     let config = Config {
-        cases: cases(300),
+        cases: cases(100),
         failure_persistence: None,
         ..Config::default()
     };

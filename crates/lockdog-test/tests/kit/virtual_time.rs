@@ -56,7 +56,7 @@ async fn a_task_that_awaits_a_loss_sleeps_until_the_deadline() {
         ("red", RedLock::new(locks("instance")).lock().await),
     ];
     let began = std::time::Instant::now();
-    let day = guards.map(|(kind, guard)| async move {
+    let hours = guards.map(|(kind, guard)| async move {
         let guard = guard.unwrap();
         let mut polls = 0;
         {
@@ -65,18 +65,18 @@ async fn a_task_that_awaits_a_loss_sleeps_until_the_deadline() {
                 polls += 1;
                 lost.as_mut().poll(cx)
             });
-            let waited = tokio::time::timeout(24 * HOUR, counted).await;
+            let waited = tokio::time::timeout(6 * HOUR, counted).await;
             assert!(waited.is_err(), "{kind}: {waited:?}");
         }
-        assert!(polls <= 24 * 60 * 60 / 20 + 1, "{kind}: {polls} polls");
+        assert!(polls <= 6 * 60 * 60 / 20 + 1, "{kind}: {polls} polls");
         guard.unlock().await.unwrap();
     });
-    let mut tasks: JoinSet<()> = day.into_iter().collect();
+    let mut tasks: JoinSet<()> = hours.into_iter().collect();
     while let Some(done) = tasks.join_next().await {
         done.unwrap();
     }
     let took = began.elapsed();
-    println!("24 hours of a lock of each kind took {took:?}");
+    println!("six hours of a lock of each kind took {took:?}");
     assert!(took < Duration::from_secs(300), "{took:?}");
     for server in &servers {
         server.assert_clean().await;

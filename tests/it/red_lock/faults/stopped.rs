@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockdog::error::InstanceState;
 use lockdog::report::Verdict;
-use lockdog::{Client, Guard, RedLock};
+use lockdog::{Client, Error, Guard, RedLock};
 use tokio::runtime::{Builder, Runtime};
 
 use super::is_acquire;
@@ -150,13 +150,14 @@ async fn an_abandoned_acquire_locks_nothing_for_a_poll_cap() {
     let (mine, yours) = (lock_of(&mine, NAME), stand.direct_lock().await);
     let left = granted_after_its_last_poll(&stand, &mine).await;
     eventually(SOON, "another client acquires it", async || {
-        let taken = yours.try_lock().await.unwrap();
-        match taken {
-            Some(guard) => {
+        // Where the machine is too busy, too few instances answer in time.
+        match yours.try_lock().await {
+            Ok(Some(guard)) => {
                 give_back(guard).await;
                 true
             }
-            None => false,
+            Ok(None) | Err(Error::NoQuorum(_)) => false,
+            Err(error) => panic!("{error}"),
         }
     })
     .await;
@@ -188,7 +189,7 @@ async fn an_abandoned_try_lock_reports_the_missing_answers_and_not_a_busy_lock()
     let error = left
         .await
         .expect_err("two of three instances did not answer");
-    assert!(matches!(error, lockdog::Error::NoQuorum(_)), "{error}");
+    assert!(matches!(error, Error::NoQuorum(_)), "{error}");
 }
 
 fn assert_healthy(guard: &Guard) {
@@ -196,7 +197,7 @@ fn assert_healthy(guard: &Guard) {
     for instance in guard.instances() {
         let is_refused = matches!(
             &instance.state,
-            InstanceState::Unreachable { cause, .. } if matches!(cause, lockdog::Error::Closed)
+            InstanceState::Unreachable { cause, .. } if matches!(cause, Error::Closed)
         );
         assert!(!is_refused, "no client was shut down: {instance}");
     }
