@@ -78,15 +78,18 @@ local function lengthen(which)
     end
 end
 
--- Whether a read hold of this field is still within a lease. What cannot be seen counts as alive.
+-- Whether a read hold of this field is still within a lease. What cannot be seen counts as alive. While the slot
+-- moves to this node, a timeout key that has not arrived yet reads as absent. The server refuses a command for two
+-- keys then, unless both are here.
 local function is_alive(other, count)
+    local timeout = ARGV[8] .. other .. ':rwlock_timeout:'
     for n = math.min(tonumber(count) or 0, 1000), 1, -1 do
-        local left = redis.pcall('pttl', ARGV[8] .. other .. ':rwlock_timeout:' .. n)
+        local left = redis.pcall('pttl', timeout .. n)
         if type(left) ~= 'number' or left > 0 or left == -1 then
             return true
         end
     end
-    return false
+    return type(redis.pcall('exists', key, timeout .. '1')) ~= 'number'
 end
 
 local count = tonumber(redis.call('hget', key, field) or nil)

@@ -16,14 +16,18 @@ local fields = redis.call('hgetall', KEYS[1])
 for i = 1, #fields, 2 do
     local field, count = fields[i], fields[i + 1]
     if tonumber(count) and not field:find(':write$') then
+        -- What cannot be seen counts as alive. See lua/read_write/acquire.lua for what has not arrived yet.
+        local timeout, alive = ARGV[1] .. field .. ':rwlock_timeout:', false
         for n = math.min(tonumber(count), 1000), 1, -1 do
-            local left = redis.pcall('pttl', ARGV[1] .. field .. ':rwlock_timeout:' .. n)
-            -- What cannot be seen counts as alive.
-            if type(left) ~= 'number' or left > 0 or left == -1 then
-                found[#found + 1] = field
-                found[#found + 1] = count
+            local left = redis.pcall('pttl', timeout .. n)
+            alive = type(left) ~= 'number' or left > 0 or left == -1
+            if alive then
                 break
             end
+        end
+        if alive or type(redis.pcall('exists', KEYS[1], timeout .. '1')) ~= 'number' then
+            found[#found + 1] = field
+            found[#found + 1] = count
         end
     end
 end

@@ -31,15 +31,20 @@ local function publish(message)
     redis.pcall(ARGV[4], ARGV[3], message)
 end
 
--- The TTL of the longest lease among the timeout keys of a field; nil if one cannot be seen.
+-- The TTL of the longest lease among the timeout keys of a field; nil if one cannot be seen. While the slot moves
+-- to this node, a timeout key that has not arrived yet reads as absent. The server refuses a command for two keys
+-- then, unless both are here.
 local function longest_of(other, count)
-    local longest = -2
-    for n = math.min(tonumber(count) or 0, 1000), 1, -1 do
-        local left = redis.pcall('pttl', prefix .. other .. ':rwlock_timeout:' .. n)
+    local timeout, longest = prefix .. other .. ':rwlock_timeout:', -2
+    for n = math.min(count or 0, 1000), 1, -1 do
+        local left = redis.pcall('pttl', timeout .. n)
         if type(left) ~= 'number' then
             return nil
         end
         longest = math.max(longest, left)
+    end
+    if longest == -2 and count and type(redis.pcall('exists', key, timeout .. '1')) ~= 'number' then
+        return nil
     end
     return longest
 end
@@ -109,7 +114,7 @@ if shortens or upgrades then
     local longest, known, living, deleted = -2, true, 0, 0
     local others = redis.call('hgetall', key)
     for i = 1, #others, 2 do
-        local other = longest_of(others[i], others[i + 1])
+        local other = longest_of(others[i], tonumber(others[i + 1]))
         if other ~= -2 then
             living = living + 1
         elseif deleted < 1000 and tonumber(others[i + 1]) and not others[i]:find(':write$') then

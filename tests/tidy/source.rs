@@ -389,11 +389,11 @@ const REVIEWED: [(&str, &str); 53] = [
     ),
     (
         "lua/read_write/acquire.lua",
-        "b24321d61b336d73a31ee36f8a4257c27c6bb8b8",
+        "d622b4d7bae59ba0daf5e372f3f12db63b981c61",
     ),
     (
         "lua/read_write/readers.lua",
-        "442f415badef79a0d0ead02198c000c1b7eb0269",
+        "93868bb00dea3b5796ec431153798850661583a5",
     ),
     (
         "lua/read_write/renew.lua",
@@ -401,7 +401,7 @@ const REVIEWED: [(&str, &str); 53] = [
     ),
     (
         "lua/read_write/unlock.lua",
-        "67f5273acae4dcd2deea647aa7b3eda8a0f83f5a",
+        "ddbb9ab67115dc4ecfa199c9b4a0d657d1fa57c6",
     ),
     (
         "lua/red_lock/acquire.lua",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use lockdog::error::LostReason;
-use lockdog::{Client, Guard, MultiLock, Owner, Unlocked};
+use lockdog::{Client, Guard, MultiLock, Owner, ReadWriteLock, Unlocked};
 
 use super::{LONG, SOON, load_scripts, ms, soon, waiter, without_polling};
 use crate::crowd::Crowd;
@@ -290,6 +290,69 @@ async fn a_multi_lock_waits_for_the_end_of_its_slots_migration() {
         .await;
     }
     client.shutdown().await;
+}
+
+/// RW2: the lock has arrived where its slot moves to, and the timeout keys of two readers have not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_whose_timeout_key_has_not_arrived_yet_keeps_the_lock() {
+    let cluster = Cluster::start(3, 0).await;
+    let (client, waits) = (
+        Client::connect(cluster.url()).await.unwrap(),
+        without_polling(&cluster).await,
+    );
+    let name = &names("rw", 1, |it| it == SLOT)[0];
+    let rw = client.read_write_lock(name);
+    let read = |rw: &ReadWriteLock| {
+        let request = rw.read().lock().owner(&Owner::new()).lease(LONG);
+        request.into_future()
+    };
+    let (source, to) = (cluster.owner(SLOT).await.redis().await, &cluster.nodes[2]);
+    let (stays, upgrades) = (read(&rw).await.unwrap(), read(&rw).await.unwrap());
+    let before = source.keys().await;
+    let ends = read(&rw).await.unwrap();
+    let mut added = source.keys().await;
+    added.retain(|key| !before.contains(key));
+    // Its announcement makes all keys of an unlock and of an upgrade exist, so the new node runs them.
+    let writer = waits.read_write_lock(name).write().lock();
+    let writer = tokio::spawn(writer.into_future());
+    let announcement = format!("lockdog_writer:{{{name}}}");
+    eventually(SOON, "it is announced", async || {
+        source.exists(&announcement).await
+    })
+    .await;
+    let migration = cluster.migrate(SLOT, to).await;
+    for key in [&announcement, name].into_iter().chain(&added) {
+        assert!(migration.move_key(key).await, "{key}");
+    }
+    assert_eq!(ends.unlock().await.unwrap(), Unlocked::Released);
+    let fields: usize = to.asking(&["HLEN", name]).await;
+    assert_eq!(fields, 3, "the mode and two readers");
+    assert_eq!(rw.holders().await.unwrap().len(), 2);
+    let upgraded = upgrades.upgrade().wait(ms(500)).await;
+    let refused = upgraded.expect_err("another one reads");
+    assert!(refused.error().is_none(), "{refused}");
+    eventually(
+        SOON,
+        "it was announced there, and withdrew that",
+        async || {
+            let there: usize = to.asking(&["EXISTS", &announcement]).await;
+            there == 0
+        },
+    )
+    .await;
+    let upgrades = refused.into_guard().expect("it still reads");
+    assert!(stays.is_valid() && upgrades.is_valid());
+    migration.move_keys().await;
+    migration.finish().await;
+    for guard in [stays, upgrades] {
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    }
+    let writes = soon("it writes", writer).await.unwrap().unwrap();
+    writes.unlock().await.unwrap();
+    cluster.assert_clean().await;
+    for client in [client, waits] {
+        client.shutdown().await;
+    }
 }
 
 /// Waits until so many connections hear this channel at this server.
