@@ -92,12 +92,12 @@ impl WriteGuard {
     /// As [`Guard::unlock`].
     pub async fn unlock(self) -> Result<Unlocked> {
         let Self { guard, read } = self;
-        let unlocked = guard.unlock().await;
         let Some(read) = read else {
-            return unlocked;
+            return guard.unlock().await;
         };
-        // It ends, whatever became of the write hold, whose error says more: what was written may be lost.
-        let read = read.unlock().await;
+        // Both end with the first poll: one that waited for the other would be renewed as long as a caller does
+        // not poll its future. The error of the write hold says more: what was written may be lost.
+        let (unlocked, read) = tokio::join!(biased; guard.unlock(), read.unlock());
         let unlocked = unlocked?;
         read.map(|_| unlocked)
     }

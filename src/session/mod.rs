@@ -23,6 +23,7 @@ mod settle;
 mod timers;
 mod transfer;
 mod unanswered_calls;
+mod unlock;
 
 use std::fmt::Write;
 use std::sync::Arc;

@@ -25,47 +25,8 @@ pub enum Unlocked {
     },
 }
 
-impl Claim {
-    /// Ends the claim and waits until Redis confirms it.
-    ///
-    /// # Cancel safety
-    ///
-    /// The background still ends the claim.
-    pub(crate) async fn unlock(mut self) -> Result<Unlocked, Error> {
-        self.warn_elsewhere();
-        loop {
-            if let Some(count) = self.end_locally() {
-                return Ok(Unlocked::StillHeld { count });
-            }
-            let command = match self.hold.try_command() {
-                Some(command) => command,
-                None => self.acquire_turn().await?,
-            };
-            match PendingUnlock::begin(self, command)? {
-                Ok(ending) => return ending.finish().await,
-                // Another party took the turn over before: this thread was frozen. Or the other claims
-                // were left to the lease.
-                Err(claim) => self = claim,
-            }
-        }
-    }
-
-    /// Waits for the end of an earlier command of the hold.
-    async fn acquire_turn(&self) -> Result<TurnGuard, Error> {
-        // A settlement needs one command timeout to detect that it is necessary.
-        let waited = self.session.core().server.command_timeout() * 2;
-        let turn = self.session.core().acquire_turn(&self.hold);
-        let command = tokio::time::timeout(waited, turn).await;
-        command.map_err(|_| {
-            // Dropping the claim queues this unlock behind that command.
-            let cause = Some(self.hold.unanswered(waited));
-            UnlockUnconfirmed::new(self.hold.key().name(), waited, cause).into()
-        })
-    }
-}
-
 /// An unlock in flight: the claim has ended, and the client has to send the release to Redis.
-struct PendingUnlock {
+pub(super) struct PendingUnlock {
     claim: Claim,
     command: Option<TurnGuard>,
     sent: Sent,
@@ -82,7 +43,10 @@ struct PendingUnlock {
 impl PendingUnlock {
     /// Takes the claim back under the hold's command lock, or gives it to the caller again where the turn
     /// was taken over. `Lost` if there is nothing to end; then the claim is left to its drop.
-    fn begin(mut claim: Claim, command: TurnGuard) -> Result<Result<Self, Claim>, Error> {
+    pub(super) fn begin(
+        mut claim: Claim,
+        command: TurnGuard,
+    ) -> Result<Result<Self, Claim>, Error> {
         let hold = &claim.hold;
         let core = claim.session.core();
         let now = core.clock.now();
@@ -126,7 +90,7 @@ impl PendingUnlock {
         }))
     }
 
-    async fn finish(mut self) -> Result<Unlocked, Error> {
+    pub(super) async fn finish(mut self) -> Result<Unlocked, Error> {
         let Some(answer) = self.send().await else {
             return self.taken_over();
         };

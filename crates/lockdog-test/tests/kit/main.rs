@@ -29,4 +29,5 @@ mod semaphores;
 mod several;
 mod slow_releases;
 mod support;
+mod unpolled;
 mod virtual_time;

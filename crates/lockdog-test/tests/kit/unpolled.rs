@@ -1,0 +1,121 @@
+//! Futures that are polled once and then left, but not dropped.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::Duration;
+
+use lockdog::{Client, MultiLock, Owner, Unlocked};
+use lockdog_test::Server;
+use tokio::time::sleep;
+
+/// Longer than the client leaves a release to its caller, and shorter than a lease.
+const A_WHILE: Duration = Duration::from_secs(5);
+
+/// A command is under way for as long as the test takes to poll other futures.
+async fn slow_server() -> (Server, Client) {
+    let server = Server::new();
+    let client = server.client().await;
+    // The connection is open, and the scripts are known.
+    for _ in 0..2 {
+        let lock = client.lock("orders");
+        let outer = lock.lock().await.unwrap();
+        lock.lock().await.unwrap().unlock().await.unwrap();
+        outer.unlock().await.unwrap();
+    }
+    server.delay(Duration::from_millis(100));
+    (server, client)
+}
+
+async fn begin<F: Future>(mut future: Pin<&mut F>) {
+    let is_pending = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending()));
+    assert!(is_pending.await);
+}
+
+/// The count of the earlier command includes the claim of the unlock, so the unlock cannot be sent yet.
+#[tokio::test(start_paused = true)]
+async fn an_unlock_that_is_left_behind_a_nested_acquire_releases_its_claim() {
+    let (server, client) = slow_server().await;
+    let owner = Owner::new();
+    let lock = || client.lock("orders").lock().owner(&owner);
+    let outer = lock().await.unwrap();
+    let mut nested = pin!(lock().into_future());
+    begin(nested.as_mut()).await;
+    let mut unlock = pin!(outer.unlock());
+    begin(unlock.as_mut()).await;
+    let nested = nested.await.unwrap();
+    sleep(A_WHILE).await;
+    assert_eq!(nested.hold_count(), 1);
+    nested.unlock().await.unwrap();
+    server.assert_clean().await;
+    // The caller learns what became of it.
+    assert_eq!(unlock.await.unwrap(), Unlocked::StillHeld { count: 1 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unlock_of_a_multi_lock_that_is_left_releases_each_member() {
+    let (server, client) = slow_server().await;
+    let owner = Owner::new();
+    let members = ["orders", "stock"].map(|name| client.lock(name));
+    let multi = MultiLock::new(members.clone());
+    let whole = multi.lock().owner(&owner).await.unwrap();
+    let mut nested = pin!(members[0].lock().owner(&owner).into_future());
+    begin(nested.as_mut()).await;
+    let mut unlock = pin!(whole.unlock());
+    begin(unlock.as_mut()).await;
+    let nested = nested.await.unwrap();
+    sleep(A_WHILE).await;
+    assert!(server.holder("stock").is_none());
+    assert_eq!(nested.hold_count(), 1);
+    nested.unlock().await.unwrap();
+    server.assert_clean().await;
+    unlock.await.unwrap();
+}
+
+/// The unlock ends two holds.
+#[tokio::test(start_paused = true)]
+async fn an_unlock_after_an_upgrade_that_is_left_releases_both_holds() {
+    let (server, client) = slow_server().await;
+    let reads = client.read_write_lock("doc").read().lock().await.unwrap();
+    let writes = reads.upgrade().await.unwrap();
+    let mut unlock = pin!(writes.unlock());
+    begin(unlock.as_mut()).await;
+    sleep(A_WHILE).await;
+    server.assert_clean().await;
+    unlock.await.unwrap();
+}
+
+/// The permits are of one hold, so the second release waits for the first.
+#[tokio::test(start_paused = true)]
+async fn releases_of_parts_that_are_left_give_all_permits_back() {
+    let (server, client) = slow_server().await;
+    let seats = client.semaphore("seats");
+    seats.try_set_permits(3).await.unwrap();
+    let mut three = seats.acquire_many(3).await.unwrap();
+    let one = three.split(1).unwrap();
+    let mut first = pin!(one.release());
+    begin(first.as_mut()).await;
+    let mut second = pin!(three.release());
+    begin(second.as_mut()).await;
+    sleep(A_WHILE).await;
+    server.delay(Duration::ZERO);
+    assert_eq!(seats.available().await.unwrap(), 3);
+    first.await.unwrap();
+    second.await.unwrap();
+}
+
+/// As a future that is dropped before it has a turn.
+#[tokio::test(start_paused = true)]
+async fn an_unlock_that_is_dropped_behind_a_nested_acquire_ends_its_claim_at_once() {
+    let (server, client) = slow_server().await;
+    let owner = Owner::new();
+    let lock = || client.lock("orders").lock().owner(&owner);
+    let (outer, other) = (lock().await.unwrap(), lock().await.unwrap());
+    let mut nested = pin!(lock().into_future());
+    begin(nested.as_mut()).await;
+    begin(Box::pin(outer.unlock()).as_mut()).await;
+    assert_eq!(other.hold_count(), 1);
+    nested.await.unwrap().unlock().await.unwrap();
+    other.unlock().await.unwrap();
+    server.assert_clean().await;
+}
