@@ -53,6 +53,12 @@ local function announced()
     return who, tonumber(since)
 end
 
+-- Whose announcement it is, without the number of the hold. A try of which no answer came stays announced until the
+-- client has withdrawn it, and its owner tries again with another hold.
+local function owner_of(who)
+    return who and (who:match('^(.*%.)%d+:write$') or who)
+end
+
 -- How long a read stays out whose caller has waited for so long.
 local function stays_out(waited)
     local who, since = announced()
@@ -127,7 +133,7 @@ if not count then
             end
         end
         local who = announced()
-        if not may and who and who:sub(1, 3) == 'up:' and who ~= 'up:' .. field then
+        if not may and who and who:sub(1, 3) == 'up:' and owner_of(who) ~= owner_of(mark .. field) then
             return -6
         end
     else
@@ -136,7 +142,7 @@ if not count then
     if not may then
         if not reads and mode == 'read' and ARGV[7] ~= '0' then
             local who, since = announced()
-            if not who or who == mark .. field or (prefers and who:sub(1, 3) ~= 'up:') then
+            if not who or owner_of(who) == owner_of(mark .. field) or (prefers and who:sub(1, 3) ~= 'up:') then
                 -- The pauses count from the first announcement. A moment to come was written before the
                 -- clock was put back.
                 local now = clock()
@@ -201,8 +207,8 @@ for _, other in ipairs(expired) do
     redis.call('hdel', key, other)
 end
 if not reads and not count then
-    local who = announced()
-    if who == field or who == 'up:' .. field then
+    local who = owner_of((announced()))
+    if who == owner_of(field) or who == owner_of('up:' .. field) then
         redis.pcall('del', announcement)
     end
 end

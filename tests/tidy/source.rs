@@ -389,7 +389,7 @@ const REVIEWED: [(&str, &str); 53] = [
     ),
     (
         "lua/read_write/acquire.lua",
-        "d622b4d7bae59ba0daf5e372f3f12db63b981c61",
+        "062b97094577c19dae7451d8d3aa472cd34f4b5e",
     ),
     (
         "lua/read_write/readers.lua",

@@ -1,5 +1,6 @@
 //! The read/write lock on the test server, whose clock is tokio's.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use lockdog::{Owner, ReadGuard, ReadWriteLock, WriteGuard};
@@ -107,6 +108,32 @@ async fn a_writer_that_dies_keeps_readers_out_for_its_announcement_only() {
     assert!(took > ms(300) && took <= ms(2_500), "{took:?}");
     assert!(began.elapsed() < ms(14_000));
     drop(left);
+}
+
+/// What it announced is its own, though the next look is for another hold.
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_whose_first_look_had_no_answer_does_not_wait_for_itself() {
+    let server = Server::new();
+    let (client, another) = (server.client().await, server.client().await);
+    let other = read(&another.read_write_lock("doc")).await;
+    let reads = read(&client.read_write_lock("doc")).await;
+    // The client cannot withdraw the announcement of the first look.
+    server.refuse("del", "LOADING the dataset is in memory", 1_000_000);
+    // Longer than the command timeout.
+    server.delay(ms(4_000));
+    let upgrade = tokio::spawn(reads.upgrade().wait(ms(60_000)).into_future());
+    until_announced(&server).await;
+    sleep(ms(3_500)).await;
+    server.delay(ms(0));
+    sleep(ms(3_000)).await;
+    let fields = server.commands().into_iter().flatten();
+    let fields: HashSet<String> = fields.filter(|it| it.ends_with(":write")).collect();
+    assert!(fields.len() >= 2, "it looked once: {fields:?}");
+    assert!(!upgrade.is_finished());
+    server.refuse("del", "-", 0);
+    other.unlock().await.unwrap();
+    upgrade.await.unwrap().unwrap().unlock().await.unwrap();
+    server.assert_clean().await;
 }
 
 async fn until_announced(server: &Server) {
