@@ -122,14 +122,15 @@ impl Holds {
         }
     }
 
-    /// As [`Holds::local_holds`], for a read lock: only a writer keeps it, and not from its own owner.
+    /// As [`Holds::local_holds`], for a read lock: only a writer keeps it, and not from its own owner. A reader
+    /// that is releasing is not waited for either.
     fn local_holds_of_reader(&self, key: &LockKey, writer: &LockKey, owner: Owner) -> LocalHolds {
         // Unlocked before the other queries lock the table.
         let has_holds = self.table.lock().by_key.contains_key(key);
         LocalHolds {
             has_holds,
             kept_until: self.kept_from(writer, owner),
-            releasing: self.releasing(writer).is_some(),
+            releasing: self.releasing(key).is_some(),
         }
     }
 
@@ -254,6 +255,21 @@ mod tests {
             local: false,
         };
         holds.change(hold, |state| state.grant(now, &terms, now));
+    }
+
+    #[test]
+    fn a_reader_waits_for_the_release_of_a_writer_and_not_of_a_reader() {
+        let holds = Holds::new(Clock::default(), false);
+        let [reads, writes] = [&kind::READ, &kind::WRITE]
+            .map(|kind| Arc::new(LockKey::new(kind, "l", None).unwrap()));
+        for (released, waits) in [(&reads, false), (&writes, true)] {
+            let hold = held(&holds, released);
+            holds.change(&hold, HoldState::end);
+            assert!(holds.releasing(&writes).is_some());
+            let seen = holds.local_holds(&reads, Owner::new());
+            assert_eq!(seen.releasing, waits, "{released:?}");
+            holds.remove(&hold);
+        }
     }
 
     #[test]
