@@ -25,14 +25,15 @@ impl MultiLockCall<'_> {
         place: Option<&QueuePlace>,
         turn: Option<MemberTurn>,
     ) -> Result<MultiRound, Trouble> {
-        let began = turn.as_ref().map_or_else(|| self.now(), |turn| turn.began);
         let mut taken = Taken::default();
         let members = self.members.list().len();
         taken.claims.resize_with(members, || None);
         let mut groups: Vec<usize> = (0..self.members.groups().len()).collect();
-        if let Some(MemberTurn { member, claim, .. }) = turn {
-            taken.claims[member] = Some(claim);
+        if let Some(turn) = turn {
+            let member = turn.member;
+            taken.claims[member] = Some(turn.claim);
             taken.is_fresh = true;
+            taken.began = Some(turn.began);
             // A member with a queue on the server is the only one of its group.
             groups.retain(|group| *group != self.members.group_of(member));
         }
@@ -43,6 +44,7 @@ impl MultiLockCall<'_> {
                 return Ok(end);
             }
         }
+        let began = taken.began.unwrap_or_else(|| self.now());
         let claims = taken.claims.into_iter().flatten();
         Ok(self.finish(claims.collect(), began))
     }
@@ -65,6 +67,8 @@ impl MultiLockCall<'_> {
                 under_way.push(async move { (is_fresh, sent.await) });
             }
         }
+        // Not before: a member may have waited for another command of its owner.
+        taken.began.get_or_insert_with(|| self.now());
         while let Some((is_fresh, (group, places, outcome))) = under_way.next().await {
             fresh -= usize::from(is_fresh);
             if let Some(place) = place
@@ -197,7 +201,7 @@ impl MultiLockCall<'_> {
         (group, places, taken)
     }
 
-    /// Confirms the claims of a round that began at `began`, if all are still valid.
+    /// Confirms the claims of a round whose first command was sent at `began`, if all are still valid.
     fn finish(&self, mut claims: Vec<Claim>, began: Moment) -> MultiRound {
         let age = self.now().since(began);
         let members = self.members.list();
@@ -232,6 +236,8 @@ struct Taken {
     claims: Vec<Option<Claim>>,
     /// Some of the claims are on members that the owner did not hold before.
     is_fresh: bool,
+    /// Before the first command was sent.
+    began: Option<Moment>,
 }
 
 /// How the acquire of a member begins.

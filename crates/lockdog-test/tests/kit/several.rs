@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockdog::MultiLock;
+use lockdog::{MultiLock, Owner};
 use lockdog_test::Server;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -117,4 +117,31 @@ async fn a_multi_lock_keeps_its_place_in_a_queue_for_an_hour() {
         .await
         .unwrap();
     server.assert_clean().await;
+}
+
+/// The bound of the hold begins with its own first command.
+#[tokio::test(start_paused = true)]
+async fn the_bound_of_a_multi_lock_does_not_count_the_wait_for_another_command_of_its_owner() {
+    let server = Server::new();
+    let client = server.client().await;
+    let owner = Owner::new();
+    let members = ["a", "b"].map(|name| client.lock(name));
+    let multi = MultiLock::new(members.clone());
+    // The server knows the scripts.
+    multi.lock().await.unwrap().unlock().await.unwrap();
+    let _outer = members[0].lock().owner(&owner).await.unwrap();
+    server.delay(Duration::from_millis(400));
+    let nested = tokio::spawn(members[0].lock().owner(&owner).into_future());
+    tokio::task::yield_now().await;
+    let bound = Duration::from_secs(1);
+    let began = Instant::now();
+    let guard = multi.lock().owner(&owner).max_hold(bound).await.unwrap();
+    assert!(
+        began.elapsed() >= Duration::from_millis(800),
+        "it did not wait"
+    );
+    let left = guard.remaining();
+    assert!(left > Duration::from_millis(500), "{left:?}");
+    assert!(left <= Duration::from_millis(600), "{left:?}");
+    drop((nested.await.unwrap(), guard));
 }
