@@ -10,12 +10,13 @@
 --
 -- Example: { a = 1 }, said "a 17... 1 me", field "a" -> no hash, nothing said, message "" on the channel, 1.
 
-local field, said = ARGV[1], KEYS[5]
+local said = KEYS[5]
 
 local answer = fair()
 if answer == 1 then
     local text = redis.pcall('get', said)
-    if type(text) == 'string' and string.sub(text, 1, #field + 1) == field .. ' ' then
+    local by = type(text) == 'string' and string.match(text, '^(%S+) ')
+    if by and redis.pcall('hexists', KEYS[1], by) ~= 1 then
         redis.pcall('del', said)
         redis.pcall(ARGV[3], said, '')
     end

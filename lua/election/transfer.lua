@@ -19,7 +19,7 @@
 -- Example: { a = 1 }, queue { b }, counter 7, from a to b -> { b = 1 }, counter "17...", { -1, "17..." }.
 
 local key, said, counter = KEYS[1], KEYS[5], KEYS[6]
-local from, to = ARGV[1], ARGV[2]
+local to = ARGV[2]
 
 local function text(number)
     -- tostring would write 1.7e+15.
@@ -44,10 +44,12 @@ if not last then
     ARGV[2] = ''
 end
 
--- What the first leader said goes with it. If another hold begins at once, that one says something new.
+-- What the first leader said goes with it, and what the leader before it said, if this one said nothing. If another
+-- hold begins at once, that one says something new, or its end deletes this.
 local function fall_silent()
     local text = redis.pcall('get', said)
-    if type(text) == 'string' and string.sub(text, 1, #from + 1) == from .. ' ' then
+    local by = type(text) == 'string' and string.match(text, '^(%S+) ')
+    if by and redis.pcall('hexists', key, by) ~= 1 then
         redis.pcall('del', said)
         redis.pcall(ARGV[5], said, '')
     end

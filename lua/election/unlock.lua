@@ -1,5 +1,6 @@
 -- Purpose: lowers the count of one hold of an election to a target, as lua/fair/unlock.lua, which is the
--- function `fair` here. At zero, what the leader said of itself goes with it. Settles a campaign too.
+-- function `fair` here. At zero, what the leader said of itself goes with it, and what the leader before it said,
+-- if this one said nothing. Settles a campaign too.
 --
 -- KEYS[1]    the lock's hash
 -- KEYS[2..4] the queue, the places and the presence: see lua/fair/unlock.lua
@@ -11,13 +12,14 @@
 -- Run twice it does what it does once.
 -- Example: { a = 1 }, said "a 17... 1 me", target 0 -> no hash, nothing said, message "" on the channel, 1.
 
-local field, said = ARGV[1], KEYS[5]
+local said = KEYS[5]
 
 local answer = fair()
 if answer == 1 then
     -- The hold has ended: what is wrong with this key must not look like an unlock that failed.
     local text = redis.pcall('get', said)
-    if type(text) == 'string' and string.sub(text, 1, #field + 1) == field .. ' ' then
+    local by = type(text) == 'string' and string.match(text, '^(%S+) ')
+    if by and redis.pcall('hexists', KEYS[1], by) ~= 1 then
         redis.pcall('del', said)
         redis.pcall(ARGV[4], said, '')
     end

@@ -237,7 +237,7 @@ const REVIEWED: [(&str, &str); 53] = [
     ),
     (
         "lua/election/force_unlock.lua",
-        "658d9541d60336d258fabbe6a22ed4807a9acafe",
+        "26dd1428dffe6f92312d1eb71bae087adb65f990",
     ),
     (
         "lua/election/leader.lua",
@@ -253,11 +253,11 @@ const REVIEWED: [(&str, &str); 53] = [
     ),
     (
         "lua/election/transfer.lua",
-        "329f78d8515e2b54fb4ebddedf35a2b293988f9b",
+        "1e20bb1d8f3e059c567bd1830804af532b115ce7",
     ),
     (
         "lua/election/unlock.lua",
-        "b3a1532ae83b35e185457ee27618595937ecd516",
+        "2dcb8dce435ff5500b9e162420d6b04dbefea84f",
     ),
     (
         "lua/fair/acquire.lua",

@@ -42,6 +42,45 @@ async fn a_leader_whose_lease_ends_is_followed_by_the_next() {
     assert!(leaders.next().await.unwrap().is_none());
 }
 
+/// LE3: the hand-over leaves the value of the leader that resigned to the next one, which says nothing.
+#[tokio::test(start_paused = true)]
+async fn a_successor_that_ends_before_it_said_a_value_leaves_none() {
+    let server = Server::new();
+    let (client, other) = (server.client().await, server.client().await);
+    let election = client.election("jobs");
+    let lead = election.campaign("a").await.unwrap();
+    let mut leaders = other.election("jobs").observe();
+    let first = leaders.next().await.unwrap().expect("it leads");
+    assert_eq!(first.value.as_deref(), Some("a"));
+    let mut successors = Vec::new();
+    for value in ["b", "c"] {
+        let campaign = election.campaign(value).owner(&Owner::new());
+        let mut campaign = campaign.into_future();
+        // It takes its place in the queue, and is polled no more.
+        let a_while = Duration::from_millis(50);
+        assert!(tokio::time::timeout(a_while, &mut campaign).await.is_err());
+        successors.push(campaign);
+    }
+    let field = |server: &Server| server.holder("jobs").map(|holder| holder.field);
+    let resigned = field(&server);
+    lead.resign().await.unwrap();
+    let next = field(&server);
+    assert!(next.is_some() && next != resigned, "it was handed over");
+    let seen = other.election("jobs").leader().await.unwrap();
+    let seen = seen.expect("the next one leads");
+    assert_eq!((seen.term, seen.value), (None, None));
+    drop(successors);
+    server.assert_clean().await;
+    // By a message, before the poll cap.
+    let began = Instant::now();
+    while leaders.next().await.unwrap().is_some() {}
+    assert!(
+        began.elapsed() < Duration::from_millis(500),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
 /// W15, LE4: the leader does not resign, and the first of ten candidates is not polled. The second one leads within
 /// the lease, the absence and a poll cap.
 #[tokio::test(start_paused = true)]
