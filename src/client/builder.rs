@@ -143,10 +143,10 @@ impl ClientBuilder {
         self
     }
 
-    /// The maximum number of calls of this client that wait for locks at the same time. Further calls
-    /// return [`Error::TooManyWaiters`](crate::Error::TooManyWaiters). The same number limits the calls that
-    /// the client sends until the server answers: `count_down`, `add_permits`, and releases of a number of
-    /// permits.
+    /// The maximum number of calls of this client that wait for locks, permits and latches at the same time.
+    /// Further calls return [`Error::TooManyWaiters`](crate::Error::TooManyWaiters). The same number limits the
+    /// calls that the client sends until the server answers: `count_down`, `add_permits`, and releases of a
+    /// number of permits.
     ///
     /// Defaults to 100,000.
     pub fn max_waiters(mut self, waiters: u32) -> Self {

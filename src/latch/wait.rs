@@ -23,6 +23,8 @@ impl CountDownLatch {
     ///   timeout.
     /// - [`Error::Invalid`](crate::Error::Invalid) for an invalid name, on a cluster for a name with a brace,
     ///   and outside a tokio runtime.
+    /// - [`Error::TooManyWaiters`](crate::Error::TooManyWaiters) if too many calls of this client wait
+    ///   ([`ClientBuilder::max_waiters`](crate::ClientBuilder::max_waiters)).
     /// - [`Error::Closed`](crate::Error::Closed) if the client is shut down.
     ///
     /// # Cancel safety
@@ -55,6 +57,7 @@ impl CountDownLatch {
         let key = self.inner.key()?;
         let core = self.inner.core();
         core.ensure_open()?;
+        let _counted = core.waiters.count()?;
         let is_patient = until != Moment::NEVER;
         let began = core.clock.now();
         // Also a wait of no time asks once.

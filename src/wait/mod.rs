@@ -106,16 +106,27 @@ impl Waiters {
             Cow::Owned(line) => Arc::new(line),
         };
         let mut queues = self.queues_of(&key)?;
-        if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.limit as usize {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            return Err(Error::TooManyWaiters { limit: self.limit });
-        }
+        self.count_one()?;
         // Counted while the shard is locked, so that the ids of one queue are increasing.
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let waiter = Arc::new(Waiter::new(id, request, now));
         queues.entry(key.clone()).or_default().push(waiter.clone());
         drop(queues);
         Ok(WaiterGuard::new(self.clone(), key, waiter))
+    }
+
+    /// Counts a call that waits in no queue, until the returned value is dropped.
+    pub(crate) fn count(self: &Arc<Self>) -> Result<CountedCall, Error> {
+        self.count_one()?;
+        Ok(CountedCall(self.clone()))
+    }
+
+    fn count_one(&self) -> Result<(), Error> {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.limit as usize {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return Err(Error::TooManyWaiters { limit: self.limit });
+        }
+        Ok(())
     }
 
     /// Locks the shard with this lock's queue.
@@ -240,6 +251,15 @@ impl Waiters {
         for shard in &self.shards {
             LockedShard::new(shard.lock()).each(|queue, calls| queue.fail(&Error::Closed, calls));
         }
+    }
+}
+
+/// One of the calls that wait.
+pub(crate) struct CountedCall(Arc<Waiters>);
+
+impl Drop for CountedCall {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lockdog::Error;
 use lockdog_test::Server;
 use tokio::time::{Instant, sleep};
 
@@ -29,4 +30,47 @@ async fn a_waiter_is_let_go_after_hours_without_a_message() {
         "{:?}",
         zero.elapsed()
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_of_latches_count_for_the_maximum_of_the_client() {
+    let server = Server::new();
+    let client = server.builder().max_waiters(2).build().await.unwrap();
+    let latches = ["a", "b", "c"].map(|name| client.count_down_latch(name));
+    for latch in &latches {
+        assert!(latch.try_set_count(1).await.unwrap());
+    }
+    let wait = |latch: usize| {
+        let latch = latches[latch].clone();
+        tokio::spawn(async move { latch.wait_zero().await })
+    };
+    let waiting = [wait(0), wait(1)];
+    sleep(Duration::from_secs(1)).await;
+    let is_refused = |error| matches!(error, Error::TooManyWaiters { limit: 2, .. });
+    // Another one of the same latch counts as well.
+    for latch in [&latches[0], &latches[2]] {
+        let refused = latch.wait_zero_within(Duration::from_secs(1)).await;
+        assert!(is_refused(refused.unwrap_err()));
+    }
+    let error = client.lock("l").try_lock().wait(Duration::from_secs(1));
+    let _holder = server.steal("l");
+    assert!(is_refused(error.await.unwrap_err()));
+    latches[0].count_down().await.unwrap();
+    for (waiting, ends) in waiting.into_iter().zip([true, false]) {
+        if ends {
+            waiting.await.unwrap().unwrap();
+        } else {
+            waiting.abort();
+            assert!(waiting.await.unwrap_err().is_cancelled());
+        }
+    }
+    // Those that have ended count no more.
+    for _ in 0..3 {
+        assert!(
+            !latches[2]
+                .wait_zero_within(Duration::from_secs(1))
+                .await
+                .unwrap()
+        );
+    }
 }
