@@ -147,7 +147,12 @@ if not count then
                 -- clock was put back.
                 local now = clock()
                 since = math.min(since or now, now)
-                redis.call('set', announcement, string.format('%d %s', since, mark .. field), 'px', ARGV[7])
+                local text = string.format('%d %s', since, mark .. field)
+                local told = redis.pcall('set', announcement, text, 'px', ARGV[7])
+                -- On a server out of memory the writer waits as all waiters do there, and is not announced.
+                if failed(told) and not told.err:find('OOM', 1, true) then
+                    return told
+                end
             end
         end
         local left = redis.call('pttl', free and announcement or key)

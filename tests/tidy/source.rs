@@ -389,7 +389,7 @@ const REVIEWED: [(&str, &str); 53] = [
     ),
     (
         "lua/read_write/acquire.lua",
-        "062b97094577c19dae7451d8d3aa472cd34f4b5e",
+        "0b87f9972f575f72924a03ccc19405451000c321",
     ),
     (
         "lua/read_write/readers.lua",
