@@ -8,6 +8,7 @@ mod members;
 mod outcome;
 mod request;
 mod round;
+mod round_claims;
 mod unlocked;
 
 use std::fmt;

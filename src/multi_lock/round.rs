@@ -1,10 +1,13 @@
 //! One round: an attempt to acquire every member. It ends with all members held or none.
 
+use std::pin::pin;
+
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::acquire::MultiLockCall;
 use super::members::LockMember;
 use super::outcome::{Blocked, MultiRound, Trouble};
+use super::round_claims::RoundClaims;
 use crate::clock::Moment;
 use crate::contend::QueuePlace;
 use crate::error::{Error, Result};
@@ -25,13 +28,28 @@ impl MultiLockCall<'_> {
         place: Option<&QueuePlace>,
         turn: Option<MemberTurn>,
     ) -> Result<MultiRound, Trouble> {
-        let mut taken = Taken::default();
-        let members = self.members.list().len();
-        taken.claims.resize_with(members, || None);
+        let members = self.members.list();
+        let claims = RoundClaims::new(members[0].core(), members.len());
+        let round = pin!(self.round_into(&claims, lead, place, turn));
+        claims.attend(round).await
+    }
+
+    async fn round_into(
+        &self,
+        claims: &RoundClaims,
+        lead: Option<usize>,
+        place: Option<&QueuePlace>,
+        turn: Option<MemberTurn>,
+    ) -> Result<MultiRound, Trouble> {
+        let mut taken = Taken {
+            claims,
+            is_fresh: false,
+            began: None,
+        };
         let mut groups: Vec<usize> = (0..self.members.groups().len()).collect();
         if let Some(turn) = turn {
             let member = turn.member;
-            taken.claims[member] = Some(turn.claim);
+            claims.put(member, turn.claim);
             taken.is_fresh = true;
             taken.began = Some(turn.began);
             // A member with a queue on the server is the only one of its group.
@@ -45,15 +63,18 @@ impl MultiLockCall<'_> {
             }
         }
         let began = taken.began.unwrap_or_else(|| self.now());
-        let claims = taken.claims.into_iter().flatten();
-        Ok(self.finish(claims.collect(), began))
+        Ok(match claims.take() {
+            Some(claims) => self.finish(claims.into_iter().flatten().collect(), began),
+            // The call was not polled.
+            None => MultiRound::Again,
+        })
     }
 
     /// Acquires these groups in parallel. Returns the outcome if the round ends here.
     async fn take(
         &self,
         groups: &[usize],
-        taken: &mut Taken,
+        taken: &mut Taken<'_>,
         place: Option<&QueuePlace>,
     ) -> Result<Option<MultiRound>, Trouble> {
         let mut under_way = FuturesUnordered::new();
@@ -69,7 +90,13 @@ impl MultiLockCall<'_> {
         }
         // Not before: a member may have waited for another command of its owner.
         taken.began.get_or_insert_with(|| self.now());
-        while let Some((is_fresh, (group, places, outcome))) = under_way.next().await {
+        loop {
+            if !under_way.is_empty() {
+                taken.claims.watch();
+            }
+            let Some((is_fresh, (group, places, outcome))) = under_way.next().await else {
+                return Ok(None);
+            };
             fresh -= usize::from(is_fresh);
             if let Some(place) = place
                 && self.members.groups()[group].contains(&place.at)
@@ -80,7 +107,7 @@ impl MultiLockCall<'_> {
                 BatchAttempt::Granted { claims, .. } => {
                     taken.is_fresh |= is_fresh;
                     for (waiter, claim) in places.into_iter().zip(claims) {
-                        taken.claims[waiter] = Some(claim);
+                        taken.claims.put(waiter, claim);
                     }
                 }
                 BatchAttempt::Busy(which, ttl) => {
@@ -101,7 +128,6 @@ impl MultiLockCall<'_> {
                 }
             }
         }
-        Ok(None)
     }
 
     /// The acquires to send for a group, with their members. Members that need no command are counted
@@ -109,7 +135,7 @@ impl MultiLockCall<'_> {
     async fn prepare(
         &self,
         group: usize,
-        taken: &mut Taken,
+        taken: &mut Taken<'_>,
         place: Option<&QueuePlace>,
     ) -> Result<(Vec<usize>, Vec<PendingAcquire>), Trouble> {
         let range = self.members.groups()[group].clone();
@@ -117,9 +143,9 @@ impl MultiLockCall<'_> {
         let mut acquires = Vec::with_capacity(range.len());
         for waiter in range {
             let member = &self.members.list()[waiter];
-            let acquiring = match self.begin(member, group).await {
+            let acquiring = match self.begin(member, group, taken.claims).await {
                 Ok(Begun::Counted(claim)) => {
-                    taken.claims[waiter] = Some(claim);
+                    taken.claims.put(waiter, claim);
                     continue;
                 }
                 Ok(Begun::Asking(acquiring)) => acquiring,
@@ -144,7 +170,12 @@ impl MultiLockCall<'_> {
         Ok((places, acquires))
     }
 
-    async fn begin(&self, member: &LockMember, group: usize) -> Result<Begun> {
+    async fn begin(
+        &self,
+        member: &LockMember,
+        group: usize,
+        claims: &RoundClaims,
+    ) -> Result<Begun> {
         let LockMember { session, key, .. } = member;
         let core = member.core();
         let hold = match self.owner_state(member) {
@@ -163,6 +194,8 @@ impl MultiLockCall<'_> {
         }
         let now = core.clock.now();
         let until = self.until(core, now);
+        // It may wait for another command of the hold.
+        claims.watch();
         let acquiring = PendingAcquire::again(session, hold, now, until).await?;
         Ok(Begun::Asking(acquiring))
     }
@@ -230,10 +263,8 @@ pub(super) struct MemberTurn {
 }
 
 /// What a round has acquired so far.
-#[derive(Default)]
-struct Taken {
-    /// For each member.
-    claims: Vec<Option<Claim>>,
+struct Taken<'a> {
+    claims: &'a RoundClaims,
     /// Some of the claims are on members that the owner did not hold before.
     is_fresh: bool,
     /// Before the first command was sent.

@@ -5,9 +5,10 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
+use lockdog::config::Reentry;
 use lockdog::{Client, MultiLock, Owner, Unlocked};
 use lockdog_test::Server;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// Longer than the client leaves a release to its caller, and shorter than a lease.
 const A_WHILE: Duration = Duration::from_secs(5);
@@ -118,4 +119,52 @@ async fn an_unlock_that_is_dropped_behind_a_nested_acquire_ends_its_claim_at_onc
     nested.await.unwrap().unlock().await.unwrap();
     other.unlock().await.unwrap();
     server.assert_clean().await;
+}
+
+/// A multi lock that waits for its second server, and is not polled any more, keeps its first member from others
+/// for as long as the answers of a round may take.
+#[tokio::test(start_paused = true)]
+async fn a_multi_lock_that_is_left_between_two_servers_gives_the_first_member_back() {
+    let (server, client) = slow_server().await;
+    let slow = Server::new();
+    let other = slow.client().await;
+    slow.freeze();
+    let multi = MultiLock::new([client.lock("orders"), other.lock("stock")]);
+    let left = multi
+        .try_lock()
+        .owner(&Owner::new())
+        .wait(Duration::from_secs(60));
+    let mut left = left.into_future();
+    assert!(timeout(Duration::from_secs(1), &mut left).await.is_err());
+    assert!(server.holder("orders").is_some(), "it has the first member");
+    let waits = client.lock("orders").try_lock().owner(&Owner::new());
+    let guard = waits.wait(Duration::from_secs(10)).await.unwrap();
+    guard.expect("it was given back").unlock().await.unwrap();
+    slow.thaw();
+    // It goes on when it is polled again.
+    let whole = left.await.unwrap().expect("nobody else has them");
+    whole.unlock().await.unwrap();
+    server.assert_clean().await;
+    slow.assert_clean().await;
+}
+
+/// The hold of the owner's guard ends with that guard.
+#[tokio::test(start_paused = true)]
+async fn a_multi_lock_that_is_left_keeps_no_member_that_it_counted_locally() {
+    let (server, client) = slow_server().await;
+    let slow = Server::new();
+    let other = slow.client().await;
+    slow.freeze();
+    let owner = Owner::new();
+    let outer = client.lock("orders").lock().owner(&owner).await.unwrap();
+    let multi = MultiLock::new([client.lock("orders"), other.lock("stock")]);
+    let multi = multi.lock().owner(&owner).reentry(Reentry::Local);
+    let mut left = pin!(multi.into_future());
+    begin(left.as_mut()).await;
+    assert_eq!(outer.hold_count(), 2);
+    outer.unlock().await.unwrap();
+    sleep(Duration::from_secs(60)).await;
+    server.assert_clean().await;
+    slow.thaw();
+    slow.assert_clean().await;
 }
