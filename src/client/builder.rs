@@ -299,7 +299,7 @@ impl ClientBuilder {
     /// the machine.
     #[cfg(test)]
     pub(crate) fn clock_ahead(mut self, nanoseconds: Arc<std::sync::atomic::AtomicU64>) -> Self {
-        self.clock = Clock::shifted(nanoseconds);
+        self.clock = Clock::of(crate::clock::testing::ShiftedClock(nanoseconds));
         self
     }
 }

@@ -275,6 +275,7 @@ const TICK: Duration = Duration::from_millis(100);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::testing::ShiftedClock;
     use crate::hold::Terms;
     use crate::key::kind;
 
@@ -294,7 +295,7 @@ mod tests {
     #[test]
     fn an_expired_hold_is_due_while_renewals_are_deferred() {
         let ahead = Arc::new(AtomicU64::new(0));
-        let holds = Holds::new(Clock::shifted(ahead.clone()), false);
+        let holds = Holds::new(Clock::of(ShiftedClock(ahead.clone())), false);
         let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
         let lease = Duration::from_secs(10);
         for (batch, not_before) in [(0, Moment(0)), (100, Moment::NEVER)] {
@@ -309,7 +310,7 @@ mod tests {
     #[test]
     fn an_early_renewal_joins_a_batch_but_is_not_due_by_itself() {
         let ahead = Arc::new(AtomicU64::new(0));
-        let holds = Holds::new(Clock::shifted(ahead.clone()), false);
+        let holds = Holds::new(Clock::of(ShiftedClock(ahead.clone())), false);
         let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
         let hold = held(&holds, &key);
         ahead.fetch_add(2_000_000_000, Ordering::Relaxed);

@@ -274,7 +274,7 @@ const LONGEST_RETREAT: Duration = Duration::from_millis(5);
 mod tests {
     use super::*;
     #[cfg(target_os = "linux")]
-    use crate::clock::worked;
+    use crate::clock::testing::worked;
     use crate::hold::Terms;
     use crate::key::kind;
     use crate::user_code::FreeAtEachCall;
