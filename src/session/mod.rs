@@ -16,7 +16,6 @@ mod mailbox;
 mod member_attempt;
 mod owed;
 mod reentry;
-mod registry;
 mod release;
 mod replicas;
 mod settle;
@@ -54,7 +53,6 @@ pub(crate) use lane::Lane;
 pub(crate) use line::LookOutcome;
 pub(crate) use mailbox::{BackgroundTask, ExtendRequest, Mailbox};
 pub use reentry::Reentry;
-use registry::Registry;
 pub use release::Unlocked;
 pub(crate) use settle::{Job, Unsettled, settle};
 pub(crate) use timers::{Timed, TimerKey, Timers};
@@ -95,7 +93,6 @@ pub(crate) struct Core {
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) timers: Timers,
     pub(crate) mailbox: Mailbox,
-    pub(crate) registry: Registry,
     pub(crate) gates: Gates,
     pub(crate) unanswered_calls: UnansweredCalls,
     /// Unbounded channel: there is at most one job per live guard or request. The watchdog runs a few
@@ -142,7 +139,6 @@ impl Core {
             waiters: Arc::new(waiters),
             timers: Timers::default(),
             mailbox: Mailbox::default(),
-            registry: Registry::default(),
             gates: Gates::default(),
             unanswered_calls: UnansweredCalls::new(max_waiters),
             clock,
