@@ -210,7 +210,7 @@ impl LockCall<'_> {
         }
     }
 
-    /// An error if the call would wait for ever, because its own owner reads.
+    /// An error if the call would wait forever, because its own owner reads.
     pub(super) fn refuse_deadlock(&self) -> Result<()> {
         let waits_for_ever = self.deadline.is_none() && !self.way.upgrades;
         if waits_for_ever
