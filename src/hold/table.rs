@@ -13,7 +13,7 @@ use super::recently_released::RecentlyReleased;
 use super::schedule::{NextMoments, Schedule};
 use super::{Hold, HoldPhase, HoldState, SLOW_UNLOCK};
 use crate::clock::{Clock, Moment};
-use crate::key::{ByKey, LockKey, Mode};
+use crate::key::{ByKey, LockKey};
 use crate::lease::TOLD_EARLY;
 use crate::owner::Owner;
 
@@ -139,7 +139,7 @@ impl Holds {
         drop(table);
         if changed.lost {
             hold.announce_lost();
-            if hold.key().mode() == Some(Mode::Write) {
+            if hold.key().kind().may_outlive_its_lease() {
                 self.earlier.notify_one();
             }
         }
@@ -253,7 +253,7 @@ impl Table {
             holds.moved(hold, filing);
         }
         let lost = phase != before && matches!(phase, HoldPhase::Lost(_));
-        if lost && hold.key().mode() == Some(Mode::Write) {
+        if lost && hold.key().kind().may_outlive_its_lease() {
             self.outlived.push(hold.clone());
         }
         (result, Changed { next, lost })

@@ -10,7 +10,7 @@ use super::settle::Job;
 use crate::clock::Moment;
 use crate::error::{Error, Lost};
 use crate::hold::{Hold, HoldPhase, HoldState, Terms, TurnGuard};
-use crate::key::{LockKey, Mode, QueueSide};
+use crate::key::{LockKey, QueueSide};
 use crate::owner::Owner;
 use crate::script::{self, AcquireItem, AcquireReply, Manner};
 use crate::server::{Addressee, Sent, TimeBox};
@@ -281,7 +281,7 @@ impl PendingAcquire {
         let granted = core.holds.change(&self.hold, |state| {
             state.certain = self.sent.is_answered();
             let granted = !self.is_taken_over() && state.grant(sent, terms, now);
-            if granted && self.hold.key().mode() == Some(Mode::Read) && !terms.watched {
+            if granted && self.hold.key().kind().has_shared_ttl() && !terms.watched {
                 // Redisson's readers set the lock's TTL to their own lease.
                 state.expose(core.settings.watchdog_lease);
             }

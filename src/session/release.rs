@@ -12,7 +12,8 @@ use crate::hold::{HoldPhase, HoldState, SLOW_UNLOCK, TurnGuard};
 use crate::script::{self, LoweredHold, TransferReply, UnlockReply as Answer};
 use crate::server::{Failure, Sent, TimeBox};
 
-/// The result of an unlock.
+/// The result of an unlock. A later version may have more variants: treat one that you do not know as
+/// [`Unlocked::StillHeld`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Unlocked {
@@ -42,7 +43,9 @@ impl Claim {
                 None => self.acquire_turn().await?,
             };
             match PendingUnlock::begin(self, command)? {
-                Ok(ending) => return ending.finish().await,
+                // Boxed, as each acquire is. Otherwise it would be a part of each caller's future, in
+                // size and in depth (decision 101).
+                Ok(ending) => return Box::pin(ending.finish()).await,
                 // Another party took the turn over before: this thread was frozen. Or the other claims
                 // were left to the lease.
                 Err(claim) => self = claim,
@@ -99,7 +102,7 @@ impl PendingUnlock {
             }
             state.drop_claim(claim.flags, now);
             state.hasten_at = now + SLOW_UNLOCK;
-            state.is_lowering = hold.key().kind().is_counted();
+            state.is_lowering = hold.key().kind().is_freed_in_parts();
             Ok(Some((state.target(), state.count)))
         });
         let (target, left) = match counts {
@@ -273,7 +276,7 @@ impl Drop for PendingUnlock {
             // The party that took the turn over completes the unlock.
             return;
         }
-        if self.answered && self.claim.hold.key().kind().is_counted() {
+        if self.answered && self.claim.hold.key().kind().is_freed_in_parts() {
             let answered = |state: &mut HoldState| state.is_lowering = false;
             core.holds.change(&self.claim.hold, answered);
         }
