@@ -91,7 +91,10 @@ async fn two_killed(
         &format!("worked on for more than a lease: {steps} steps, the lock never lost"),
     );
     until("the report to tell", || guard.margin() == 0).await?;
-    check(acquired(&guard) == [1, 2, 3], "the three are not as expected")?;
+    check(
+        acquired(&guard) == [1, 2, 3],
+        "the three are not as expected",
+    )?;
     tell_unreachable(stage, &guard, &[4, 5])?;
     stage.voice(
         &REPORT,
