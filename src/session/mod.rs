@@ -38,7 +38,7 @@ use crate::error::{Error, LostReason};
 use crate::hold::{HandOverLimits, Hold, Holds};
 use crate::key::kind::PermitKind;
 use crate::key::{Kind, LineTimes, LockKey, Mode, NameMapper, PermitId, WRITER};
-use crate::script::{AcquireItem, Manner, Remembered, Sharing};
+use crate::script::{AcquireItem, ModeOptions, Remembered, Sharing};
 use crate::server::Server;
 use crate::wait::{Backoff, Waiters, Wake};
 
@@ -173,12 +173,12 @@ impl Core {
         hold: &'a Hold,
         target: u32,
         partner: Option<&Hold>,
-        manner: Manner,
+        modes: ModeOptions,
     ) -> AcquireItem<'a> {
         let key = &**hold.key();
         let sharing = key.mode().map(|_| Sharing {
             partner: partner.map_or_else(String::new, |partner| self.field(partner)),
-            manner,
+            modes,
             // The writer asks again before it is over.
             announced: self.settings.poll_cap * 3 / 2,
         });
