@@ -9,10 +9,13 @@ use super::config::RedLockConfig;
 use super::quorum_hold::QuorumHold;
 use crate::owner::Owner;
 
-/// What owners hold or are acquiring, by owner and by the id of the lock. An id names the clients of its
-/// lock, so no two clients share an entry, and one registry serves all of this process.
-static REGISTRY: LazyLock<Mutex<HashMap<(Owner, Arc<str>), Weak<QuorumHold>>>> =
+/// What owners hold or are acquiring. An id of a lock names the clients of the lock, so no two clients share
+/// an entry, and one registry serves all of this process.
+static REGISTRY: LazyLock<Mutex<HashMap<RegistryKey, Weak<QuorumHold>>>> =
     LazyLock::new(Mutex::default);
+
+/// The owner, and the id of the lock.
+type RegistryKey = (Owner, Arc<str>);
 
 impl RedLockConfig {
     /// The hold of `owner`, also if it is lost and a guard of it still exists.
@@ -59,7 +62,7 @@ impl QuorumHold {
         drop(found);
     }
 
-    fn registry_key(&self) -> (Owner, Arc<str>) {
+    fn registry_key(&self) -> RegistryKey {
         (self.owner, self.lock.id.clone())
     }
 }

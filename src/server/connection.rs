@@ -131,8 +131,9 @@ impl Connection {
         );
         match id {
             Ok(Value::Int(id)) => {
-                let id = u64::try_from(id).ok();
-                id.map(|id| self.has_id(id));
+                if let Ok(id) = u64::try_from(id) {
+                    self.has_id(id);
+                }
             }
             Err(Failure::Refused { code, message }) if code == "NOAUTH" => {
                 return Err(Failure::Refused { code, message });
