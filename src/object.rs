@@ -176,7 +176,7 @@ impl Sending {
                     self.last = Some(failure.clone());
                     FirstOutcome::Unanswered(failure)
                 }
-                // Its caller was told that the client continues.
+                // The error of its call said that the client continues.
                 Err(failure) if answer.is_none() => {
                     self.last = Some(failure);
                     return;

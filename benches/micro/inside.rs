@@ -11,6 +11,7 @@ use lockdog_quorum::{Answer, Event, Quorum, Rules};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::background::{Background, Thread};
+use crate::clock::testing::ShiftedClock;
 use crate::clock::{Clock, Moment};
 use crate::guard::Guard;
 use crate::hold::{ClaimFlags, HandOverLimits, Hold, HoldState, Holds, Terms};
@@ -32,7 +33,7 @@ impl Watched {
     /// Acquires `locks` locks, whose renewals are spread evenly over the period.
     pub fn new(locks: u64) -> Self {
         let ahead = Arc::new(AtomicU64::new(0));
-        let clock = Clock::shifted(ahead.clone());
+        let clock = Clock::of(ShiftedClock(ahead.clone()));
         let watched = Self {
             holds: Holds::new(clock.clone(), false),
             clock,

@@ -156,7 +156,7 @@ async fn loss(
     let reason = second.expect("lost ").await?;
     let took = before.elapsed();
     second.expect("valid false").await?;
-    stage.second(&format!("lost it: {reason}; told after {}", ms(took)));
+    stage.second(&format!("lost it: {reason}; notified after {}", ms(took)));
 
     let guard = lock.lock().await?;
     stage.first("acquired");

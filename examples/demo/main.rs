@@ -2,7 +2,7 @@
 //!
 //! It starts a server of its own, redis-server or where that is missing the one of lockdog-test, and
 //! itself a second time as the other process. Every line it tells is checked first: it ends with a
-//! failure at the first thing that is not as told.
+//! failure at the first thing that is not as expected.
 
 #![allow(
     clippy::disallowed_methods,

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! It starts five redis-servers of its own. Every line it tells is checked first: it ends with a
-//! failure at the first thing that is not as told.
+//! failure at the first thing that is not as expected.
 
 #![allow(
     clippy::disallowed_methods,

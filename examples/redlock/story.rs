@@ -64,7 +64,7 @@ async fn all_well(
             .is_some_and(|field| field.starts_with(&first.id_on(number)));
         check(
             ours && fields.next().is_none(),
-            "not every server has it as told",
+            "not every server has it as expected",
         )?;
     }
     stage.voice(
@@ -91,7 +91,10 @@ async fn two_killed(
         &format!("worked on for more than a lease: {steps} steps, the lock never lost"),
     );
     until("the report to tell", || guard.margin() == 0).await?;
-    check(acquired(&guard) == [1, 2, 3], "three are not as told")?;
+    check(
+        acquired(&guard) == [1, 2, 3],
+        "the three are not as expected",
+    )?;
     tell_unreachable(stage, &guard, &[4, 5])?;
     stage.voice(
         &REPORT,
@@ -169,7 +172,7 @@ async fn one_frozen(
     stage.voice(
         &FIRST,
         &format!(
-            "told that the lock is lost: {}, {} ago",
+            "notified that the lock is lost: {}, {} ago",
             lost.reason(),
             ms(late)
         ),
@@ -214,7 +217,7 @@ async fn resumed(
     stage.voice(&SERVERS, "3 goes on (SIGCONT)");
     let guard = waiting.await??;
     let took = before.elapsed();
-    check(acquired(&guard) == [1, 2, 3], "other servers than told")?;
+    check(acquired(&guard) == [1, 2, 3], "other servers than expected")?;
     stage.voice(
         &FIRST,
         &format!("acquired on 1, 2 and 3, {} after that", ms(took)),

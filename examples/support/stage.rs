@@ -27,7 +27,7 @@ impl Stage {
     }
 
     pub(crate) fn wrong(&self, text: &str) {
-        self.say(RED, &format!("\nNOT AS TOLD: {text}"));
+        self.say(RED, &format!("\nNOT AS EXPECTED: {text}"));
     }
 
     fn say(&self, colour: &str, text: &str) {

@@ -1,5 +1,6 @@
--- Purpose: one member's part of a quorum: takes the lock as lua/lock/acquire.lua does, unless this
--- server may have lost its data. Returns the largest fencing token that the server knows.
+-- Purpose: one member's part of a quorum: takes the lock by lua/lock/acquire.lua, which is the function
+-- `plain` here, unless this server may have lost its data. Returns the largest fencing token that the server
+-- knows.
 --
 -- KEYS[1]  the lock's hash
 -- KEYS[n]  the register of the lock's fencing tokens, "<token> <written, ms> <field>"; only if ARGV[5]
@@ -29,7 +30,6 @@
 -- Example: free, target 1, lease 30000, period 0, register "7 1700000000000 c:t1.1", register read
 --   -> { field = 1 }, TTL 30000, { 1, 0, "1700000000000000", 0, "7" }.
 
-local key, field, target, lease = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local period, is_fenced = tonumber(ARGV[4]), ARGV[5] == '1'
 local time, now, since = false, 0, 0
 
@@ -79,37 +79,15 @@ local function answer(what, milliseconds)
     return { what, milliseconds, time, is_fresh and 1 or 0, token }
 end
 
-if target == 1 and redis.call('exists', key) == 0 then
-    redis.call('hincrby', key, field, 1)
-    local timed = redis.pcall('pexpire', key, lease)
-    if type(timed) == 'table' and timed.err then
-        -- A lock without a TTL would outlive its holder: undo the grant.
-        redis.call('hdel', key, field)
-        return timed
-    end
+local reply = plain()
+if type(reply) == 'table' then
+    -- The server refused a TTL, and nothing was done.
+    return reply
+end
+if not reply then
     return answer(1, 0)
 end
-
-local count = tonumber(redis.call('hget', key, field) or nil)
-if not count then
-    if target == 1 then
-        return answer(0, redis.call('pttl', key))
-    end
+if reply == -3 then
     return answer(-3, 0)
 end
-local left = redis.call('pttl', key)
-local missing = target - count
-if missing > 0 then
-    redis.call('hincrby', key, field, missing)
-end
-if left < tonumber(lease) then
-    local timed = redis.pcall('pexpire', key, lease)
-    if type(timed) == 'table' and timed.err then
-        -- A refused acquire has no effect: undo the count.
-        if missing > 0 then
-            redis.call('hincrby', key, field, -missing)
-        end
-        return timed
-    end
-end
-return answer(1, 0)
+return answer(0, reply)

@@ -235,7 +235,9 @@ impl ClientBuilder {
     ///
     /// Defaults to [`ReplicaAck::Off`] for one server. For sentinels and clusters it defaults to
     /// [`ReplicaAck::BestEffort`] with a timeout of 1 s, or of the command timeout if that is shorter.
-    /// Corresponds to Redisson's `slavesSyncTimeout` with `checkLockSyncedSlaves`.
+    /// The timeout corresponds to Redisson's `slavesSyncTimeout`. Redisson with `checkLockSyncedSlaves=false`
+    /// is [`ReplicaAck::BestEffort`]. With `true`, its default, Redisson fails a call if the master has
+    /// replicas and none of them acknowledges in time; [`ReplicaAck::Require`] is stricter.
     pub fn replica_ack(mut self, ack: ReplicaAck) -> Self {
         self.replica_ack = Some(ack);
         self
@@ -299,7 +301,7 @@ impl ClientBuilder {
     /// the machine.
     #[cfg(test)]
     pub(crate) fn clock_ahead(mut self, nanoseconds: Arc<std::sync::atomic::AtomicU64>) -> Self {
-        self.clock = Clock::shifted(nanoseconds);
+        self.clock = Clock::of(crate::clock::testing::ShiftedClock(nanoseconds));
         self
     }
 }

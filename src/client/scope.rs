@@ -68,7 +68,8 @@ impl ClientBuilder {
         let client = self.build().await?;
         // `work` itself may panic before it returns its future.
         let running = async { work(client.clone()).await };
-        let ended = AssertUnwindSafe(running).catch_unwind().await;
+        // Boxed: the compiler limits how deeply futures are nested, and the work is nested in this one.
+        let ended = AssertUnwindSafe(Box::pin(running)).catch_unwind().await;
         client.shutdown().await;
         ended.unwrap_or_else(|panic| resume_unwind(panic))
     }

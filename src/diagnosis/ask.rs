@@ -34,7 +34,7 @@ pub(super) struct ServerFacts {
 }
 
 /// A section of INFO.
-pub(super) struct Info(String);
+pub(super) struct Info(pub(super) String);
 
 impl ServerFacts {
     /// Fails if the connection or the server has a problem; a refused command is no failure.
@@ -95,11 +95,6 @@ impl ServerFacts {
 }
 
 impl Info {
-    #[cfg(test)]
-    pub(super) fn new(text: &str) -> Self {
-        Self(text.to_owned())
-    }
-
     /// The value of one field.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let mut lines = self.0.lines();

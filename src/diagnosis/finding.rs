@@ -102,3 +102,21 @@ pub enum FindingKind {
     /// complete.
     Unreachable,
 }
+
+impl FindingKind {
+    /// The name in logs: `clock_difference`, `cluster_mode`, `eviction`, `no_min_replicas`,
+    /// `no_persistence`, `old_version`, `permissions`, `replica` or `unreachable`. It does not change.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ClockDifference => "clock_difference",
+            Self::ClusterMode => "cluster_mode",
+            Self::Eviction => "eviction",
+            Self::NoMinReplicas => "no_min_replicas",
+            Self::NoPersistence => "no_persistence",
+            Self::OldVersion => "old_version",
+            Self::Permissions => "permissions",
+            Self::Replica => "replica",
+            Self::Unreachable => "unreachable",
+        }
+    }
+}

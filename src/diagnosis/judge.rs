@@ -338,10 +338,12 @@ mod tests {
     fn answers() -> ServerFacts {
         let server = "redis_version:7.0.15\r\nredis_mode:standalone\r\nserver_time_usec:10000000";
         ServerFacts {
-            server: Ok(Info::new(server)),
-            replication: Ok(Info::new("role:master\r\nconnected_slaves:0")),
-            memory: Ok(Info::new("maxmemory:0\r\nmaxmemory_policy:noeviction")),
-            persistence: Ok(Info::new("aof_enabled:1")),
+            server: Ok(Info(server.to_owned())),
+            replication: Ok(Info("role:master\r\nconnected_slaves:0".to_owned())),
+            memory: Ok(Info(
+                "maxmemory:0\r\nmaxmemory_policy:noeviction".to_owned(),
+            )),
+            persistence: Ok(Info("aof_enabled:1".to_owned())),
             save: None,
             permissions: Permissions::default(),
             asked: (10_000_000, 10_000_000),
@@ -369,7 +371,7 @@ mod tests {
             let text = format!(
                 "redis_version:{version}\r\nredis_mode:standalone\r\nserver_time_usec:10000000"
             );
-            answers.server = Ok(Info::new(&text));
+            answers.server = Ok(Info(text));
             let wanted: Vec<_> = expected
                 .map(|known| (FindingKind::OldVersion, known))
                 .into_iter()
@@ -425,15 +427,15 @@ mod tests {
         ];
         assert_eq!(judged(&silent), everything.map(|kind| (kind, false)));
         let empty = ServerFacts {
-            server: Ok(Info::new("")),
-            replication: Ok(Info::new("")),
-            memory: Ok(Info::new("")),
-            persistence: Ok(Info::new("")),
+            server: Ok(Info(String::new())),
+            replication: Ok(Info(String::new())),
+            memory: Ok(Info(String::new())),
+            persistence: Ok(Info(String::new())),
             ..answers()
         };
         assert_eq!(judged(&empty), everything.map(|kind| (kind, false)));
         let unasked = ServerFacts {
-            persistence: Ok(Info::new("aof_enabled:0")),
+            persistence: Ok(Info("aof_enabled:0".to_owned())),
             ..answers()
         };
         assert_eq!(judged(&unasked), [(FindingKind::NoPersistence, false)]);

@@ -123,7 +123,7 @@ fn log_findings(findings: Vec<Finding>) {
             tracing::warn!(
                 target: "lockdog::diagnosis",
                 server,
-                ?kind,
+                kind = kind.as_str(),
                 meaning,
                 fix,
                 "the server's set-up may cost locks"
@@ -132,7 +132,7 @@ fn log_findings(findings: Vec<Finding>) {
             tracing::debug!(
                 target: "lockdog::diagnosis",
                 server,
-                ?kind,
+                kind = kind.as_str(),
                 meaning,
                 "a part of the server's set-up is not known"
             );

@@ -79,7 +79,8 @@ pub enum Error {
     /// not confirm the release in time, the client continues in the background
     /// ([`NotReplicated::is_undone`]).
     ///
-    /// Redisson throws an exception if `checkLockSyncedSlaves` is set. Retry later, or check the replicas.
+    /// Redisson throws an exception if the master has replicas, none of them acknowledged, and
+    /// `checkLockSyncedSlaves` is set. Retry later, or check the replicas.
     #[error(transparent)]
     NotReplicated(#[from] NotReplicated),
 
@@ -181,7 +182,7 @@ pub enum Error {
     /// requested an upgrade, or another group lock of the owner holds some of the requested values. The call
     /// acquired nothing, and the owner keeps what it holds. Acquire all values of a group through one lock.
     ///
-    /// Redisson waits for ever. Use [`ReadGuard::upgrade`](crate::ReadGuard::upgrade), or release the read hold.
+    /// Redisson waits forever. Use [`ReadGuard::upgrade`](crate::ReadGuard::upgrade), or release the read hold.
     #[error(
         "the call would cause a deadlock: its owner already reads, or holds some of the values, lock={lock:?} owner={owner}"
     )]

@@ -2,7 +2,8 @@
 
 use crate::error::LostReason;
 
-/// The state of a held lock, from [`Guard::verdict`](super::Guard::verdict).
+/// The state of a held lock, from [`Guard::verdict`](super::Guard::verdict). A later version may have more
+/// variants: treat one that you do not know as [`Verdict::Lost`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Verdict {

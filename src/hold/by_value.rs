@@ -8,7 +8,7 @@ use crate::key::LockKey;
 /// By the key of the group, and then by each of their values. So a look costs as much as the lock has
 /// values, however many locks the client has.
 #[derive(Default)]
-pub(super) struct ByValue(HashMap<String, HashMap<String, Vec<Arc<LockKey>>>>);
+pub(super) struct ByValue(pub(super) HashMap<String, HashMap<String, Vec<Arc<LockKey>>>>);
 
 impl ByValue {
     /// Adds a lock on which the client had no hold. A lock without values changes nothing.
@@ -49,10 +49,5 @@ impl ByValue {
             values.filter_map(|value| group.get(value))
         });
         of_values.flatten().filter(|lock| ***lock != *key)
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 }

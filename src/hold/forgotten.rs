@@ -21,7 +21,7 @@ impl HoldState {
         Dropped::Nothing
     }
 
-    /// Takes up to so many permits that were forgotten.
+    /// Takes up to this number of forgotten permits.
     pub(crate) fn take_forgotten(&mut self, most: u32) -> Option<ClaimFlags> {
         let mut flags = self.forgotten.pop()?;
         if flags.weight > most {

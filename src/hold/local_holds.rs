@@ -228,8 +228,9 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
+    use crate::clock::testing::ShiftedClock;
     #[cfg(target_os = "linux")]
-    use crate::clock::worked;
+    use crate::clock::testing::worked;
     use crate::hold::{ClaimFlags, HoldState, Terms};
     use crate::key::{Value, kind};
 
@@ -395,7 +396,7 @@ mod tests {
         for hold in [same, apart, elsewhere, overlapping] {
             holds.remove(&hold);
         }
-        assert!(holds.table.lock().by_value.is_empty());
+        assert!(holds.table.lock().by_value.0.is_empty());
     }
 
     /// How long many looks for overlaps take while the client has this many other locks: plain ones, and of
@@ -506,7 +507,7 @@ mod tests {
         fn the_index_of_a_lock_matches_a_walk_through_its_holds(
             steps in proptest::collection::vec((0..22_u8, 0..1_000_usize), 1..150)
         ) {
-            let holds = Holds::new(Clock::shifted(Arc::default()), false);
+            let holds = Holds::new(Clock::of(ShiftedClock::default()), false);
             let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
             let owners: Vec<Owner> = (0..4).map(|_| Owner::new()).collect();
             let mut listed: Vec<Arc<Hold>> = Vec::new();

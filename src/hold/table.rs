@@ -13,7 +13,7 @@ use super::recently_released::RecentlyReleased;
 use super::schedule::{NextMoments, Schedule};
 use super::{Hold, HoldPhase, HoldState, SLOW_UNLOCK};
 use crate::clock::{Clock, Moment};
-use crate::key::{ByKey, LockKey, Mode};
+use crate::key::{ByKey, LockKey};
 use crate::lease::TOLD_EARLY;
 use crate::owner::Owner;
 
@@ -139,7 +139,7 @@ impl Holds {
         drop(table);
         if changed.lost {
             hold.announce_lost();
-            if hold.key().mode() == Some(Mode::Write) {
+            if hold.key().kind().may_outlive_its_lease() {
                 self.earlier.notify_one();
             }
         }
@@ -253,7 +253,7 @@ impl Table {
             holds.moved(hold, filing);
         }
         let lost = phase != before && matches!(phase, HoldPhase::Lost(_));
-        if lost && hold.key().mode() == Some(Mode::Write) {
+        if lost && hold.key().kind().may_outlive_its_lease() {
             self.outlived.push(hold.clone());
         }
         (result, Changed { next, lost })
@@ -275,6 +275,7 @@ const TICK: Duration = Duration::from_millis(100);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::testing::ShiftedClock;
     use crate::hold::Terms;
     use crate::key::kind;
 
@@ -294,7 +295,7 @@ mod tests {
     #[test]
     fn an_expired_hold_is_due_while_renewals_are_deferred() {
         let ahead = Arc::new(AtomicU64::new(0));
-        let holds = Holds::new(Clock::shifted(ahead.clone()), false);
+        let holds = Holds::new(Clock::of(ShiftedClock(ahead.clone())), false);
         let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
         let lease = Duration::from_secs(10);
         for (batch, not_before) in [(0, Moment(0)), (100, Moment::NEVER)] {
@@ -309,7 +310,7 @@ mod tests {
     #[test]
     fn an_early_renewal_joins_a_batch_but_is_not_due_by_itself() {
         let ahead = Arc::new(AtomicU64::new(0));
-        let holds = Holds::new(Clock::shifted(ahead.clone()), false);
+        let holds = Holds::new(Clock::of(ShiftedClock(ahead.clone())), false);
         let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
         let hold = held(&holds, &key);
         ahead.fetch_add(2_000_000_000, Ordering::Relaxed);

@@ -245,7 +245,7 @@ impl LockKey {
         is_said.then(|| prefixed(kind::NEWS_PREFIX, self.key()))
     }
 
-    /// The channel of an election's news, as a lock of its own that nobody holds.
+    /// The channel of an election's news, as a lock of its own without a holder.
     pub(crate) fn listened(&self) -> Self {
         self.of_kind(&kind::NEWS)
     }

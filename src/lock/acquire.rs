@@ -13,7 +13,7 @@ use crate::hold::{Hold, OwnerState, POLL_TIMEOUT, Terms};
 use crate::key::{LockKey, Mode};
 use crate::owner::Owner;
 use crate::request::{FIRST_ATTEMPT, WaitLimit, record};
-use crate::script::Manner;
+use crate::script::ModeOptions;
 use crate::session::{AttemptOutcome, Claim, Core, PendingAcquire, Session};
 use crate::wait::{Backoff, Line, WaitRequest};
 
@@ -110,7 +110,7 @@ impl LockCall<'_> {
         loop {
             let now = core.clock.now();
             let mut acquiring = PendingAcquire::first(self.session, self.key, self.owner);
-            acquiring.manner = self.manner(now, false);
+            acquiring.modes = self.modes(now, false);
             let until = self.until(now);
             match acquiring.attempt(self.terms, now, until).await? {
                 AttemptOutcome::Granted(claim) => {
@@ -177,7 +177,7 @@ impl LockCall<'_> {
     }
 
     /// How an acquire that begins now treats those in the other mode.
-    pub(super) fn manner(&self, now: Moment, waits: bool) -> Manner {
+    pub(super) fn modes(&self, now: Moment, waits: bool) -> ModeOptions {
         let Way {
             preference,
             upgrades,
@@ -185,7 +185,7 @@ impl LockCall<'_> {
         } = self.way;
         let prefers_writers = preference == Preference::Writers;
         let reads = self.key.mode() == Some(Mode::Read);
-        Manner {
+        ModeOptions {
             gives_way: (reads && prefers_writers).then(|| now.since(self.began)),
             announces: waits
                 && self.key.mode() == Some(Mode::Write)
@@ -210,7 +210,7 @@ impl LockCall<'_> {
         }
     }
 
-    /// An error if the call would wait for ever, because its own owner reads.
+    /// An error if the call would wait forever, because its own owner reads.
     pub(super) fn refuse_deadlock(&self) -> Result<()> {
         let waits_for_ever = self.deadline.is_none() && !self.way.upgrades;
         if waits_for_ever

@@ -183,7 +183,7 @@ impl Contender for LockContender<'_> {
             Some(spare) if !spare.is_spent() => spare,
             _ => self.first(),
         };
-        acquiring.manner = self.caller.manner(now, true);
+        acquiring.modes = self.caller.modes(now, true);
         if !waiter.attempting(acquiring.hold(), now) {
             // The lock is being handed to this waiter.
             return Ok(Attempted::Unasked);
@@ -212,7 +212,7 @@ impl Contender for LockContender<'_> {
     async fn ask_beside(&mut self, now: Moment) -> Result<Attempted<Claim>> {
         // This caller has no role in the queue that others could take over.
         let mut acquiring = self.first();
-        acquiring.manner = self.caller.manner(now, false);
+        acquiring.modes = self.caller.modes(now, false);
         let until = self.caller.until(now);
         match acquiring.attempt(self.caller.terms, now, until).await {
             Ok(AttemptOutcome::Granted(claim)) => Ok(Attempted::Won(claim)),

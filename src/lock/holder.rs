@@ -10,6 +10,8 @@ use crate::key::{Mode, WRITER};
 
 /// How long Redis keeps a key, from [`Lock::remaining_ttl`](crate::Lock::remaining_ttl) and
 /// [`HolderInfo::ttl`]. Corresponds to the number of Redisson's `remainTimeToLive()`, in milliseconds.
+///
+/// Redis has no other answer about a key that exists, so this enum gets no further variant.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Ttl {
     /// Redis deletes it after this time.

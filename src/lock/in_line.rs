@@ -94,7 +94,7 @@ impl InLine {
                 Ok(LookOutcome::Waits { arrival, .. }) => *arrival,
                 _ => None,
             };
-            waiter.stand(acquiring.standing(), arrival);
+            waiter.stand(acquiring.queue_entry(), arrival);
         }
         waiter.attempted();
         match looked {

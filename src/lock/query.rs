@@ -140,7 +140,7 @@ impl<G: FromGuard> Lock<G> {
         Ok(holders.collect())
     }
 
-    /// The fields that a forced unlock frees: one holder, or all that read if nobody writes.
+    /// The fields that a forced unlock frees: one holder, or all readers if there is no writer.
     pub(super) async fn freed_by_force(&self) -> Result<Vec<String>> {
         let key = self.key()?;
         if !key.values().is_empty() {

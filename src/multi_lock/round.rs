@@ -206,7 +206,7 @@ impl MultiLockCall<'_> {
         // A call that holds nothing while it waits announces no writer, but its reads make way for those of
         // others.
         let reads = key.mode() == Some(Mode::Read);
-        acquiring.manner.gives_way = reads.then(|| self.waited());
+        acquiring.modes.gives_way = reads.then(|| self.waited());
         acquiring
     }
 

@@ -26,7 +26,7 @@ pub(crate) use adding::{ADDED_FOR, Adding, add_permits};
 pub(crate) struct Wanted {
     /// 0: all that are free, of a semaphore without leases.
     pub(crate) permits: u32,
-    /// The permits have leases, and shall never end by themselves.
+    /// The permits have leases, and must never end by themselves.
     pub(crate) is_endless: bool,
     pub(crate) terms: Terms,
 }

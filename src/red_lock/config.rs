@@ -121,7 +121,7 @@ impl RedLockConfig {
         self.max_lease
     }
 
-    /// The client whose registry has its holds in this process.
+    /// The instance whose client stands for all of them where one is enough.
     pub(super) fn home_instance(&self) -> &LockInstance {
         &self.instances[0]
     }

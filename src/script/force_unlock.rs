@@ -1,4 +1,4 @@
-//! Frees a lock from its holder, whoever that is.
+//! Frees a lock from its holder.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a hand-over is told, and what it comes to.
+//! The arguments of a hand-over, and its result.
 
 use std::num::NonZeroU64;
 use std::time::Duration;

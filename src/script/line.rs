@@ -26,7 +26,7 @@ pub(crate) enum LookMode {
 pub(crate) struct QueueLook<'a> {
     pub(crate) mode: LookMode,
     pub(crate) field: &'a str,
-    /// The count that the hold shall have.
+    /// The count that the hold is to have.
     pub(crate) target: u32,
     pub(crate) lease: Duration,
     pub(crate) line: LineTimes,

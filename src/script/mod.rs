@@ -36,7 +36,7 @@ pub(crate) use lock::{
     unlock,
 };
 pub(crate) use multi_lock::{BatchReply, acquire_all};
-pub(crate) use read_write::{Manner, Sharing, readers};
+pub(crate) use read_write::{ModeOptions, Sharing, readers};
 #[cfg(test)]
 pub(crate) use red_lock::InstanceReply;
 /// Acquires as a member of a quorum. A lock by itself uses [`acquire`].

@@ -14,14 +14,14 @@ use crate::server::{Failure, Sent, Server, TimeBox};
 pub(crate) struct Sharing {
     /// The field of the same owner's hold in the other mode; empty if it has none.
     pub(crate) partner: String,
-    pub(crate) manner: Manner,
+    pub(crate) modes: ModeOptions,
     /// How long a writer that has to wait is announced.
     pub(crate) announced: Duration,
 }
 
 /// How an acquire treats those in the other mode.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Manner {
+pub(crate) struct ModeOptions {
     /// How long the caller of a read has waited. The read stays out for an announced writer until the end of
     /// the pause in which its caller came. `None`: it passes announced writers.
     pub(crate) gives_way: Option<Duration>,
@@ -34,11 +34,11 @@ pub(crate) struct Manner {
 impl Sharing {
     /// The arguments behind those that each acquire has.
     pub(super) fn args<'a>(&'a self, mode: Mode, before_fields: &'a str) -> [Arg<'a>; 5] {
-        let Manner {
+        let ModeOptions {
             gives_way,
             announces,
             upgrades,
-        } = self.manner;
+        } = self.modes;
         let announced = match announces {
             true => u64::try_from(self.announced.as_millis()).unwrap_or(u64::MAX),
             false => 0,

@@ -36,7 +36,7 @@ pub(crate) struct SemaphoreState {
     pub(crate) holders: Vec<(String, u32)>,
 }
 
-/// So many permits for the hold with this field, or none; 0: all that are free. See
+/// This number of permits for the hold with this field, or none; 0: all that are free. See
 /// `lua/semaphore/acquire.lua`.
 pub(super) async fn acquire(
     server: &Server,

@@ -103,7 +103,7 @@ impl Semaphore {
     /// As [`try_set_permits`](Self::try_set_permits), and the semaphore ends after this time: from 10 ms, in
     /// whole milliseconds. Corresponds to Redisson's `trySetPermits(permits, timeToLive)`.
     ///
-    /// A release of permits of a semaphore that has ended does not make it anew.
+    /// A release of permits of a semaphore that has ended does not create it again.
     ///
     /// # Errors
     ///

@@ -77,7 +77,7 @@ impl Semaphore {
         exists
     }
 
-    /// Claims that were forgotten, of up to so many permits.
+    /// Forgotten claims of up to this number of permits.
     fn take_forgotten(&self, core: &Core, key: &LockKey, permits: u32) -> Vec<Claim> {
         let mut taken = Vec::new();
         let mut missing = permits;

@@ -11,6 +11,7 @@ use super::connection::Connection;
 use super::connection_slot::ConnectionSlot;
 use super::endpoint::Endpoint;
 use super::failure::Failure;
+use super::single_flight::Attempt;
 
 /// A connection that the watchdog's thread opened for itself. It is reopened after it was
 /// abandoned.
@@ -73,15 +74,9 @@ impl BackgroundConnection {
         self.slot.remove(connection);
     }
 
-    /// Skips the pause before the next attempt: see
-    /// [`SingleFlight::retry_now`](super::single_flight::SingleFlight::retry_now).
-    pub(crate) fn retry_now(&self) {
-        self.slot.retry_now();
-    }
-
-    #[cfg(test)]
-    pub(crate) fn is_delayed(&self) -> bool {
-        self.slot.is_delayed()
+    /// The attempt to connect.
+    pub(super) fn attempt(&self) -> &dyn Attempt {
+        self.slot.attempt()
     }
 
     /// Asks the server to close an abandoned connection, so that no command sent on it can run any

@@ -15,7 +15,7 @@ use super::connection::Connection;
 use super::connection_slot::ConnectionSlot;
 use super::endpoint::Endpoint;
 use super::failure::Failure;
-use super::single_flight::SingleFlight;
+use super::single_flight::{Attempt, SingleFlight};
 
 /// The connections of all callers.
 pub(super) struct Callers {
@@ -175,19 +175,12 @@ impl Callers {
         self.shared.clear();
     }
 
-    /// Skips the pauses before the next attempts: see [`SingleFlight::retry_now`].
-    pub(super) fn retry_now(&self) {
+    /// Visits the attempts to connect.
+    pub(super) fn each_attempt(&self, visit: &mut dyn FnMut(&dyn Attempt)) {
         for runtime in &*self.inner.runtimes.lock() {
-            runtime.opening.retry_now();
+            visit(&*runtime.opening);
         }
-        self.shared.retry_now();
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_delayed(&self) -> bool {
-        let runtimes = self.inner.runtimes.lock();
-        let mut openings = runtimes.iter().map(|runtime| &runtime.opening);
-        openings.any(|opening| opening.is_delayed()) || self.shared.is_delayed()
+        visit(self.shared.attempt());
     }
 }
 

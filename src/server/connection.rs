@@ -53,7 +53,7 @@ pub(super) enum ConnectionParts {
 }
 
 /// The transport of a connection's commands.
-enum Wire {
+pub(super) enum Wire {
     Socket(MultiplexedConnection),
     #[cfg(test)]
     Simulated(crate::simulation::SimulatedWire),
@@ -73,19 +73,7 @@ impl Connection {
         Self::over(wire, identity, server, term, kept)
     }
 
-    #[cfg(test)]
-    pub(super) fn simulated(
-        wire: crate::simulation::SimulatedWire,
-        identity: &Arc<Identity>,
-    ) -> Self {
-        let id = wire.client_id();
-        let wire = Wire::Simulated(wire);
-        let connection = Self::over(wire, identity, None, 0, ConnectionParts::Nothing);
-        connection.inner.client_id.get_or_init(|| id);
-        connection
-    }
-
-    fn over(
+    pub(super) fn over(
         wire: Wire,
         identity: &Arc<Identity>,
         server: Option<Arc<str>>,
@@ -143,8 +131,9 @@ impl Connection {
         );
         match id {
             Ok(Value::Int(id)) => {
-                let id = u64::try_from(id).ok();
-                id.map(|id| self.inner.client_id.get_or_init(|| id));
+                if let Ok(id) = u64::try_from(id) {
+                    self.has_id(id);
+                }
             }
             Err(Failure::Refused { code, message }) if code == "NOAUTH" => {
                 return Err(Failure::Refused { code, message });
@@ -305,6 +294,11 @@ impl Connection {
         answer
             .and_then(Value::extract_error)
             .map_err(|error| Failure::of_command(error, limit))
+    }
+
+    /// Sets the server's id for the connection.
+    pub(super) fn has_id(&self, id: u64) {
+        self.inner.client_id.get_or_init(|| id);
     }
 
     pub(crate) fn client_id(&self) -> Option<u64> {

@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 
 use super::connection::Connection;
 use super::failure::Failure;
-use super::single_flight::SingleFlight;
+use super::single_flight::{Attempt, SingleFlight};
 use crate::clock::Clock;
 
 /// Holds a connection that the background drives. Only one attempt to open it runs at a time.
@@ -70,14 +70,9 @@ impl ConnectionSlot {
         }
     }
 
-    /// Skips the pause before the next attempt: see [`SingleFlight::retry_now`].
-    pub(super) fn retry_now(&self) {
-        self.opening.retry_now();
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_delayed(&self) -> bool {
-        self.opening.is_delayed()
+    /// The attempt to open the connection.
+    pub(super) fn attempt(&self) -> &dyn Attempt {
+        &self.opening
     }
 }
 

@@ -15,16 +15,3 @@ pub(crate) struct Context {
     /// The length of the leases that the watchdog renews.
     pub(crate) watchdog_lease: Duration,
 }
-
-impl Context {
-    /// Uses the current runtime as its background.
-    #[cfg(test)]
-    pub(crate) fn here(clock: &Clock) -> Self {
-        Self {
-            clock: clock.clone(),
-            background: Background::here(),
-            command_timeout: Duration::from_secs(3),
-            watchdog_lease: Duration::from_secs(30),
-        }
-    }
-}

@@ -12,6 +12,7 @@ use super::connection::Connection;
 use super::failure::Failure;
 use super::identity::Identity;
 use super::sentinel::Sentinels;
+use super::single_flight::Attempt;
 use super::user_connector::UserConnector;
 use super::user_pool::UserPool;
 use super::wire::{client, password};
@@ -27,9 +28,6 @@ pub(crate) struct Endpoint {
     pub(super) user_connector: Option<UserConnector>,
     /// The server's identity, which its connections report.
     pub(super) identity: Arc<Identity>,
-    /// In simulated tests it replaces everything else.
-    #[cfg(test)]
-    pub(super) simulated: Option<crate::simulation::Wiring>,
 }
 
 /// How the client finds the server.
@@ -40,6 +38,9 @@ pub(super) enum Locator {
     /// A master of a cluster. Connecting fails once it is no master any more.
     Member(Box<redis::ConnectionInfo>),
     Sentinel(Arc<Sentinels>),
+    /// A server of a simulated run.
+    #[cfg(test)]
+    Simulated(crate::simulation::Wiring),
 }
 
 impl Endpoint {
@@ -93,8 +94,6 @@ impl Endpoint {
             name,
             user_connector,
             identity,
-            #[cfg(test)]
-            simulated: None,
         })
     }
 
@@ -107,21 +106,6 @@ impl Endpoint {
             name,
             user_connector: None,
             identity: Arc::new(identity),
-            #[cfg(test)]
-            simulated: None,
-        }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn simulated(wiring: crate::simulation::Wiring, clock: &Clock) -> Self {
-        let address = "simulated".to_owned();
-        Self {
-            route: Locator::Unknown,
-            pool: None,
-            name: None,
-            user_connector: None,
-            identity: Arc::new(Identity::new(clock.clone(), address, false)),
-            simulated: Some(wiring),
         }
     }
 
@@ -135,7 +119,7 @@ impl Endpoint {
         // the pool.
         let others = match &self.route {
             Locator::Unknown => 3,
-            Locator::Fixed(_) | Locator::Member(_) | Locator::Sentinel(_) => 1,
+            _ => 1,
         };
         pool.max_size().saturating_sub(others).min(RUNTIMES)
     }
@@ -146,7 +130,7 @@ impl Endpoint {
             Locator::Member(_) | Locator::Sentinel(_) => {
                 Some(client.get_connection_info().addr().to_string().into())
             }
-            Locator::Unknown | Locator::Fixed(_) => None,
+            _ => None,
         }
     }
 
@@ -157,6 +141,8 @@ impl Endpoint {
     ) -> Result<(Option<redis::Client>, u64), Failure> {
         match &self.route {
             Locator::Unknown => Ok((None, 0)),
+            #[cfg(test)]
+            Locator::Simulated(_) => Ok((None, 0)),
             Locator::Fixed(client) => {
                 let term = self.identity.term.current();
                 Ok((Some(client.as_ref().clone()), term))
@@ -197,23 +183,16 @@ impl Endpoint {
     pub(crate) async fn watch(&self, every: Duration) {
         match &self.route {
             Locator::Sentinel(sentinels) => sentinels.watch(every).await,
-            Locator::Unknown | Locator::Fixed(_) | Locator::Member(_) => {
-                std::future::pending().await
-            }
+            _ => std::future::pending().await,
         }
     }
 
-    /// Skips the pause before the sentinels are asked: see
-    /// [`SingleFlight::retry_now`](super::single_flight::SingleFlight::retry_now).
-    pub(super) fn retry_now(&self) {
-        if let Locator::Sentinel(sentinels) = &self.route {
-            sentinels.retry_now();
+    /// The attempt to find the master, if sentinels know it.
+    pub(super) fn attempt(&self) -> Option<&dyn Attempt> {
+        match &self.route {
+            Locator::Sentinel(sentinels) => Some(sentinels.attempt()),
+            _ => None,
         }
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_delayed(&self) -> bool {
-        matches!(&self.route, Locator::Sentinel(sentinels) if sentinels.is_delayed())
     }
 
     /// Waits until sentinels that were asked after `since` confirmed the master or named another
@@ -247,9 +226,7 @@ impl Endpoint {
     pub(super) async fn until_left(&self) {
         match &self.route {
             Locator::Member(_) => self.identity.term.until_over(0).await,
-            Locator::Unknown | Locator::Fixed(_) | Locator::Sentinel(_) => {
-                std::future::pending().await
-            }
+            _ => std::future::pending().await,
         }
     }
 

@@ -11,7 +11,7 @@ use super::failure::Failure;
 use crate::clock::Moment;
 
 /// One node's or sentinel's answer about its group.
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone)]
 pub(super) struct Witness {
     /// Its own id and all other ids that it knows.
     pub(super) ids: Vec<String>,

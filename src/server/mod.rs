@@ -37,11 +37,11 @@ mod run_id;
 mod sent;
 mod sentinel;
 mod shown;
-#[cfg(test)]
-mod simulated;
 mod single_flight;
 mod subscriber;
 mod suspicion;
+#[cfg(test)]
+mod testing;
 mod tls;
 mod user_connector;
 mod user_pool;

@@ -138,10 +138,13 @@ impl Node {
 
     /// Ends the pauses before attempts to connect and before questions to the sentinels.
     pub(super) fn retry_now(&self) {
-        self.callers.retry_now();
-        self.own.retry_now();
-        self.acker.retry_now();
-        self.endpoint.retry_now();
+        self.callers
+            .each_attempt(&mut |attempt| attempt.retry_now());
+        self.own.attempt().retry_now();
+        self.acker.attempt().retry_now();
+        if let Some(attempt) = self.endpoint.attempt() {
+            attempt.retry_now();
+        }
     }
 
     /// Waits until it is no server of the deployment any more.
@@ -192,6 +195,7 @@ impl Node {
 mod on_servers {
     use super::*;
     use crate::client::Client;
+    use crate::server::single_flight::Attempt;
     use crate::server::{PendingWrite, ReplicaAck, Replicas};
     use crate::support::{RedisServer, free_port};
 
@@ -257,11 +261,14 @@ mod on_servers {
         /// Which of these would wait before the next attempt: callers, the watchdog's thread, the
         /// waiting for replicas, and the question to the sentinels.
         fn delayed(&self) -> [bool; 4] {
+            let mut callers = false;
+            self.callers
+                .each_attempt(&mut |attempt| callers |= attempt.is_delayed());
             [
-                self.callers.is_delayed(),
-                self.own.is_delayed(),
-                self.acker.is_delayed(),
-                self.endpoint.is_delayed(),
+                callers,
+                self.own.attempt().is_delayed(),
+                self.acker.attempt().is_delayed(),
+                self.endpoint.attempt().is_some_and(Attempt::is_delayed),
             ]
         }
     }

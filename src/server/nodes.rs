@@ -213,7 +213,7 @@ impl Server {
     /// Ends the pauses before attempts to connect and before questions about the deployment.
     pub(crate) fn retry_now(&self) {
         if let Nodes::Cluster(cluster) = &self.nodes {
-            cluster.retry_now();
+            cluster.attempt().retry_now();
         }
         for node in self.nodes() {
             node.retry_now();
@@ -370,8 +370,8 @@ mod tests {
         let Nodes::Cluster(cluster) = &server.nodes else {
             unreachable!("it is the address of one")
         };
-        assert!(cluster.is_delayed());
+        assert!(cluster.attempt().is_delayed());
         server.retry_now();
-        assert!(!cluster.is_delayed());
+        assert!(!cluster.attempt().is_delayed());
     }
 }

@@ -44,9 +44,8 @@ impl Endpoint {
 
     async fn open_for(&self, purpose: Purpose, limit: Duration) -> Result<Connection, Failure> {
         #[cfg(test)]
-        if let Some(wiring) = &self.simulated {
-            let wire = wiring.open().await?;
-            return Ok(Connection::simulated(wire, &self.identity));
+        if let Locator::Simulated(wiring) = &self.route {
+            return self.open_simulated(wiring).await;
         }
         let (client, term) = self.find(limit).await?;
         let Some(client) = client else {

@@ -186,10 +186,21 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
             attempt.task.abort();
         }
     }
+}
 
+/// A [`SingleFlight`], whatever its result is.
+pub(crate) trait Attempt {
     /// The cause of earlier failures is gone, or the caller is in a hurry. The current and the next
     /// attempt skip their pauses.
-    pub(crate) fn retry_now(&self) {
+    fn retry_now(&self);
+
+    /// Whether the next attempt would wait before it begins.
+    #[cfg(test)]
+    fn is_delayed(&self) -> bool;
+}
+
+impl<T> Attempt for SingleFlight<T> {
+    fn retry_now(&self) {
         let mut state = self.shared.state.lock();
         state.ended = None;
         state.not_before = None;
@@ -198,9 +209,8 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         }
     }
 
-    /// Whether the next attempt would wait before it begins.
     #[cfg(test)]
-    pub(crate) fn is_delayed(&self) -> bool {
+    fn is_delayed(&self) -> bool {
         self.shared.state.lock().not_before.is_some()
     }
 }

@@ -10,9 +10,9 @@ use super::settle::Job;
 use crate::clock::Moment;
 use crate::error::{Error, Lost};
 use crate::hold::{Hold, HoldPhase, HoldState, Terms, TurnGuard};
-use crate::key::{LockKey, Mode, QueueSide};
+use crate::key::{LockKey, QueueSide};
 use crate::owner::Owner;
-use crate::script::{self, AcquireItem, AcquireReply, Manner};
+use crate::script::{self, AcquireItem, AcquireReply, ModeOptions};
 use crate::server::{Addressee, Sent, TimeBox};
 use crate::wait::HandedOver;
 
@@ -28,7 +28,7 @@ pub(crate) struct PendingAcquire {
     /// Set before each sending.
     pub(crate) addressee: Option<Addressee>,
     /// How it treats those in the other mode of a read/write lock.
-    pub(crate) manner: Manner,
+    pub(crate) modes: ModeOptions,
     /// The owner's hold in the other mode, as the last command named it.
     partner: Option<Arc<Hold>>,
     /// How long after its end the grant may be accepted. `None`: as long as a waiter may take to answer.
@@ -102,7 +102,7 @@ impl PendingAcquire {
             command,
             sent: Sent::default(),
             addressee: None,
-            manner: Manner::default(),
+            modes: ModeOptions::default(),
             partner: None,
             accept_limit: None,
             granted: false,
@@ -178,7 +178,7 @@ impl PendingAcquire {
     /// What its command asks for.
     pub(super) fn item(&self, target: u32) -> AcquireItem<'_> {
         let core = self.session.core();
-        core.item(&self.hold, target, self.partner.as_deref(), self.manner)
+        core.item(&self.hold, target, self.partner.as_deref(), self.modes)
     }
 
     pub(super) async fn attempt_for(
@@ -192,10 +192,10 @@ impl PendingAcquire {
             return Ok(self.gone());
         };
         self.find_partner();
-        self.announced |= self.manner.announces;
+        self.announced |= self.modes.announces;
         let core = self.session.core();
         // Not by `item`, which would borrow what is sent, too.
-        let item = core.item(&self.hold, target, self.partner.as_deref(), self.manner);
+        let item = core.item(&self.hold, target, self.partner.as_deref(), self.modes);
         let turn = self.command.as_ref();
         let acquired = {
             let sending = pin!(script::acquire(
@@ -281,7 +281,7 @@ impl PendingAcquire {
         let granted = core.holds.change(&self.hold, |state| {
             state.certain = self.sent.is_answered();
             let granted = !self.is_taken_over() && state.grant(sent, terms, now);
-            if granted && self.hold.key().mode() == Some(Mode::Read) && !terms.watched {
+            if granted && self.hold.key().kind().has_shared_ttl() && !terms.watched {
                 // Redisson's readers set the lock's TTL to their own lease.
                 state.expose(core.settings.watchdog_lease);
             }

@@ -23,7 +23,7 @@ impl PendingAcquire {
         match acquired? {
             AcquireReply::Granted(_) => self.accept_grant(terms),
             AcquireReply::Busy(ttl) => Ok(AttemptOutcome::Busy(ttl)),
-            AcquireReply::Gone if self.manner.upgrades && self.first => {
+            AcquireReply::Gone if self.modes.upgrades && self.first => {
                 // The read hold is gone, and there is no write hold yet.
                 let reads = core.holds.partner_of(self.hold.key(), self.hold.owner());
                 if let Some(reads) = reads {

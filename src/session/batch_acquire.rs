@@ -219,7 +219,7 @@ impl BatchAcquire {
         for part in &mut self.parts {
             match part.accept_grant(&terms)? {
                 AttemptOutcome::Granted(claim) => {
-                    if self.is_endless || claim.hold().key().kind().is_counted() {
+                    if self.is_endless || !claim.hold().key().kind().has_lease() {
                         let holds = &self.session.core().holds;
                         holds.change(claim.hold(), HoldState::outlast);
                     }

@@ -95,11 +95,11 @@ impl Claim {
         self.ended = true;
         let core = self.session.core();
         let (flags, now) = (self.flags, core.clock.now());
-        let is_counted = self.hold.key().kind().is_counted();
+        let in_parts = self.hold.key().kind().is_freed_in_parts();
         let dropped = core.holds.change(&self.hold, |state| {
             let dropped = way(state, flags, now);
-            // Of a semaphore, the server still counts the permits that were dropped.
-            state.is_lowering |= is_counted && dropped == Dropped::Settle && state.is_living();
+            // The server still counts the part that was dropped.
+            state.is_lowering |= in_parts && dropped == Dropped::Settle && state.is_living();
             dropped
         });
         core.after_drop(&self.hold, dropped);

@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::Core;
 use crate::error::{Error, LostReason, Result};
 use crate::hold::Hold;
-use crate::key::Mode;
 use crate::lease;
 use crate::script::RenewReply;
 use crate::server::Addressee;
@@ -32,7 +31,7 @@ impl Core {
             // The answer may come after the deadline: then the hold was lost before it was extended.
             Ok(Ok(RenewReply::Extended)) => {
                 self.ensure_held(hold)?;
-                if hold.key().mode() == Some(Mode::Read) {
+                if hold.key().kind().has_shared_ttl() {
                     let every = self.settings.watchdog_lease;
                     self.holds.change(hold, |state| state.expose(every));
                 }

@@ -50,7 +50,7 @@ pub(crate) enum GateState {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Opened {
     ForAll,
-    /// By what may have been before this waiter came: it has to look anew.
+    /// By what may have been before this waiter came: it has to look again.
     ForOthers,
 }
 

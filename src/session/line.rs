@@ -9,7 +9,7 @@ use crate::error::{Error, LostReason};
 use crate::hold::{Hold, HoldPhase, Terms, TurnGuard};
 use crate::script::{self, LookMode, LookReply, QueueLook};
 use crate::server::{Failure, Sent, TimeBox};
-use crate::wait::Standing;
+use crate::wait::QueueEntry;
 
 /// The result of a look.
 pub(crate) enum LookOutcome {
@@ -148,10 +148,10 @@ impl PendingAcquire {
     }
 
     /// Its place, for those who hand the lock to it.
-    pub(crate) fn standing(&self) -> Standing {
+    pub(crate) fn queue_entry(&self) -> QueueEntry {
         let core = self.session.core();
         let channel = core.channel_of(&self.hold);
-        Standing {
+        QueueEntry {
             hold: self.hold.clone(),
             permit: self.command.as_ref().map(TurnGuard::permit),
             channel: channel.into(),

@@ -16,7 +16,6 @@ mod mailbox;
 mod member_attempt;
 mod owed;
 mod reentry;
-mod registry;
 mod release;
 mod replicas;
 mod settle;
@@ -40,7 +39,7 @@ use crate::error::{Error, LostReason};
 use crate::hold::{HandOverLimits, Hold, Holds};
 use crate::key::kind::PermitKind;
 use crate::key::{Kind, LineTimes, LockKey, Mode, NameMapper, PermitId, WRITER};
-use crate::script::{AcquireItem, Manner, Remembered, Sharing};
+use crate::script::{AcquireItem, ModeOptions, Remembered, Sharing};
 use crate::server::Server;
 use crate::wait::{Backoff, Waiters, Wake};
 
@@ -55,7 +54,6 @@ pub(crate) use lane::Lane;
 pub(crate) use line::LookOutcome;
 pub(crate) use mailbox::{BackgroundTask, ExtendRequest, Mailbox};
 pub use reentry::Reentry;
-use registry::Registry;
 pub use release::Unlocked;
 pub(crate) use settle::{Job, Unsettled, settle};
 pub(crate) use timers::{Timed, TimerKey, Timers};
@@ -96,7 +94,6 @@ pub(crate) struct Core {
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) timers: Timers,
     pub(crate) mailbox: Mailbox,
-    pub(crate) registry: Registry,
     pub(crate) gates: Gates,
     pub(crate) unanswered_calls: UnansweredCalls,
     /// Unbounded channel: there is at most one job per live guard or request. The watchdog runs a few
@@ -143,7 +140,6 @@ impl Core {
             waiters: Arc::new(waiters),
             timers: Timers::default(),
             mailbox: Mailbox::default(),
-            registry: Registry::default(),
             gates: Gates::default(),
             unanswered_calls: UnansweredCalls::new(max_waiters),
             clock,
@@ -178,12 +174,12 @@ impl Core {
         hold: &'a Hold,
         target: u32,
         partner: Option<&Hold>,
-        manner: Manner,
+        modes: ModeOptions,
     ) -> AcquireItem<'a> {
         let key = &**hold.key();
         let sharing = key.mode().map(|_| Sharing {
             partner: partner.map_or_else(String::new, |partner| self.field(partner)),
-            manner,
+            modes,
             // The writer asks again before it is over.
             announced: self.settings.poll_cap * 3 / 2,
         });

@@ -10,7 +10,7 @@ use super::{Core, Session};
 use crate::clock::Moment;
 use crate::error::LostReason;
 use crate::hold::{Dropped, Hold, HoldPhase, HoldState, TurnGuard};
-use crate::key::{Mode, QueueSide};
+use crate::key::QueueSide;
 use crate::script::SettleReply;
 use crate::server::Failure;
 
@@ -44,9 +44,7 @@ impl Core {
     /// Ends a write hold on the server at the end of its lease, if it was lost at its deadline or left to its
     /// lease: its owner's read hold keeps the key of the lock, and so the field of the write hold.
     pub(crate) fn end_outlived(&self, hold: Arc<Hold>) {
-        let is_kept = hold.key().mode() == Some(Mode::Write)
-            && self.holds.partner_of(hold.key(), hold.owner()).is_some();
-        if !is_kept {
+        if !self.is_kept_by_partner(&hold) {
             return;
         }
         let (is_left, phase) = {
@@ -60,6 +58,13 @@ impl Core {
             }
             _ => {}
         }
+    }
+
+    /// Whether the server keeps the hold beyond its lease: the read hold of a writer's owner keeps the lock's
+    /// key, and so the field of the write hold in it.
+    pub(super) fn is_kept_by_partner(&self, hold: &Hold) -> bool {
+        hold.key().kind().may_outlive_its_lease()
+            && self.holds.partner_of(hold.key(), hold.owner()).is_some()
     }
 
     /// Ends a hold whose grant was not accepted. Returns false if it was accepted, or the hold ended before.
@@ -113,7 +118,7 @@ impl Core {
         }
     }
 
-    /// Ends the newest forgotten claim of a hold, of a semaphore up to so many permits of it. This is the
+    /// Ends the newest forgotten claim of a hold, of a semaphore up to this number of its permits. This is the
     /// unlock of ported code.
     pub(crate) fn take_forgotten(
         &self,

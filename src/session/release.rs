@@ -12,7 +12,8 @@ use crate::hold::{HoldPhase, HoldState, SLOW_UNLOCK, TurnGuard};
 use crate::script::{self, LoweredHold, TransferReply, UnlockReply as Answer};
 use crate::server::{Failure, Sent, TimeBox};
 
-/// The result of an unlock.
+/// The result of an unlock. A later version may have more variants: treat one that you do not know as
+/// [`Unlocked::StillHeld`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Unlocked {
@@ -63,7 +64,7 @@ impl PendingUnlock {
             }
             state.drop_claim(claim.flags, now);
             state.hasten_at = now + SLOW_UNLOCK;
-            state.is_lowering = hold.key().kind().is_counted();
+            state.is_lowering = hold.key().kind().is_freed_in_parts();
             Ok(Some((state.target(), state.count)))
         });
         let (target, left) = match counts {
@@ -92,7 +93,7 @@ impl PendingUnlock {
 
     pub(super) async fn finish(mut self) -> Result<Unlocked, Error> {
         let Some(answer) = self.send().await else {
-            return self.taken_over();
+            return self.taken_over().await;
         };
         let kept = Unlocked::StillHeld { count: self.left };
         self.answered = answer.is_ok();
@@ -177,9 +178,14 @@ impl PendingUnlock {
     }
 
     /// This call was frozen and its turn was taken over: the other party sends the new count to Redis.
-    fn taken_over(&self) -> Result<Unlocked, Error> {
+    async fn taken_over(self) -> Result<Unlocked, Error> {
         let hold = &self.claim.hold;
         let core = self.claim.session.core();
+        if self.target == 0 {
+            // A call on a busy machine is polled late, too: it waits for what the other party is told. An
+            // error says no more than the state below.
+            drop(core.turn_to_unlock(hold).await);
+        }
         let now = core.clock.now();
         let (phase, deadline, remains_until) = {
             let state = hold.state();
@@ -237,7 +243,7 @@ impl Drop for PendingUnlock {
             // The party that took the turn over completes the unlock.
             return;
         }
-        if self.answered && self.claim.hold.key().kind().is_counted() {
+        if self.answered && self.claim.hold.key().kind().is_freed_in_parts() {
             let answered = |state: &mut HoldState| state.is_lowering = false;
             core.holds.change(&self.claim.hold, answered);
         }

@@ -11,7 +11,6 @@ use super::job_outcome::JobOutcome;
 use super::lane::Lane;
 use crate::clock::Moment;
 use crate::hold::{Hold, HoldPhase, TurnGuard};
-use crate::key::Mode;
 use crate::script::{self, LoweredHold, SettleReply};
 use crate::server::{Connection, Failure, Route};
 
@@ -250,10 +249,9 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
             return None;
         }
         // A server that is out of memory lowers no count. The final unlock deletes the field whatever
-        // its count is, and must not wait for this. Of a semaphore's permits, others wait for the part that
-        // was given back.
+        // its count is, and must not wait for this, unless others wait for the part that was given back.
         Err(Failure::Refused { code, .. })
-            if code == "OOM" && target > 0 && !hold.key().kind().is_counted() =>
+            if code == "OOM" && target > 0 && !hold.key().kind().is_freed_in_parts() =>
         {
             core.holds.change(&hold, |state| state.is_lowering = false);
             job.end(core, false, JobOutcome::Done);
@@ -262,10 +260,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         Err(failure) => failure,
     };
     let now = core.clock.now();
-    // The read hold of a writer's owner keeps the lock's key, and so the field of the write hold in it.
-    let is_kept = hold.key().mode() == Some(Mode::Write)
-        && core.holds.partner_of(hold.key(), hold.owner()).is_some();
-    if now >= hold.state().remains_until && !is_kept {
+    if now >= hold.state().remains_until && !core.is_kept_by_partner(&hold) {
         job.end(core, true, JobOutcome::Unanswered);
         return None;
     }

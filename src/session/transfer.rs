@@ -13,7 +13,7 @@ use crate::hold::{Hold, Streak, StreakEnd, TurnGuard};
 use crate::key::{QueueSide, Script};
 use crate::script::{self, HandOver, TransferReply};
 use crate::server::{Failure, SendingPermit, Sent, TimeBox};
-use crate::wait::{HandedOver, Line, Receiver, Standing, WaitRequest};
+use crate::wait::{HandedOver, Line, QueueEntry, Receiver, WaitRequest};
 
 /// A hand-over in flight. If it is dropped before it is complete, the background undoes its effect for
 /// the receiver, and the receiver contends for itself.
@@ -33,29 +33,29 @@ enum Next {
     New(PendingAcquire),
     /// The receiver's own, which waits in the server's queue. If the hand-over fails, the receiver looks
     /// again.
-    Standing(Standing),
+    Queued(QueueEntry),
 }
 
 impl Next {
     fn hold(&self) -> &Arc<Hold> {
         match self {
             Self::New(next) => next.hold(),
-            Self::Standing(standing) => &standing.hold,
+            Self::Queued(entry) => &entry.hold,
         }
     }
 
     fn permit(&self) -> Option<SendingPermit> {
         match self {
             Self::New(next) => next.command().map(TurnGuard::permit),
-            Self::Standing(standing) => standing.permit.clone(),
+            Self::Queued(entry) => entry.permit.clone(),
         }
     }
 
     fn hand_on(&mut self, sent: &Sent) -> HandedOver {
         match self {
             Self::New(next) => next.hand_on(sent),
-            Self::Standing(standing) => HandedOver {
-                hold: standing.hold.clone(),
+            Self::Queued(entry) => HandedOver {
+                hold: entry.hold.clone(),
                 command: None,
                 sent: sent.clone(),
             },
@@ -103,7 +103,7 @@ impl Transfer {
                     _ => next.weighing(permits),
                 })
             }
-            QueueSide::Server => Next::Standing(receiver.standing()?),
+            QueueSide::Server => Next::Queued(receiver.queue_entry()?),
         };
         core.holds.change(next.hold(), |state| {
             state.sending(until, lease);
@@ -195,7 +195,7 @@ impl Transfer {
                 Next::New(_) => drop(PendingAcquire::handed(session, declined)),
                 // It looks itself. Or it gives its place back, or has done so: then the server did not grant
                 // it.
-                Next::Standing(_) => self.receiver.wake(),
+                Next::Queued(_) => self.receiver.wake(),
             }
         }
         true
@@ -214,8 +214,8 @@ impl Transfer {
         match &mut self.next {
             Next::New(next) => next.note(sent, refused),
             // The command may still be granted.
-            Next::Standing(_) if !refused => self.receiver.lose_answer(),
-            Next::Standing(_) => {}
+            Next::Queued(_) if !refused => self.receiver.lose_answer(),
+            Next::Queued(_) => {}
         }
     }
 }

@@ -24,7 +24,9 @@ impl Claim {
         }
         if let Some(command) = self.hold.try_command() {
             match PendingUnlock::begin(self, command)? {
-                Ok(unlock) => return unlock.finish().await,
+                // Boxed, as each acquire is. Otherwise it would be a part of each caller's future, in
+                // size and in depth (decision 101).
+                Ok(unlock) => return Box::pin(unlock.finish()).await,
                 Err(claim) => self = claim,
             }
         }
@@ -124,7 +126,7 @@ async fn unlock(core: &Core, mut claim: Claim) -> Result<Unlocked, Error> {
 
 impl Core {
     /// Waits for the end of an earlier command of the hold.
-    async fn turn_to_unlock(&self, hold: &Arc<Hold>) -> Result<TurnGuard, Error> {
+    pub(super) async fn turn_to_unlock(&self, hold: &Arc<Hold>) -> Result<TurnGuard, Error> {
         // A settlement needs one command timeout to detect that it is necessary.
         let waited: Duration = self.server.command_timeout() * 2;
         let command = tokio::time::timeout(waited, self.acquire_turn(hold)).await;

@@ -38,13 +38,13 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The same pause each time. Corresponds to Redisson's `ConstantBackoff`.
+    /// The same pause each time. Corresponds to Redisson's `LockOptions.ConstantBackOff`.
     pub fn constant(pause: Duration) -> Self {
         Self::exponential(pause, pause, 1)
     }
 
     /// Starts with `first`. Each further pause is `factor` times the previous one, at most `longest`.
-    /// Corresponds to Redisson's `ExponentialBackoff`.
+    /// Corresponds to Redisson's `LockOptions.ExponentialBackOff`.
     pub fn exponential(first: Duration, longest: Duration, factor: u32) -> Self {
         Self {
             first,

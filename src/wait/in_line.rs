@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::WaiterGuard;
+use super::queue_entry::QueueEntry;
 use super::queue_places::Called;
-use super::standing::Standing;
 use crate::clock::Moment;
 use crate::hold::Hold;
 
 impl WaiterGuard {
     /// The waiter has a place in the server's queue, which it took at `arrival` if that is known. The first
     /// of this client's waiters there is the contender.
-    pub(crate) fn stand(&self, standing: Standing, arrival: Option<u64>) {
+    pub(crate) fn stand(&self, entry: QueueEntry, arrival: Option<u64>) {
         let mut queues = self.waiters.shard(&self.key);
         if let Some(queue) = queues.get_mut(&*self.key) {
             let now = self.waiters.clock.now();
-            queue.stand(&self.waiter, standing, arrival, now);
+            queue.stand(&self.waiter, entry, arrival, now);
         }
     }
 

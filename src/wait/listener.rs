@@ -60,12 +60,12 @@ impl Waiters {
         waiter: Option<&Waiter>,
         server: &Server,
     ) {
-        let own = waiter.and_then(|waiter| Some((waiter, waiter.seat.lock().standing()?)));
+        let own = waiter.and_then(|waiter| Some((waiter, waiter.in_queue.lock().queue_entry()?)));
         if own.is_none() && key.kind().queue == QueueSide::Server {
             // Nothing is published on the common part of the waiters' channels.
             return;
         }
-        let own = own.map(|(waiter, standing)| (waiter, standing.channel.to_string()));
+        let own = own.map(|(waiter, entry)| (waiter, entry.channel.to_string()));
         let Some(channel) = own
             .as_ref()
             .map(|own| own.1.clone())
@@ -82,10 +82,10 @@ impl Waiters {
             self.messages.begin(self)
         };
         let subscription = if let Some((waiter, _)) = own {
-            let known = waiter.seat.lock().subscription();
+            let known = waiter.in_queue.lock().subscription();
             known.unwrap_or_else(|| {
                 let subscription = self.subscriptions.subscribe(key, channel);
-                waiter.seat.lock().listen(subscription.clone());
+                waiter.in_queue.lock().listen(subscription.clone());
                 subscription
             })
         } else {

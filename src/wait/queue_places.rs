@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::queue::WaitQueue;
+use super::queue_entry::QueueEntry;
 use super::sign::Sign;
-use super::standing::Standing;
 use super::waiter::Waiter;
 use super::wake_ups::WakeUps;
 use crate::clock::Moment;
@@ -28,11 +28,11 @@ impl WaitQueue {
     pub(super) fn stand(
         &mut self,
         waiter: &Arc<Waiter>,
-        standing: Standing,
+        entry: QueueEntry,
         arrival: Option<u64>,
         now: Moment,
     ) {
-        let known = waiter.seat.lock().arrival();
+        let known = waiter.in_queue.lock().arrival();
         let arrival = match (known, arrival) {
             (Some(known), None) => known,
             (_, arrival) => {
@@ -40,9 +40,9 @@ impl WaitQueue {
                 self.places.add(waiter.id, arrival, now)
             }
         };
-        waiter.seat.lock().take(standing, arrival);
+        waiter.in_queue.lock().take(entry, arrival);
         let first = self.contender.as_ref().and_then(|first| {
-            let since = first.seat.lock().arrival()?;
+            let since = first.in_queue.lock().arrival()?;
             Some((since, first.id))
         });
         if first.is_none_or(|first| (arrival, waiter.id) < first) {
@@ -51,10 +51,10 @@ impl WaitQueue {
     }
 
     pub(super) fn give_place_up(&mut self, waiter: &Waiter) {
-        let mut seat = waiter.seat.lock();
-        if let Some(arrival) = seat.arrival() {
+        let mut in_queue = waiter.in_queue.lock();
+        if let Some(arrival) = in_queue.arrival() {
             self.places.remove(arrival, waiter.id);
-            seat.leave();
+            in_queue.leave();
         }
     }
 
@@ -88,9 +88,9 @@ impl WaitQueue {
             last = Some((arrival, id));
             let other = self.waiting.get(&id).filter(|it| it.id != waiter.id);
             if let Some(other) = other.filter(|it| it.is_there(overdue))
-                && let Some(standing) = other.seat.lock().standing()
+                && let Some(entry) = other.in_queue.lock().queue_entry()
             {
-                kept.push(((arrival, id), standing.hold));
+                kept.push(((arrival, id), entry.hold));
             }
         }
         self.places.kept(last, now);
@@ -154,9 +154,9 @@ fn sign(waiter: &Waiter, now: Moment, calls: &mut WakeUps) -> Sign {
 
 /// Whether it waits for a grant to this hold.
 fn waits_with(waiter: &Waiter, hold: &Arc<Hold>) -> bool {
-    let standing = waiter.seat.lock().standing().map(|it| it.hold);
+    let queued = waiter.in_queue.lock().queue_entry().map(|it| it.hold);
     let asked = || waiter.unanswered().map(|(_, hold)| hold);
-    let waits_with = standing.or_else(asked);
+    let waits_with = queued.or_else(asked);
     waits_with.is_some_and(|it| Arc::ptr_eq(&it, hold))
 }
 
@@ -183,7 +183,7 @@ mod tests {
             .map(|id| Arc::new(Waiter::new(id, request(id), now)))
             .collect();
         let holds = crate::hold::Holds::new(crate::clock::Clock::default(), false);
-        let place = |waiter: &Arc<Waiter>| Standing {
+        let place = |waiter: &Arc<Waiter>| QueueEntry {
             hold: holds.enter(&key, waiter.request.owner),
             permit: None,
             channel: "c".into(),

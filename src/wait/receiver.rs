@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::standing::Standing;
+use super::queue_entry::QueueEntry;
 use super::waiter::{HandedOver, WaitRequest, Waiter};
 use crate::clock::Moment;
 use crate::hold::Hold;
@@ -22,8 +22,8 @@ impl Receiver {
     }
 
     /// The waiter's place in a queue on the server.
-    pub(crate) fn standing(&self) -> Option<Standing> {
-        self.waiter.seat.lock().standing()
+    pub(crate) fn queue_entry(&self) -> Option<QueueEntry> {
+        self.waiter.in_queue.lock().queue_entry()
     }
 
     /// Announces the hold of the hand-over. Returns false if the waiter does not expect it any more.

@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::line::Line;
+use super::queue_entry::WaiterEntry;
 use super::sign::AskedForSign;
-use super::standing::Seat;
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
 use crate::hold::{Hold, Terms, TurnGuard};
@@ -46,7 +46,7 @@ pub(super) struct Waiter {
     was_called: AtomicBool,
     /// When it heard that the count of its latch is zero.
     pub(super) heard_zero: OnceLock<Moment>,
-    pub(super) seat: Mutex<Seat>,
+    pub(super) in_queue: Mutex<WaiterEntry>,
     pub(super) asked_for_sign: Mutex<AskedForSign>,
     state: Mutex<WaiterState>,
 }
@@ -93,7 +93,7 @@ impl Waiter {
             woken: Notify::new(),
             was_called: AtomicBool::new(false),
             heard_zero: OnceLock::new(),
-            seat: Mutex::default(),
+            in_queue: Mutex::default(),
             asked_for_sign: Mutex::default(),
             state: Mutex::new(WaiterState {
                 promised: now,

@@ -51,7 +51,7 @@ impl WaiterGuard {
         };
         QueueView {
             is_contender: queue.may_ask(&self.waiter, now),
-            is_listening: queue.is_listening() || self.waiter.seat.lock().is_listening(),
+            is_listening: queue.is_listening() || self.waiter.in_queue.lock().is_listening(),
             retreat: queue.backed_off(now),
         }
     }
@@ -158,7 +158,7 @@ impl WaiterGuard {
 
     /// Whether the client is subscribed to the lock's messages.
     pub(crate) fn is_listening(&self) -> bool {
-        self.waiters.is_listening(&self.key) || self.waiter.seat.lock().is_listening()
+        self.waiters.is_listening(&self.key) || self.waiter.in_queue.lock().is_listening()
     }
 
     /// Subscribes to the lock's messages, a subscription that its waiters share. Waits until the server
@@ -176,7 +176,7 @@ impl WaiterGuard {
 impl Drop for WaiterGuard {
     fn drop(&mut self) {
         // Others may keep the waiter for longer, such as a future that hands the lock over and is not polled.
-        let subscription = self.waiter.seat.lock().unsubscribe();
+        let subscription = self.waiter.in_queue.lock().unsubscribe();
         drop(subscription);
         let mut shard = self.waiters.shard(&self.key);
         self.waiters.waiting.fetch_sub(1, Ordering::Relaxed);

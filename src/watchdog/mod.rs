@@ -127,7 +127,7 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
             "the client ended before all locks were released; the rest expire with their leases"
         );
         let holds = core.holds.all();
-        let stays = |hold: &&Arc<Hold>| hold.key().kind().is_counted();
+        let stays = |hold: &&Arc<Hold>| !hold.key().kind().has_lease();
         let acquires = holds.iter().filter(stays).count();
         if acquires > 0 {
             tracing::warn!(

@@ -191,12 +191,6 @@ impl<'a> Settlements<'a> {
             self.enqueue(job);
         }
     }
-
-    /// The number of tasks.
-    #[cfg(test)]
-    pub(crate) fn tasks(&self) -> usize {
-        self.tasks.len()
-    }
 }
 
 impl Ord for DelayedJob {
@@ -260,11 +254,13 @@ mod on_servers {
         let mut settling = Settlements::new(&core);
         for number in 0..20_000 {
             settling.begin(Job::new(ended(&core, number)));
-            assert!(settling.tasks() <= AT_ONCE, "{} tasks", settling.tasks());
+            let tasks = settling.tasks.len();
+            assert!(tasks <= AT_ONCE, "{tasks} tasks");
         }
         while !settling.is_idle() {
             settling.go_on().await;
-            assert!(settling.tasks() <= AT_ONCE, "{} tasks", settling.tasks());
+            let tasks = settling.tasks.len();
+            assert!(tasks <= AT_ONCE, "{tasks} tasks");
         }
         assert!(core.holds.all().is_empty());
     }

@@ -50,7 +50,7 @@ fn look(core: &Core, since: u64) {
     let now = core.clock.now();
     for hold in core.holds.all() {
         // What has no lease is not renewed, so the server cannot say that it knows it.
-        let has_lease = !hold.key().kind().is_counted();
+        let has_lease = hold.key().kind().has_lease();
         if has_lease && core.server.was_switched(hold.key().key(), since) {
             core.holds.change(&hold, |state| state.suspect(now));
         }

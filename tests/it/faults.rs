@@ -17,9 +17,9 @@ mod relock;
 mod repeated;
 pub(crate) mod scripts;
 mod stand;
-mod standing;
 mod too_late;
 mod unheard;
+mod unpolled;
 mod waits;
 
 use std::time::Duration;

@@ -1,11 +1,12 @@
 //! A client's clock in virtual time.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::chance::Chance;
-use crate::clock::Moment;
+use crate::clock::{Moment, TimeSource};
 
 /// Reads the runtime's paused time, faster or slower than the server's clock by a constant rate.
 #[derive(Clone, Debug)]
@@ -28,27 +29,28 @@ impl VirtualClock {
         }
     }
 
-    pub(crate) fn now(&self) -> Moment {
+    /// The server's time, in nanoseconds since the start, at this client's `moment`.
+    pub(super) fn at_server(&self, moment: Moment) -> u64 {
+        let passed = u128::from(moment.0.saturating_sub(self.offset));
+        (passed * 1_000_000 / u128::from(self.rate)) as u64
+    }
+}
+
+impl TimeSource for VirtualClock {
+    fn now(&self) -> Moment {
         let passed = self.start.elapsed().as_nanos() * u128::from(self.rate) / 1_000_000;
         Moment(self.offset + passed as u64)
     }
 
-    pub(crate) fn chance(&self) -> u64 {
+    fn chance(&self) -> u64 {
         let seed = self.chance.fetch_add(1, Ordering::Relaxed);
         Chance::new(seed, 0).next()
     }
 
     /// Lets other tasks run first, now and then.
-    pub(crate) async fn gap(&self) {
+    fn gap(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
         let drawn = self.chance();
-        if !drawn.is_multiple_of(4) {
-            tokio::time::sleep(Duration::from_millis(drawn / 4 % 80)).await;
-        }
-    }
-
-    /// The server's time, in nanoseconds since the start, at this client's `moment`.
-    pub(super) fn at_server(&self, moment: Moment) -> u64 {
-        let passed = u128::from(moment.0.saturating_sub(self.offset));
-        (passed * 1_000_000 / u128::from(self.rate)) as u64
+        let pause = Duration::from_millis(drawn / 4 % 80);
+        (!drawn.is_multiple_of(4)).then(|| Box::pin(tokio::time::sleep(pause)) as _)
     }
 }

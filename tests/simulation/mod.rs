@@ -29,7 +29,6 @@ mod suite;
 mod task;
 mod world;
 
-pub(crate) use clock::VirtualClock;
 pub(crate) use messages::SimulatedSubscriber;
 pub(crate) use network::{SimulatedWire, Wiring};
 use observer::Observed;

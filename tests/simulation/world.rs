@@ -160,7 +160,7 @@ fn client(
     clock: VirtualClock,
 ) -> (SimulatedClient, Arc<Core>) {
     let ms = Duration::from_millis;
-    let clock = Clock::simulated(clock);
+    let clock = Clock::of(clock);
     let endpoint = Endpoint::simulated(Wiring(network.clone()), &clock);
     let context = Context {
         clock: clock.clone(),

@@ -12,6 +12,10 @@ const SWITCH: &str = "_switch";
 
 /// Each mutant must apply alone, and all together: one build has them all. Git takes a place that moved,
 /// and no other context.
+///
+/// They are applied in one order and in the reverse. A patch that needs the lines of another one, or lines
+/// that another one changes, comes after it and before it, and fails once. So all apply alone, and two
+/// processes show it.
 #[test]
 fn the_patches_of_the_mutants_apply() {
     let copy = tempfile::tempdir().expect("a folder for the copy");
@@ -26,28 +30,25 @@ fn the_patches_of_the_mutants_apply() {
             fs::copy(from, to).expect("the file is copied");
         }
     }
-    let failed: Vec<String> = match apply(copy.path(), SWITCH, &[]) {
-        Err(reason) => vec![reason],
-        Ok(()) => {
-            let alone = mutants
-                .iter()
-                .map(|name| apply(copy.path(), name, &["--check"]));
-            alone.filter_map(Result::err).collect()
-        }
-    };
-    assert!(
-        failed.is_empty(),
-        "these patches in tests/mutants/patches do not apply any more: write them again with \
-         tests/mutants/refresh (tests/README.md)\n{}",
-        failed.concat()
-    );
+    let mut all: Vec<&str> = mutants.iter().rev().map(String::as_str).collect();
+    all.insert(0, SWITCH);
+    let reversed = apply(copy.path(), &all, &["--check"]);
+    all[1..].reverse();
+    let applied = reversed.and_then(|()| apply(copy.path(), &all, &[]));
+    if let Err(reason) = applied {
+        let alone: String = mutants
+            .iter()
+            .filter_map(|name| apply(copy.path(), &[SWITCH, name], &["--check"]).err())
+            .collect();
+        assert!(
+            alone.is_empty(),
+            "these patches in tests/mutants/patches do not apply any more: write them again with \
+             tests/mutants/refresh (tests/README.md)\n{alone}"
+        );
+        panic!("a mutant is too near to another one: move its change\n{reason}");
+    }
     let switch = copy.path().join("crates/lockdog-quorum/src/mutant.rs");
     assert!(switch.exists(), "git applied nothing");
-    for name in &mutants {
-        if let Err(reason) = apply(copy.path(), name, &[]) {
-            panic!("a mutant is too near to another one: move its change\n{reason}");
-        }
-    }
 }
 
 #[test]
@@ -93,8 +94,9 @@ fn changed_by(name: &str) -> Vec<String> {
     files.map(str::to_owned).collect()
 }
 
-/// Applies a patch in a folder; fails with its name and what git says.
-fn apply(folder: &Path, name: &str, options: &[&str]) -> Result<(), String> {
+/// Applies all of these patches in a folder, in this order, or none. Fails with the name of the last one and
+/// what git says.
+fn apply(folder: &Path, names: &[&str], options: &[&str]) -> Result<(), String> {
     let output = Command::new("git")
         .current_dir(folder)
         // Inside a repository git would read the paths from its root, and apply nothing without an error.
@@ -103,12 +105,13 @@ fn apply(folder: &Path, name: &str, options: &[&str]) -> Result<(), String> {
         .env("GIT_CONFIG_SYSTEM", "/dev/null")
         .args(["apply", "--whitespace=nowarn"])
         .args(options)
-        .arg(path(name))
+        .args(names.iter().map(|name| path(name)))
         .output()
         .expect("git is installed");
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{name}:\n{said}"))
+    let last = names.last().expect("there is one");
+    Err(format!("{last}:\n{said}"))
 }

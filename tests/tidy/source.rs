@@ -405,7 +405,7 @@ const REVIEWED: [(&str, &str); 53] = [
     ),
     (
         "lua/red_lock/acquire.lua",
-        "5e3c5ea8e16aa3397c1c3ec99dac329711addd58",
+        "623407e6ddbf972ef8ec225c219c1c80eead920a",
     ),
     (
         "lua/red_lock/mark.lua",

@@ -10,7 +10,7 @@ pub(crate) struct Faults {
     /// The delay of everything that the server sends.
     pub(crate) delay: Duration,
     /// How many more scripts run without a reply.
-    pub(crate) lost_replies: usize,
+    pub(crate) lost_replies: u32,
     pub(crate) loses_messages: bool,
     refusals: Vec<Refused>,
 }
@@ -19,11 +19,11 @@ pub(crate) struct Faults {
 struct Refused {
     command: String,
     error: String,
-    left: usize,
+    left: u32,
 }
 
 impl Faults {
-    pub(crate) fn refuse(&mut self, command: &str, error: &str, times: usize) {
+    pub(crate) fn refuse(&mut self, command: &str, error: &str, times: u32) {
         let command = command.to_lowercase();
         self.refusals.retain(|refused| refused.command != command);
         if times > 0 {
@@ -54,7 +54,7 @@ impl Faults {
     /// the server.
     pub(crate) fn takes_reply(&mut self) -> bool {
         let takes = self.lost_replies > 0;
-        self.lost_replies -= usize::from(takes);
+        self.lost_replies -= u32::from(takes);
         takes
     }
 }

@@ -106,7 +106,7 @@ impl Server {
     /// The next `count` scripts run, but their connections break instead of a reply, so the callers
     /// cannot know whether they ran. A script that the server does not know does not run, and does not
     /// count.
-    pub fn lose_replies(&self, count: usize) {
+    pub fn lose_replies(&self, count: u32) {
         self.core().database.lock().faults.lost_replies = count;
     }
 
@@ -124,7 +124,7 @@ impl Server {
     ///
     /// If the server has no such command, or if the error is empty or has more than one line.
     #[track_caller]
-    pub fn refuse(&self, command: &str, error: &str, times: usize) {
+    pub fn refuse(&self, command: &str, error: &str, times: u32) {
         assert!(
             knows(command),
             "the test server has no command {command:?} to refuse; pass only its first word"

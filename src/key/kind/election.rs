@@ -26,7 +26,7 @@ pub(crate) static ELECTION: Kind = Kind {
 pub(crate) static NEWS: Kind = Kind {
     name: "news of an election",
     channel: Some(NEWS_PREFIX),
-    // Nobody holds it, so these scripts are never sent.
+    // It has no holder, so these scripts are never sent.
     ..PLAIN
 };
 

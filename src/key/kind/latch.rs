@@ -13,6 +13,6 @@ pub(crate) static LATCH: Kind = Kind {
         "set lockdog_ledger:{KEY}:x x px x",
         "decrby KEY x",
     ]],
-    // Nobody holds a latch, so these scripts are never sent.
+    // A latch has no holder, so these scripts are never sent.
     ..PLAIN
 };

@@ -59,7 +59,7 @@ pub(crate) struct Kind {
     pub(crate) channel: Option<&'static str>,
     /// Where the queue of its waiters is.
     pub(crate) queue: QueueSide,
-    /// It is a count-down latch, which nobody holds. Redisson puts the name of its channel into braces, also
+    /// It is a count-down latch, which has no holder. Redisson puts the name of its channel into braces, also
     /// if the name has some. Its messages say what happened.
     pub(crate) is_latch: bool,
     /// Whether an owner may acquire a lock again while it holds it.
@@ -124,7 +124,7 @@ pub(crate) enum PermitKind {
 pub(crate) enum Mode {
     /// Several owners may read at the same time.
     Read,
-    /// One owner writes, and nobody else reads.
+    /// One owner writes, and no other owner reads.
     Write,
 }
 
@@ -160,9 +160,31 @@ pub(crate) struct Counter {
 }
 
 impl Kind {
-    /// Whether its holds last until they are released: the server keeps them without a lease.
+    /// Whether its holds are counts of permits without a lease.
     pub(crate) fn is_counted(&self) -> bool {
         self.permits == Some(PermitKind::Counted)
+    }
+
+    /// Whether the server ends its holds by itself.
+    pub(crate) fn has_lease(&self) -> bool {
+        !self.is_counted()
+    }
+
+    /// Whether others can have what an unlock frees while the hold lasts. Otherwise only its last unlock
+    /// frees something.
+    pub(crate) fn is_freed_in_parts(&self) -> bool {
+        self.is_counted()
+    }
+
+    /// Whether other holders set the TTL that its holds live by, so that it may become shorter than a lease.
+    pub(crate) fn has_shared_ttl(&self) -> bool {
+        self.mode == Some(Mode::Read)
+    }
+
+    /// Whether the server may keep a hold longer than its lease, because another hold of its owner keeps the
+    /// key.
+    pub(crate) fn may_outlive_its_lease(&self) -> bool {
+        self.mode == Some(Mode::Write)
     }
 }
 

@@ -30,8 +30,10 @@ static ACQUIRE: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/lock/acquire.lua")));
 static ACQUIRE_ALL: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/multi_lock/acquire.lua")));
-static ACQUIRE_MEMBER: LazyScript =
-    LazyScript::new(|| Script::new(include_str!("../../../lua/red_lock/acquire.lua")));
+static ACQUIRE_MEMBER: LazyScript = LazyScript::new(|| {
+    let text = include_str!("../../../lua/red_lock/acquire.lua");
+    Script::above("plain", &ACQUIRE, text)
+});
 static UNLOCK: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/lock/unlock.lua")));
 static SETTLE: LazyScript =

@@ -19,6 +19,7 @@ use super::connection::Connection;
 use super::connection_slot::ConnectionSlot;
 use super::context::Context;
 use super::failure::Failure;
+use super::single_flight::Attempt;
 
 pub(super) use self::replication_state::{AwaitedReplicas, Behind};
 pub(super) use self::round::{AckCount, AckGoal, AckResult};
@@ -96,15 +97,9 @@ impl Acker {
         }
     }
 
-    /// Skips the pause before the next attempt to connect: see
-    /// [`SingleFlight::retry_now`](super::single_flight::SingleFlight::retry_now).
-    pub(super) fn retry_now(&self) {
-        self.slot.retry_now();
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_delayed(&self) -> bool {
-        self.slot.is_delayed()
+    /// The attempt to connect.
+    pub(super) fn attempt(&self) -> &dyn Attempt {
+        self.slot.attempt()
     }
 
     /// Closes the connection once no answer is awaited on it.

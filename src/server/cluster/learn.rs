@@ -7,6 +7,7 @@ use super::Cluster;
 use super::ask::SOON;
 use super::node_link::NodeLink;
 use crate::server::failure::Failure;
+use crate::server::single_flight::Attempt;
 
 impl Cluster {
     /// Asks the seeds about the cluster, unless it is known. The background asks them once for all
@@ -33,14 +34,8 @@ impl Cluster {
         self.learning.get(background, limit, learn).await
     }
 
-    /// Skips the pause before the seeds are asked: see
-    /// [`SingleFlight::retry_now`](crate::server::single_flight::SingleFlight::retry_now).
-    pub(in crate::server) fn retry_now(&self) {
-        self.learning.retry_now();
-    }
-
-    #[cfg(test)]
-    pub(in crate::server) fn is_delayed(&self) -> bool {
-        self.learning.is_delayed()
+    /// The attempt to learn the servers from the seeds.
+    pub(in crate::server) fn attempt(&self) -> &dyn Attempt {
+        &self.learning
     }
 }

@@ -20,7 +20,7 @@ use super::Context;
 use super::failure::Failure;
 use super::identity::Identity;
 use super::membership::{GRACE, Membership, Witness};
-use super::single_flight::SingleFlight;
+use super::single_flight::{Attempt, SingleFlight};
 use super::wire::{address_like, password};
 use crate::clock::Moment;
 use sentinel_link::{NamedMaster, SentinelAnswer, SentinelLink};
@@ -111,14 +111,9 @@ impl Sentinels {
         self.asking.get(background, limit, ask).await
     }
 
-    /// Skips the pause before the sentinels are asked: see [`SingleFlight::retry_now`].
-    pub(super) fn retry_now(&self) {
-        self.asking.retry_now();
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_delayed(&self) -> bool {
-        self.asking.is_delayed()
+    /// The attempt to find the master.
+    pub(super) fn attempt(&self) -> &dyn Attempt {
+        &self.asking
     }
 
     /// When a sentinel last named the master whose connections are in use.

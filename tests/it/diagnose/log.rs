@@ -35,16 +35,16 @@ fn each_finding_is_logged_once_per_server() {
             for (line, kind, fix) in [
                 (
                     &first[0],
-                    "Eviction",
+                    "eviction",
                     "CONFIG SET maxmemory-policy noeviction",
                 ),
-                (&first[1], "NoPersistence", "CONFIG SET appendonly yes"),
+                (&first[1], "no_persistence", "CONFIG SET appendonly yes"),
             ] {
                 assert!(
                     line.contains("the server's set-up may cost locks"),
                     "{line}"
                 );
-                assert!(line.contains(&format!("kind={kind}")), "{line}");
+                assert!(line.contains(&format!("kind=\"{kind}\"")), "{line}");
                 assert!(line.contains(fix) && line.contains(&place), "{line}");
                 assert!(!line.contains("hunter2"), "{line}");
             }

@@ -22,7 +22,7 @@ async fn a_lock_on_five_servers_survives_two_failures_and_is_lost_with_the_third
         "second  | had waited; acquired",
         "the dead are not waited for",
         "3 is frozen",
-        "told that the lock is lost: its deadline passed",
+        "notified that the lock is lost: its deadline passed",
         "first   | tried it: no quorum",
         "second  | tried it: no quorum",
         "3 goes on",

@@ -62,7 +62,7 @@ fn for_every(names: &str, check: impl Fn(&str, &str)) {
         prop_assert_eq!(&key, &name);
         let told = messages.seen().len();
         let heard = async || messages.seen().len() > told || told_of(&messages.seen(), &name);
-        runtime.block_on(eventually(SOON, "the unlock was told", heard));
+        runtime.block_on(eventually(SOON, "the unlock was published", heard));
         let seen = messages.seen();
         let (channel, _) = seen.last().expect("there is one");
         prop_assert!(channel.starts_with("redisson_lock__channel:"));

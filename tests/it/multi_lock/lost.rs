@@ -118,7 +118,7 @@ async fn the_remaining_members_are_free_for_others() {
     // Otherwise they would be renewed.
     let next = others.try_lock().wait(SOON).await;
     let next = next.unwrap().expect("they are given back");
-    assert!(!guard.is_valid(), "it was told before");
+    assert!(!guard.is_valid(), "it was notified before");
     // The end of the guard is no harm to them.
     assert!(guard.unlock().await.unwrap_err().is_lost());
     assert!(next.is_valid() && others.locks()[0].is_locked().await.unwrap());
@@ -206,7 +206,7 @@ async fn a_member_on_an_unreachable_server_is_lost_at_its_deadline() {
     let lost = lost.expect("it is told");
     assert_eq!((lost.lock(), lost.reason()), ("c", LostReason::Deadline));
     // A busy machine wakes it later; `is_valid` is exact nevertheless.
-    println!("told after {took:?}");
+    println!("notified after {took:?}");
     assert!(!guard.is_valid());
     for name in ["a", "b"] {
         eventually(SOON, "the others are given back", async || {

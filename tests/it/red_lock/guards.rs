@@ -195,7 +195,7 @@ async fn a_waker_called_for_a_loss_may_query_the_guard() {
     let waker = Waker::from(curious.clone());
     let polled = lost.as_mut().poll(&mut Context::from_waker(&waker));
     assert!(polled.is_pending());
-    eventually(SOON, "it was told and has looked", async || {
+    eventually(SOON, "it was notified and has checked", async || {
         curious.has_looked.load(Ordering::SeqCst)
     })
     .await;

@@ -129,14 +129,14 @@ async fn refused_renewals_put_a_lock_in_jeopardy_until_its_deadline() {
     let client = server.client().await;
     let guard = client.lock("orders").lock().await.unwrap();
     let no_replicas = "NOREPLICAS Not enough good replicas to write.";
-    server.refuse("evalsha", no_replicas, usize::MAX);
+    server.refuse("evalsha", no_replicas, u32::MAX);
     sleep(15 * SECOND).await;
     assert!(guard.is_valid());
     assert_eq!(guard.verdict(), Verdict::Jeopardy);
     server.refuse("evalsha", no_replicas, 0);
     sleep(10 * SECOND).await;
     assert_eq!(guard.verdict(), Verdict::Held);
-    server.refuse("evalsha", no_replicas, usize::MAX);
+    server.refuse("evalsha", no_replicas, u32::MAX);
     let began = Instant::now();
     assert_eq!(guard.lost().await.reason(), LostReason::Deadline);
     assert!(began.elapsed() <= 30 * SECOND);

@@ -53,9 +53,9 @@ fn behaves_as_on_redis(pair: &RefCell<Pair>, file: &Path) {
         .strip_prefix(root().join("lua"))
         .expect("it is in there");
     let name = name.to_str().expect("names are plain").to_owned();
-    if let Some(inner) = inside(&name) {
+    if let Some((function, inner)) = inside(&name) {
         let inner = fs::read_to_string(root().join("lua").join(inner)).expect("it is text");
-        text = format!("local function fair()\n{inner}\nend\n{text}");
+        text = format!("local function {function}()\n{inner}\nend\n{text}");
     }
     // Which fields a script looks at is left to chance: here it looks at all of them.
     let chosen = "redis.call('hrandfield', key,";
@@ -87,12 +87,15 @@ const ALL_FIELDS: &str = "local function all_fields(key)
 end
 ";
 
-/// The script that another one runs as its function `fair`.
-fn inside(name: &str) -> Option<String> {
+/// The script that another one runs as a function, and the name of the function.
+fn inside(name: &str) -> Option<(&'static str, String)> {
+    if name == "red_lock/acquire.lua" {
+        return Some(("plain", "lock/acquire.lua".to_owned()));
+    }
     let of_fair = ["acquire", "transfer", "unlock", "force_unlock"];
     let name = name.strip_prefix("election/")?;
     let is_around = of_fair.iter().any(|it| name == format!("{it}.lua"));
-    is_around.then(|| format!("fair/{name}"))
+    is_around.then(|| ("fair", format!("fair/{name}")))
 }
 
 fn replay(

@@ -53,6 +53,22 @@ async fn an_unlock_that_is_left_behind_a_nested_acquire_releases_its_claim() {
     assert_eq!(unlock.await.unwrap(), Unlocked::StillHeld { count: 1 });
 }
 
+/// As on a busy machine: another call of the owner took the turn over, and its answer is not there yet.
+#[tokio::test(start_paused = true)]
+async fn an_unlock_that_is_polled_late_learns_that_the_lock_is_free() {
+    let (server, client) = slow_server().await;
+    let owner = Owner::new();
+    let lock = client.lock("orders");
+    let guard = lock.lock().owner(&owner).await.unwrap();
+    let mut unlock = pin!(guard.unlock());
+    begin(unlock.as_mut()).await;
+    let next = tokio::spawn(lock.lock().owner(&owner).into_future());
+    sleep(Duration::from_millis(75)).await;
+    assert_eq!(unlock.await.unwrap(), Unlocked::Released);
+    next.await.unwrap().unwrap().unlock().await.unwrap();
+    server.assert_clean().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_unlock_of_a_multi_lock_that_is_left_releases_each_member() {
     let (server, client) = slow_server().await;

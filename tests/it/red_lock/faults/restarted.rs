@@ -157,7 +157,7 @@ async fn a_lock_lost_with_all_data_is_reported_and_not_acquired_before_the_end_o
         empty(server, Emptied::Restart).await;
     }
     let loss = watched.followed_to_the_end().await;
-    println!("told after {:?}: {:?}", before.elapsed(), loss.reason);
+    println!("notified after {:?}: {:?}", before.elapsed(), loss.reason);
     let crowd = Crowd::start(&[mine.clone(), yours.clone()]);
     let found = loop {
         // Those who do not know yet ask, and may find each other's attempts.

@@ -3,11 +3,16 @@
 //! A lease expires on the server while this machine is suspended too, so every deadline is kept on
 //! `CLOCK_BOOTTIME` (design: invariant 2).
 
+#[cfg(any(test, lockdog_bench))]
+pub(crate) mod testing;
+
+use std::fmt::Debug;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::LazyLock;
+use std::pin::Pin;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Id};
 use tokio::time::Instant;
 
 pub(crate) use lockdog_quorum::Moment;
@@ -15,52 +20,59 @@ pub(crate) use lockdog_quorum::Moment;
 /// The clock of one client.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock {
-    /// Nanoseconds by which a test moved this clock ahead.
-    #[cfg(any(test, lockdog_bench))]
-    ahead: Option<std::sync::Arc<std::sync::atomic::AtomicU64>>,
-    /// tokio's clock instead of the machine's.
-    tokio: Option<TokioClock>,
-    /// Virtual time and seeded random numbers instead of the machine's.
-    #[cfg(test)]
-    simulated: Option<crate::simulation::VirtualClock>,
+    /// `None`: the machine's clock.
+    source: Option<Arc<dyn TimeSource>>,
+}
+
+/// Gives a clock its time, instead of the machine.
+pub(crate) trait TimeSource: Debug + Send + Sync + 'static {
+    fn now(&self) -> Moment;
+
+    /// The runtime whose timers stop together with this time. `None`: the timers of every runtime may
+    /// stop while this time runs on.
+    fn runtime(&self) -> Option<Id> {
+        None
+    }
+
+    /// An unpredictable random number. It comes from the clock because a simulated run has to be
+    /// reproducible in its random numbers as in its time.
+    fn chance(&self) -> u64 {
+        chance()
+    }
+
+    /// What runs at a point where other threads may run: see [`Clock::gap`].
+    fn gap(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+        None
+    }
 }
 
 impl Clock {
-    /// A clock that is `ahead` nanoseconds ahead of the machine's, so that a test can let a machine
-    /// "sleep" without waiting.
-    #[cfg(any(test, lockdog_bench))]
-    pub(crate) fn shifted(ahead: std::sync::Arc<std::sync::atomic::AtomicU64>) -> Self {
+    pub(crate) fn of(source: impl TimeSource) -> Self {
         Self {
-            ahead: Some(ahead),
-            ..Self::default()
+            source: Some(Arc::new(source)),
         }
     }
 
     /// The clock of the current runtime. Tests can pause it.
-    #[cfg_attr(
-        not(test),
-        expect(clippy::needless_update, reason = "tests have more fields")
-    )]
     pub(crate) fn of_tokio() -> Self {
-        let tokio = TokioClock {
+        Self::of(TokioClock {
             runtime: Handle::current(),
-        };
-        Self {
-            tokio: Some(tokio),
-            ..Self::default()
-        }
+        })
     }
 
     /// Whether moments of both clocks are comparable, apart from a test's shift.
     pub(crate) fn runs_with(&self, other: &Self) -> bool {
-        let runtime = |clock: &Self| clock.tokio.as_ref().map(|it| it.runtime.id());
-        runtime(self) == runtime(other)
+        self.runtime() == other.runtime()
     }
 
     /// Whether timers may stop without notice while this clock runs on, as they do while the
     /// machine sleeps. tokio's timers and tokio's clock stop together.
     pub(crate) fn outruns_timers(&self) -> bool {
-        self.tokio.is_none()
+        self.runtime().is_none()
+    }
+
+    fn runtime(&self) -> Option<Id> {
+        self.source.as_ref()?.runtime()
     }
 
     /// `next`, but at most `tick` after `now` if timers may stop without notice.
@@ -71,38 +83,17 @@ impl Clock {
         }
     }
 
-    #[cfg(test)]
-    pub(crate) fn simulated(clock: crate::simulation::VirtualClock) -> Self {
-        Self {
-            simulated: Some(clock),
-            ..Self::default()
-        }
-    }
-
     pub(crate) fn now(&self) -> Moment {
-        #[cfg(test)]
-        if let Some(clock) = &self.simulated {
-            return clock.now();
+        match &self.source {
+            None => machine(),
+            Some(source) => source.now(),
         }
-        if let Some(clock) = &self.tokio {
-            return clock.now();
-        }
-        #[cfg(any(test, lockdog_bench))]
-        if let Some(ahead) = &self.ahead {
-            let ahead = ahead.load(std::sync::atomic::Ordering::Relaxed);
-            return Moment(boottime().saturating_add(ahead));
-        }
-        Moment(boottime())
     }
 
-    /// An unpredictable random number. It comes from the clock because a simulated run has to be
-    /// reproducible in its random numbers as in its time.
     fn chance(&self) -> u64 {
-        #[cfg(test)]
-        if let Some(clock) = &self.simulated {
-            return clock.chance();
-        }
-        RandomState::new().hash_one(0)
+        self.source
+            .as_ref()
+            .map_or_else(chance, |source| source.chance())
     }
 
     /// Jitter: up to a tenth less, so that waiters do not poll in step.
@@ -118,9 +109,8 @@ impl Clock {
     /// Marks a point between a decision and its effect, where other threads may run. In a simulated
     /// run other tasks sometimes run here.
     pub(crate) async fn gap(&self) {
-        #[cfg(test)]
-        if let Some(clock) = &self.simulated {
-            clock.gap().await;
+        if let Some(gap) = self.source.as_ref().and_then(|source| source.gap()) {
+            gap.await;
         }
     }
 
@@ -156,7 +146,7 @@ struct TokioClock {
     runtime: Handle,
 }
 
-impl TokioClock {
+impl TimeSource for TokioClock {
     fn now(&self) -> Moment {
         let _its_clock = self.runtime.enter();
         // A clock that was paused earlier may be behind the origin.
@@ -166,6 +156,19 @@ impl TokioClock {
             None => start.minus(*ORIGIN - now),
         }
     }
+
+    fn runtime(&self) -> Option<Id> {
+        Some(self.runtime.id())
+    }
+}
+
+/// The machine's clock.
+fn machine() -> Moment {
+    Moment(boottime())
+}
+
+fn chance() -> u64 {
+    RandomState::new().hash_one(0)
 }
 
 #[cfg(target_os = "linux")]
@@ -186,13 +189,6 @@ pub(crate) fn wall_micros() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let micros = since.unwrap_or_default().as_micros();
     u64::try_from(micros).unwrap_or(u64::MAX)
-}
-
-/// CPU time of this thread: other load on a busy machine does not count.
-#[cfg(all(test, target_os = "linux"))]
-pub(crate) fn worked() -> Duration {
-    let worked = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(worked.tv_sec as u64, worked.tv_nsec as u32)
 }
 
 /// Other systems use the standard monotonic clock. `docs/failure-model.md` explains the consequence

@@ -8,7 +8,7 @@ use crate::server::SendingPermit;
 
 /// A place in a queue on the server.
 #[derive(Clone)]
-pub(crate) struct Standing {
+pub(crate) struct QueueEntry {
     /// The hold that begins with the grant. Its field is the entry in the queue.
     pub(crate) hold: Arc<Hold>,
     /// Needed for a command that hands the lock to the waiter.
@@ -19,41 +19,41 @@ pub(crate) struct Standing {
 
 /// What a waiter has of a queue on the server. Empty for a lock without such a queue.
 #[derive(Default)]
-pub(super) struct Seat {
-    standing: Option<Standing>,
+pub(super) struct WaiterEntry {
+    entry: Option<QueueEntry>,
     arrival: u64,
     subscription: Option<Subscription>,
 }
 
-impl Seat {
-    pub(super) fn take(&mut self, standing: Standing, arrival: u64) {
-        let channel = self.standing.as_ref().map(|old| &old.channel);
-        if channel != Some(&standing.channel) {
+impl WaiterEntry {
+    pub(super) fn take(&mut self, entry: QueueEntry, arrival: u64) {
+        let channel = self.entry.as_ref().map(|old| &old.channel);
+        if channel != Some(&entry.channel) {
             // It was for the messages of an earlier hold.
             self.subscription = None;
         }
-        self.standing = Some(standing);
+        self.entry = Some(entry);
         self.arrival = arrival;
     }
 
     pub(super) fn leave(&mut self) {
-        self.standing = None;
+        self.entry = None;
     }
 
-    pub(super) fn standing(&self) -> Option<Standing> {
-        self.standing.clone()
+    pub(super) fn queue_entry(&self) -> Option<QueueEntry> {
+        self.entry.clone()
     }
 
     /// When it took its place.
     pub(super) fn arrival(&self) -> Option<u64> {
-        self.standing.is_some().then_some(self.arrival)
+        self.entry.is_some().then_some(self.arrival)
     }
 
     pub(super) fn subscription(&self) -> Option<Subscription> {
         self.subscription.clone()
     }
 
-    /// Keeps the subscription as long as the waiter stands.
+    /// Keeps the subscription while the waiter is in the queue.
     pub(super) fn listen(&mut self, subscription: Subscription) {
         self.subscription = Some(subscription);
     }
