@@ -11,6 +11,7 @@ pub(super) enum RwCommand<'a> {
     /// An unlock or a settlement.
     Lower {
         field: &'a str,
+        lease_ms: i64,
     },
     Renew {
         fields: Vec<&'a str>,
@@ -46,8 +47,11 @@ impl<'a> RwCommand<'a> {
                 _publish,
                 _mode,
                 BEFORE_FIELDS,
-                _lease,
-            ] => Self::Lower { field },
+                lease,
+            ] => Self::Lower {
+                field,
+                lease_ms: lease.parse().expect("a lease is a number"),
+            },
             _ => Self::Renew {
                 fields: values.iter().step_by(2).copied().collect(),
             },
@@ -57,7 +61,7 @@ impl<'a> RwCommand<'a> {
     /// The holds that it concerns.
     pub(super) fn fields(&self) -> &[&'a str] {
         match self {
-            Self::Acquire { field, .. } | Self::Lower { field } => std::slice::from_ref(field),
+            Self::Acquire { field, .. } | Self::Lower { field, .. } => std::slice::from_ref(field),
             Self::Renew { fields } => fields,
             Self::Other => &[],
         }
@@ -74,10 +78,15 @@ pub(super) fn counted(args: &[String]) -> Vec<String> {
 
 /// The key of a read hold's lease.
 pub(super) fn timeout_of(field: &str) -> String {
-    format!("{BEFORE_FIELDS}{field}:rwlock_timeout:1")
+    timeout_of_acquire(field, 1)
+}
+
+/// Redisson's hold has one for each acquire.
+pub(super) fn timeout_of_acquire(field: &str, acquire: i64) -> String {
+    format!("{BEFORE_FIELDS}{field}:rwlock_timeout:{acquire}")
 }
 
 /// The one lock of a run.
-pub(super) const KEY: &str = "doc";
+pub(in crate::simulation) const KEY: &str = "doc";
 pub(super) const ANNOUNCEMENT: &str = "lockdog_writer:{doc}";
 const BEFORE_FIELDS: &str = "{doc}:";
