@@ -11,7 +11,6 @@ pub(super) enum RwCommand<'a> {
     /// An unlock or a settlement.
     Lower {
         field: &'a str,
-        lease_ms: i64,
     },
     Renew {
         fields: Vec<&'a str>,
@@ -47,11 +46,8 @@ impl<'a> RwCommand<'a> {
                 _publish,
                 _mode,
                 BEFORE_FIELDS,
-                lease,
-            ] => Self::Lower {
-                field,
-                lease_ms: lease.parse().expect("a lease is a number"),
-            },
+                _lease,
+            ] => Self::Lower { field },
             _ => Self::Renew {
                 fields: values.iter().step_by(2).copied().collect(),
             },
@@ -61,7 +57,7 @@ impl<'a> RwCommand<'a> {
     /// The holds that it concerns.
     pub(super) fn fields(&self) -> &[&'a str] {
         match self {
-            Self::Acquire { field, .. } | Self::Lower { field, .. } => std::slice::from_ref(field),
+            Self::Acquire { field, .. } | Self::Lower { field } => std::slice::from_ref(field),
             Self::Renew { fields } => fields,
             Self::Other => &[],
         }

@@ -192,7 +192,7 @@ impl Observer {
         mine: Option<i64>,
         [before, after]: [&Hash; 2],
     ) {
-        let RwCommand::Lower { field, lease_ms } = command else {
+        let RwCommand::Lower { field } = command else {
             return;
         };
         let ended = before.counts.contains_key(*field) && !after.counts.contains_key(*field);
@@ -206,7 +206,9 @@ impl Observer {
             .max();
         let left = (until - self.found.now_ms()) as i64;
         let is_short = longest.is_some_and(|longest| left <= longest * 8 / 7 + 1);
-        let is_far = !field.ends_with(WRITER) && mine.unwrap_or(0) + lease_ms / 4 < left;
+        // Its lease was not shorter than what is left of it.
+        let mine = mine.unwrap_or(0);
+        let is_far = !field.ends_with(WRITER) && mine + mine / 4 < left;
         self.seen.trimmed += u64::from(before.until_ms > after.until_ms);
         let is_right = is_short || (is_far && before.until_ms == after.until_ms);
         self.found.claim(is_right, || {
@@ -383,7 +385,7 @@ impl Observes for Observer {
         let before = self.hash().unwrap_or_default();
         let over = self.over(&before);
         let mine = match command {
-            RwCommand::Lower { field, .. } => self.reads_for(field, 1),
+            RwCommand::Lower { field } => self.reads_for(field, 1),
             _ => None,
         };
         let was_announced = self.is_announced();
