@@ -2,6 +2,7 @@
 //! calls, and whether its holders' times ever overlap.
 
 mod history;
+mod linear;
 mod repetition;
 mod sequences;
 mod state;

@@ -11,6 +11,8 @@ pub(super) struct Keys {
     pub(super) epoch_ms: u64,
     /// What was published: the channels and the texts.
     pub(super) published: Vec<(String, String)>,
+    /// The commands of scripts, where they are of interest.
+    pub(super) calls: Option<Vec<Vec<String>>>,
     entries: HashMap<String, Entry>,
 }
 
@@ -45,7 +47,7 @@ pub(super) enum Reply {
     Bulk(String),
     List(Vec<String>),
     /// Each may be missing.
-    Scores(Vec<Option<String>>),
+    Values(Vec<Option<String>>),
     Listeners(String, i64),
     Ok,
 }
@@ -106,6 +108,14 @@ impl Keys {
             .collect();
         there.sort();
         there
+    }
+
+    /// All fields of a hash.
+    pub(super) fn fields(&mut self, key: &str) -> BTreeMap<String, String> {
+        match self.living(key).map(|entry| &entry.data) {
+            Some(Data::Hash(fields)) => fields.clone(),
+            _ => BTreeMap::new(),
+        }
     }
 
     pub(super) fn exists(&mut self, key: &str) -> bool {
@@ -275,7 +285,15 @@ impl Keys {
                 let few = counts.keys().rev().take(number(args, 2)? as usize);
                 Reply::List(few.cloned().collect())
             }
-            "hdel" => Reply::Int(i64::from(counts.remove(arg(args, 2)?).is_some())),
+            "hmget" => {
+                let values = args[2..].iter().map(|field| counts.get(field).cloned());
+                Reply::Values(values.collect())
+            }
+            "hkeys" => Reply::List(counts.keys().cloned().collect()),
+            "hdel" => {
+                let removed = args[2..].iter().filter(|it| counts.remove(*it).is_some());
+                Reply::Int(removed.count() as i64)
+            }
             other => return Err(format!("ERR unknown command '{other}'")),
         };
         self.remove_empty(key);
@@ -319,7 +337,7 @@ impl Keys {
             }
             "zmscore" => {
                 let scores = args[2..].iter().map(|it| members.get(it));
-                Reply::Scores(scores.map(|it| it.map(f64::to_string)).collect())
+                Reply::Values(scores.map(|it| it.map(f64::to_string)).collect())
             }
             "zincrby" => {
                 let by = score(args, 2)?;

@@ -12,6 +12,7 @@ mod clock;
 mod command;
 mod fair;
 mod findings;
+mod group;
 mod keys;
 mod latch;
 mod lists;
@@ -22,6 +23,7 @@ mod permits;
 mod plan;
 mod read_write;
 mod redis;
+mod redisson;
 mod run;
 mod seeds;
 mod semaphore;
@@ -37,7 +39,7 @@ use redis::Redis;
 use run::run;
 use suite::Simulation;
 
-const SEEDS: u64 = 5000;
+const SEEDS: u64 = 1500;
 
 const SIMULATION: Simulation<Plan, Observed> = Simulation {
     module: "simulation",

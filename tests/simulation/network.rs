@@ -65,6 +65,8 @@ struct Wires {
 /// One connection.
 struct SimulatedLine {
     open: bool,
+    /// It is a Redisson client's, and has no faults.
+    is_redissons: bool,
     /// Its replies no longer arrive.
     deaf: bool,
     last_delivery: u64,
@@ -114,6 +116,8 @@ pub(super) struct Delivery {
     /// A further delivery of a command, with a delay of its own.
     pub(super) copy: bool,
     answered: bool,
+    /// A Redisson client sent it.
+    pub(super) is_redissons: bool,
     /// The server's error, if it does not execute the command.
     pub(super) refusal: Option<&'static str>,
 }
@@ -327,10 +331,11 @@ impl Network {
         Value::Int(1)
     }
 
-    fn open(&self) -> usize {
+    fn open(&self, is_redissons: bool) -> usize {
         let mut wires = self.wires.lock();
         wires.connections.push(SimulatedLine {
             open: true,
+            is_redissons,
             deaf: false,
             last_delivery: 0,
             last_reply: 0,
@@ -353,12 +358,18 @@ impl Network {
         }
         wires.serial += 1;
         let serial = wires.serial;
-        for field in (self.counted)(&args) {
-            wires.last_sent.insert(field, serial);
-        }
+        let is_redissons = wires.connections[connection].is_redissons;
+        let (faults, delay) = match is_redissons {
+            true => (Faults::default(), wires.chance.within(0, USUAL_NS)),
+            false => {
+                for field in (self.counted)(&args) {
+                    wires.last_sent.insert(field, serial);
+                }
+                (wires.faults, wires.delay())
+            }
+        };
         let (answer, answered) = oneshot::channel();
-        let faults = wires.faults;
-        let arrival = faults.arrival(now + wires.delay());
+        let arrival = faults.arrival(now + delay);
         let copy_arrival = faults.arrival(now + wires.late());
         let second_answers = wires.chance.percent(50);
         let deaf = wires.chance.percent(faults.deaf);
@@ -383,6 +394,7 @@ impl Network {
             args,
             copy: false,
             answered: !(twice && second_answers),
+            is_redissons,
             refusal,
         };
         if twice {
@@ -404,6 +416,9 @@ impl Network {
     }
 }
 
+/// How long something is under way at most, if it is not slow.
+const USUAL_NS: u64 = 3_000_000;
+
 impl Wires {
     fn add(&mut self, at: u64, event: NetworkEvent) {
         self.serial += 1;
@@ -416,7 +431,7 @@ impl Wires {
         if self.chance.percent(faults.slow) {
             return self.late();
         }
-        self.chance.within(0, 3_000_000)
+        self.chance.within(0, USUAL_NS)
     }
 
     fn late(&mut self) -> u64 {
@@ -435,6 +450,39 @@ impl Wires {
             // The receiver may be gone.
             let _ = waiting.send(Err(broken()));
         }
+    }
+}
+
+/// A connection of a Redisson client. What it sends arrives once, and its replies arrive.
+pub(super) struct RedissonWire {
+    network: Arc<Network>,
+    connection: Option<usize>,
+}
+
+impl RedissonWire {
+    pub(super) fn new(network: Arc<Network>) -> Self {
+        Self {
+            network,
+            connection: None,
+        }
+    }
+
+    /// `None` if the server started anew meanwhile.
+    pub(super) async fn send(&mut self, args: Vec<String>) -> Option<Value> {
+        let network = &self.network;
+        let connection = *self.connection.get_or_insert_with(|| network.open(true));
+        let answer = match network.send(connection, args) {
+            Some(answered) => answered.await.ok().and_then(RedisResult::ok),
+            None => None,
+        };
+        if answer.is_none() {
+            self.connection = None;
+        }
+        answer
+    }
+
+    pub(super) fn now_ms(&self) -> u64 {
+        self.network.now() / 1_000_000
     }
 }
 
@@ -462,7 +510,7 @@ impl Wiring {
         }
         Ok(SimulatedWire {
             network: self.0.clone(),
-            connection: self.0.open(),
+            connection: self.0.open(false),
         })
     }
 }

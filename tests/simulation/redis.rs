@@ -62,6 +62,17 @@ impl Redis {
         self.keys.borrow_mut().at(now_ms).hash(key)
     }
 
+    /// All fields of the hash under a key.
+    pub(super) fn fields(&self, key: &str, now_ms: u64) -> BTreeMap<String, String> {
+        self.keys.borrow_mut().at(now_ms).fields(key)
+    }
+
+    /// The commands that scripts called since the last call of this.
+    pub(super) fn take_calls(&mut self) -> Vec<Vec<String>> {
+        let mut keys = self.keys.borrow_mut();
+        keys.calls.replace(Vec::new()).unwrap_or_default()
+    }
+
     /// The last millisecond of a key, if it is there and has one.
     pub(super) fn until_ms(&self, key: &str, now_ms: u64) -> Option<u64> {
         self.keys.borrow_mut().at(now_ms).until_ms(key)
@@ -164,10 +175,10 @@ impl Reply {
                     .map(|text| Value::BulkString(text.into_bytes()))
                     .collect(),
             ),
-            Self::Scores(scores) => Value::Array(
-                scores
+            Self::Values(values) => Value::Array(
+                values
                     .into_iter()
-                    .map(|score| score.map_or(Value::Nil, |it| Value::BulkString(it.into_bytes())))
+                    .map(|value| value.map_or(Value::Nil, |it| Value::BulkString(it.into_bytes())))
                     .collect(),
             ),
             Self::Listeners(channel, count) => Value::Array(vec![
@@ -186,7 +197,11 @@ fn install(lua: &Lua, keys: &Rc<RefCell<Keys>>) -> mlua::Result<()> {
         let call = move |lua: &Lua, args: Variadic<LuaValue>| {
             let args: Option<Vec<String>> = args.iter().map(argument).collect();
             let answer = match args {
-                Some(args) => keys.borrow_mut().call(&args),
+                Some(args) => {
+                    let mut keys = keys.borrow_mut();
+                    keys.calls.iter_mut().for_each(|it| it.push(args.clone()));
+                    keys.call(&args)
+                }
                 None => Err("ERR Lua redis lib command arguments must be strings".to_owned()),
             };
             match answer {
@@ -222,11 +237,11 @@ fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<LuaValue> {
         Reply::Nil => LuaValue::Boolean(false),
         Reply::Bulk(text) => LuaValue::String(lua.create_string(text)?),
         Reply::List(texts) => LuaValue::Table(lua.create_sequence_from(texts)?),
-        Reply::Scores(scores) => {
+        Reply::Values(values) => {
             let table = lua.create_table()?;
-            for score in scores {
-                match score {
-                    Some(score) => table.push(score)?,
+            for value in values {
+                match value {
+                    Some(value) => table.push(value)?,
                     None => table.push(false)?,
                 }
             }

@@ -220,4 +220,4 @@ async fn with_pauses(work: impl Future<Output = ()>, client: usize, pauses: &[Pa
 }
 
 /// In virtual time; much longer than any plan.
-const LONGEST: Duration = Duration::from_secs(600);
+const LONGEST: Duration = Duration::from_secs(3_600);

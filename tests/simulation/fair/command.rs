@@ -96,7 +96,7 @@ pub(super) fn counted(args: &[String]) -> Vec<String> {
 }
 
 /// The one lock of a run, and its queue.
-pub(super) const KEY: &str = "door";
-pub(super) const QUEUE: &str = "redisson_lock_queue:{door}";
-pub(super) const PLACES: &str = "redisson_lock_timeout:{door}";
+pub(in crate::simulation) const KEY: &str = "door";
+pub(in crate::simulation) const QUEUE: &str = "redisson_lock_queue:{door}";
+pub(in crate::simulation) const PLACES: &str = "redisson_lock_timeout:{door}";
 pub(super) const PRESENCE: &str = "lockdog_fair:{door}";

@@ -53,6 +53,12 @@ pub(super) struct Seen {
     pub(super) dropped: u64,
     pub(super) losses: u64,
     pub(super) forced: u64,
+    /// Commands of Redisson.
+    pub(super) redissons: u64,
+    /// Grants to a waiter of Redisson that had a place.
+    pub(super) redissons_turns: u64,
+    /// Grants to a waiter of lockdog while one of Redisson waits behind it.
+    pub(super) before_redisson: u64,
 }
 
 impl Seen {
@@ -66,6 +72,9 @@ impl Seen {
         self.dropped += other.dropped;
         self.losses += other.losses;
         self.forced += other.forced;
+        self.redissons += other.redissons;
+        self.redissons_turns += other.redissons_turns;
+        self.before_redisson += other.before_redisson;
     }
 }
 
@@ -113,10 +122,13 @@ struct Stand {
 }
 
 impl Stand {
-    /// Whether a waiter has shown that it is there.
+    /// Whether a waiter has shown that it is there. One of Redisson is there up to its score.
     fn is_there(&self, field: &str, now_ms: u64) -> bool {
-        let presence = self.presence.get(field);
-        presence.is_some_and(|until| *until > now_ms as f64)
+        let until = match is_redissons(field) {
+            true => self.places.get(field),
+            false => self.presence.get(field),
+        };
+        until.is_some_and(|until| *until > now_ms as f64)
     }
 }
 
@@ -165,18 +177,53 @@ impl Observer {
         }
     }
 
-    fn compare(&mut self, command: &FairCommand<'_>, before: &Stand, after: &Stand) {
-        let now = self.found.now_ms();
-        let mut wrong = |what: String| self.found.violated(format!("{command:?} {what}"));
-        // FA1.
+    /// FA1 and FA2, whoever sent the command.
+    fn look_at_stand(&mut self, after: &Stand) {
+        let mut wrong = |what: String| self.found.violated(what);
         if after.holders.len() > 1 {
-            wrong(format!("made two holders: {:?}", after.holders));
+            wrong(format!("there are two holders: {:?}", after.holders));
         }
-        // FA2.
         let listed: HashSet<&String> = after.queue.iter().collect();
         if listed.len() != after.queue.len() || listed != after.places.keys().collect() {
             wrong(format!("left {:?} and {:?}", after.queue, after.places));
         }
+    }
+
+    /// Executes a command of Redisson. It removes none of lockdog's waiters, and does not free another's lock.
+    fn execute_redissons(&mut self, delivery: &Delivery) -> Value {
+        let before = self.stand();
+        let value = self.redis.execute(&delivery.args, self.found.now_ms());
+        let after = self.stand();
+        self.found.note(|| {
+            format!(
+                "Redisson: {:?} -> {value:?}; {:?} holds, {:?} wait",
+                &delivery.args[3..],
+                after.holders.keys(),
+                after.queue
+            )
+        });
+        self.seen.redissons += 1;
+        let is_granted = |field: &&String| {
+            before.places.contains_key(*field) && after.holders.contains_key(*field)
+        };
+        let own = before.queue.iter().filter(|it| is_redissons(it));
+        self.seen.redissons_turns += own.filter(is_granted).count() as u64;
+        for field in before.queue.iter().chain(before.holders.keys()) {
+            let is_in = after.queue.contains(field) || after.holders.contains_key(field);
+            self.found.claim(is_in || is_redissons(field), || {
+                format!("Redisson removed {field}: {before:?}")
+            });
+        }
+        self.look_at_stand(&after);
+        self.look();
+        value
+    }
+
+    fn compare(&mut self, command: &FairCommand<'_>, before: &Stand, after: &Stand) {
+        let now = self.found.now_ms();
+        self.look_at_stand(after);
+        let mut wrong = |what: String| self.found.violated(format!("{command:?} {what}"));
+        let listed: HashSet<&String> = after.queue.iter().collect();
         // FA3.
         let granted: Vec<&String> = after
             .holders
@@ -231,6 +278,8 @@ impl Observer {
             .keys()
             .any(|it| !before.holders.contains_key(it));
         self.seen.grants += u64::from(granted);
+        let awaits = after.queue.iter().any(|it| is_redissons(it));
+        self.seen.before_redisson += u64::from(granted && awaits);
         self.seen.transfers +=
             u64::from(granted && matches!(command, FairCommand::Transfer { .. }));
         for field in before.queue.iter().filter(|it| !after.queue.contains(it)) {
@@ -287,6 +336,8 @@ impl Observer {
                 .violated(format!("{absent} waits, and does not show it: {stand:?}"));
         }
         let head = stand.queue.iter().find(|it| stand.is_there(it, now));
+        // A waiter of Redisson takes it when it looks, or never.
+        let head = head.filter(|it| !is_redissons(it));
         let Some(head) = head.filter(|_| stand.holders.is_empty() && !patient.is_empty()) else {
             self.free_since = None;
             return;
@@ -353,11 +404,20 @@ impl Observer {
         let stand = self.stand();
         for field in stand.queue.iter().chain(stand.presence.keys()) {
             let is_undone = self.executed.get(field).copied() == self.network.last_sent(field);
-            if !listed.contains(field) && is_undone && !self.late.contains(field) {
+            let is_known = listed.contains(field) || is_redissons(field);
+            if !is_known && is_undone && !self.late.contains(field) {
                 self.found
                     .violated(format!("no waiter has the place of {field}"));
             }
         }
+    }
+
+    /// How long a place of Redisson lasts at most from now on.
+    pub(super) fn redissons_last_ms(&self) -> u64 {
+        let places = self.stand().places;
+        let own = places.into_iter().filter(|(field, _)| is_redissons(field));
+        let last = own.map(|(_, ends)| ends).fold(0.0, f64::max);
+        (last as u64).saturating_sub(self.found.now_ms())
     }
 
     /// Must be true when every lease has ended.
@@ -380,6 +440,9 @@ impl Observer {
 
 impl Observes for Observer {
     fn execute(&mut self, delivery: &Delivery) -> Value {
+        if delivery.is_redissons {
+            return self.execute_redissons(delivery);
+        }
         let now_ms = self.found.now_ms();
         let command = FairCommand::of(&delivery.args);
         let before = self.stand();
@@ -432,6 +495,11 @@ impl Observes for Observer {
     fn redis(&mut self) -> &mut Redis {
         &mut self.redis
     }
+}
+
+/// Whether a field is a Redisson client's: it has no number of a hold.
+fn is_redissons(field: &str) -> bool {
+    !field.contains('.')
 }
 
 fn client_of(field: &str) -> &str {

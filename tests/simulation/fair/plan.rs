@@ -2,12 +2,15 @@
 
 use crate::simulation::chance::Chance;
 use crate::simulation::plan::{self, Cancel};
+use crate::simulation::redisson::RedissonPlan;
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Plan {
     /// Clocks, faults, pauses and settings. Its own tasks are left out.
     pub(super) world: plan::Plan,
     pub(super) tasks: Vec<Task>,
+    /// A Redisson client beside the others.
+    pub(super) redisson: Option<RedissonPlan>,
 }
 
 /// One task is one owner.
@@ -59,6 +62,7 @@ impl Plan {
         });
         let mut plan = Self {
             tasks: tasks.collect(),
+            redisson: RedissonPlan::draw(seed, &[0, 60_000, -60_000], lease_ms),
             world,
         };
         if chance.percent(5) {
@@ -90,6 +94,12 @@ impl Plan {
                 plan.tasks[i].steps.remove(j);
                 plans.push(plan);
             }
+        }
+        if self.redisson.is_some() {
+            plans.push(Self {
+                redisson: None,
+                ..self.clone()
+            });
         }
         let worlds = self.world.smaller().into_iter();
         plans.extend(worlds.map(|world| Self {

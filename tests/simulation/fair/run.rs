@@ -15,6 +15,7 @@ use crate::owner::Owner;
 use crate::simulation::chance::Chance;
 use crate::simulation::network::Network;
 use crate::simulation::redis::Redis;
+use crate::simulation::redisson::{self, RedissonPlan};
 use crate::simulation::suite::RunOutcome;
 use crate::simulation::world::{self, SimulatedClient, rest};
 
@@ -68,6 +69,9 @@ async fn story(
         );
         tasks.push(tokio::spawn(work));
     }
+    let mut redisson = RedissonPlan::begin(plan.redisson, |plan, number| {
+        redisson::fair::run(network.clone(), plan, number)
+    });
     drop(reports);
     while let Some(report) = received.recv().await {
         let mut observer = observer.borrow_mut();
@@ -86,6 +90,9 @@ async fn story(
                 .claim(false, || error.to_string()),
         }
     }
+    while let Some(ended) = redisson.join_next().await {
+        ended.expect("a Redisson thread does not panic");
+    }
     network.calm();
     observer.borrow_mut().found.note(|| "calm".to_owned());
     // A pending release is completed when another caller waits for it; here no caller does.
@@ -97,6 +104,9 @@ async fn story(
     tokio::time::sleep(Duration::from_millis(lease + lease / 50 + 10)).await;
     observer.borrow_mut().look_at_the_end();
 
+    // The place of a Redisson thread that died stands up to its score, which counts those that stood before it.
+    let dead = observer.borrow().redissons_last_ms();
+    tokio::time::sleep(Duration::from_millis(dead)).await;
     for client in clients {
         // An entry that a late command left is passed after its silence.
         let wait = Duration::from_millis(plan.world.silence_ms + 5_000);

@@ -42,4 +42,4 @@ static DELETE_DIGEST: LazyLock<String> =
 const DELETE: &str = include_str!("../../../lua/latch/delete.lua");
 
 /// The one latch of a run.
-pub(super) const KEY: &str = "start";
+pub(in crate::simulation) const KEY: &str = "start";

@@ -11,6 +11,7 @@ use crate::simulation::findings::Findings;
 use crate::simulation::network::{Delivery, Faults, Network};
 use crate::simulation::plan::Plan;
 use crate::simulation::redis::Redis;
+use crate::simulation::redisson::latch as redisson;
 use crate::simulation::world::Observes;
 
 pub(super) struct Observer {
@@ -76,6 +77,8 @@ pub(super) struct Seen {
     pub(super) late: u64,
     pub(super) restarts: u64,
     pub(super) left: u64,
+    /// What Redisson changed.
+    pub(super) redissons: u64,
 }
 
 impl Seen {
@@ -92,6 +95,7 @@ impl Seen {
         self.late += other.late;
         self.restarts += other.restarts;
         self.left += other.left;
+        self.redissons += other.redissons;
     }
 }
 
@@ -279,6 +283,46 @@ impl Observer {
         }
     }
 
+    /// Executes a command of Redisson.
+    fn execute_redissons(&mut self, delivery: &Delivery) -> Value {
+        let now_ms = self.found.now_ms();
+        let value = self.redis.execute(&delivery.args, now_ms);
+        let count = match (&*delivery.args[1], self.count) {
+            (redisson::COUNT_DOWN, Some(count)) => Some(count - 1).filter(|count| *count > 0),
+            (redisson::SET, None) => delivery.args[6].parse().ok(),
+            (redisson::SET, count) => count,
+            // It deletes it, or counts below zero.
+            _ => None,
+        };
+        self.seen.redissons += u64::from(count != self.count);
+        self.set(count);
+        let has = self.redis.text(KEY, now_ms);
+        self.found.note(|| {
+            format!(
+                "Redisson: {:?} -> {value:?}; count {has:?}",
+                &delivery.args[3..]
+            )
+        });
+        self.look_at_count(has);
+        self.tell_published();
+        self.look();
+        value
+    }
+
+    fn look_at_count(&mut self, has: Option<String>) {
+        let count = self.count;
+        let is_right = has.as_deref().map(str::parse) == count.map(Ok);
+        self.found.claim(is_right, || {
+            format!("the count is {has:?} and not {count:?}")
+        });
+    }
+
+    fn tell_published(&mut self) {
+        for (channel, text) in self.redis.take_published() {
+            self.network.publish(&channel, &text);
+        }
+    }
+
     /// CL2: who has waited for a poll cap, and whose client was subscribed when the message came, has to end,
     /// whatever the count is then.
     fn look_at_messages(&mut self) {
@@ -338,6 +382,9 @@ impl Observer {
 
 impl Observes for Observer {
     fn execute(&mut self, delivery: &Delivery) -> Value {
+        if delivery.is_redissons {
+            return self.execute_redissons(delivery);
+        }
         let now_ms = self.found.now_ms();
         let command = LatchCommand::of(&delivery.args);
         let value = self
@@ -362,14 +409,8 @@ impl Observes for Observer {
                 format!("{command:?} answered {value:?} and not {answer}")
             });
         }
-        let count = self.count;
-        let is_right = has.as_deref().map(str::parse) == count.map(Ok);
-        self.found.claim(is_right, || {
-            format!("the count is {has:?} and not {count:?}")
-        });
-        for (channel, text) in self.redis.take_published() {
-            self.network.publish(&channel, &text);
-        }
+        self.look_at_count(has);
+        self.tell_published();
         self.look();
         value
     }

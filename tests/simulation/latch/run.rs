@@ -12,6 +12,7 @@ use crate::latch::CountDownLatch;
 use crate::simulation::chance::Chance;
 use crate::simulation::network::Network;
 use crate::simulation::redis::Redis;
+use crate::simulation::redisson::{self, RedissonPlan};
 use crate::simulation::suite::RunOutcome;
 use crate::simulation::world::{self, SimulatedClient, rest};
 
@@ -63,6 +64,9 @@ async fn story(
         );
         tasks.push(tokio::spawn(work));
     }
+    let mut redisson = RedissonPlan::begin(plan.redisson, |plan, number| {
+        redisson::latch::run(network.clone(), plan, number)
+    });
     drop(reports);
     let hearing = async {
         while let Some(report) = received.recv().await {
@@ -79,6 +83,9 @@ async fn story(
                     .found
                     .claim(false, || error.to_string()),
             }
+        }
+        while let Some(ended) = redisson.join_next().await {
+            ended.expect("a Redisson thread does not panic");
         }
         network.calm();
         let mut latches = clients.iter().map(latch);

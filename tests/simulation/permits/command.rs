@@ -48,6 +48,6 @@ pub(super) fn counted(args: &[String]) -> Vec<String> {
 }
 
 /// The one semaphore of a run.
-pub(super) const KEY: &str = "seats";
-pub(super) const IN_USE: &str = "{seats}:timeout";
-const CHANNEL: &str = "redisson_sc:{seats}";
+pub(in crate::simulation) const KEY: &str = "seats";
+pub(in crate::simulation) const IN_USE: &str = "{seats}:timeout";
+pub(in crate::simulation) const CHANNEL: &str = "redisson_sc:{seats}";

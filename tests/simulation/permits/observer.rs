@@ -11,6 +11,7 @@ use crate::key::PermitId;
 use crate::simulation::findings::Findings;
 use crate::simulation::network::{Delivery, Network};
 use crate::simulation::redis::Redis;
+use crate::simulation::redisson::permits::{EPOCH_MS, IDS as REDISSONS};
 use crate::simulation::world::Observes;
 
 pub(super) struct Observer {
@@ -44,6 +45,9 @@ pub(super) struct Seen {
     pub(super) losses: u64,
     /// Releases by ids.
     pub(super) given_back: u64,
+    /// Grants to Redisson, and permits of lockdog whose leases were over that it took.
+    pub(super) redissons: u64,
+    pub(super) redisson_swept: u64,
 }
 
 impl Seen {
@@ -56,10 +60,12 @@ impl Seen {
         self.renewals += other.renewals;
         self.losses += other.losses;
         self.given_back += other.given_back;
+        self.redissons += other.redissons;
+        self.redisson_swept += other.redisson_swept;
     }
 }
 
-/// The permits in use: when each expires, in ms of the server's clock.
+/// The permits in use: when each expires, in ms since the start of the run.
 type InUse = BTreeMap<String, f64>;
 
 impl Observer {
@@ -70,6 +76,7 @@ impl Observer {
         total: u32,
     ) -> Self {
         redis.set(KEY, &total.to_string());
+        redis.begin_at(EPOCH_MS);
         Self {
             redis,
             network,
@@ -111,7 +118,50 @@ impl Observer {
     }
 
     fn in_use(&self) -> InUse {
-        self.redis.counted(KEY, IN_USE, self.found.now_ms()).1
+        self.books().1
+    }
+
+    /// The free permits, and those in use.
+    fn books(&self) -> (i64, InUse) {
+        let (free, in_use) = self.redis.counted(KEY, IN_USE, self.found.now_ms());
+        let ends = in_use.into_iter();
+        let in_use = ends.map(|(id, ends)| (id, ends - EPOCH_MS as f64));
+        (free, in_use.collect())
+    }
+
+    /// Executes a command of Redisson. It takes permits of lockdog only after their leases.
+    fn execute_redissons(&mut self, delivery: &Delivery) -> Value {
+        let before = self.in_use();
+        let value = self.redis.execute(&delivery.args, self.found.now_ms());
+        let (free, after) = self.books();
+        self.found.note(|| {
+            format!(
+                "Redisson: {:?} -> {value:?}; {free} free, {after:?}",
+                &delivery.args[3..]
+            )
+        });
+        let is_new = |id: &String| !before.contains_key(id);
+        self.seen.redissons += after.keys().filter(|id| is_new(id)).count() as u64;
+        let now = self.found.now_ms() as f64;
+        for (id, ends) in before.iter().filter(|it| !it.0.starts_with(REDISSONS)) {
+            if !after.contains_key(id) {
+                self.seen.redisson_swept += 1;
+                self.given_back.insert(id.clone());
+                self.found
+                    .claim(*ends <= now, || format!("Redisson gave back {id:?}"));
+            }
+        }
+        self.look_at_total(free, &after);
+        self.look();
+        value
+    }
+
+    /// PE1, and with what `look` checks also PE2.
+    fn look_at_total(&mut self, free: i64, in_use: &InUse) {
+        let total = free + in_use.len() as i64;
+        self.found.claim(total == self.total, || {
+            format!("{free} are free and {} in use", in_use.len())
+        });
     }
 
     fn account(&mut self, command: &PermitCommand<'_>, serial: u64, before: &InUse, after: &InUse) {
@@ -205,6 +255,7 @@ impl Observer {
         let ends = (self.found.now_ms() + ENDS_MS) as f64;
         for (id, _) in self.in_use().iter().filter(|(_, until)| **until > ends) {
             let is_known = listed.contains(id)
+                || id.starts_with(REDISSONS)
                 || self.handed_out.contains(id)
                 || self.reached_twice.contains(id);
             if !is_known && self.executed.get(id).copied() == self.network.last_sent(id) {
@@ -227,6 +278,9 @@ impl Observer {
 
 impl Observes for Observer {
     fn execute(&mut self, delivery: &Delivery) -> Value {
+        if delivery.is_redissons {
+            return self.execute_redissons(delivery);
+        }
         let now_ms = self.found.now_ms();
         let command = PermitCommand::of(&delivery.args);
         let before = self.in_use();
@@ -234,7 +288,7 @@ impl Observes for Observer {
             "CLIENT" if delivery.args[1] == "KILL" => self.network.kill(&delivery.args[3]),
             _ => self.redis.execute(&delivery.args, now_ms),
         };
-        let (free, after) = self.redis.counted(KEY, IN_USE, now_ms);
+        let (free, after) = self.books();
         self.seen.executed += 1;
         self.seen.copies += u64::from(delivery.copy);
         self.found.note(|| {
@@ -252,11 +306,7 @@ impl Observes for Observer {
             self.account(&command, delivery.serial, &before, &after);
         }
         self.compare(&command, &before, &after);
-        // PE1, and with what `look` checks also PE2.
-        let total = free + after.len() as i64;
-        self.found.claim(total == self.total, || {
-            format!("{free} are free and {} in use", after.len())
-        });
+        self.look_at_total(free, &after);
         self.look();
         value
     }

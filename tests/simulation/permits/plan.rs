@@ -2,6 +2,7 @@
 
 use crate::simulation::chance::Chance;
 use crate::simulation::plan::{self, Cancel};
+use crate::simulation::redisson::RedissonPlan;
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Plan {
@@ -10,6 +11,8 @@ pub(super) struct Plan {
     /// How many permits the semaphore has.
     pub(super) total: u32,
     pub(super) tasks: Vec<Task>,
+    /// A Redisson client beside the others.
+    pub(super) redisson: Option<RedissonPlan>,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -60,6 +63,8 @@ impl Plan {
         });
         Self {
             tasks: tasks.collect(),
+            // A clock that is ahead takes permits whose leases are not over.
+            redisson: RedissonPlan::draw(seed, &[0, -500, -60_000], lease_ms),
             world,
             total,
         }
@@ -87,6 +92,12 @@ impl Plan {
                 plan.tasks[i].steps.remove(j);
                 plans.push(plan);
             }
+        }
+        if self.redisson.is_some() {
+            plans.push(Self {
+                redisson: None,
+                ..self.clone()
+            });
         }
         let worlds = self.world.smaller().into_iter();
         plans.extend(worlds.map(|world| Self {

@@ -74,10 +74,15 @@ pub(super) fn counted(args: &[String]) -> Vec<String> {
 
 /// The key of a read hold's lease.
 pub(super) fn timeout_of(field: &str) -> String {
-    format!("{BEFORE_FIELDS}{field}:rwlock_timeout:1")
+    timeout_of_acquire(field, 1)
+}
+
+/// Redisson's hold has one for each acquire.
+pub(super) fn timeout_of_acquire(field: &str, acquire: i64) -> String {
+    format!("{BEFORE_FIELDS}{field}:rwlock_timeout:{acquire}")
 }
 
 /// The one lock of a run.
-pub(super) const KEY: &str = "doc";
+pub(in crate::simulation) const KEY: &str = "doc";
 pub(super) const ANNOUNCEMENT: &str = "lockdog_writer:{doc}";
 const BEFORE_FIELDS: &str = "{doc}:";

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::command::{ANNOUNCEMENT, KEY, RwCommand, timeout_of};
+use super::command::{ANNOUNCEMENT, KEY, RwCommand, timeout_of, timeout_of_acquire};
 use crate::hold::{Hold, HoldPhase};
 use crate::key::{Mode, WRITER};
 use crate::simulation::findings::Findings;
@@ -48,6 +48,11 @@ pub(super) struct Seen {
     pub(super) losses: u64,
     pub(super) crowds: u64,
     pub(super) together: u64,
+    /// Unlocks after which the key lives shorter.
+    pub(super) trimmed: u64,
+    /// Grants to Redisson, some of them beside readers of lockdog.
+    pub(super) redissons: u64,
+    pub(super) redissons_beside: u64,
 }
 
 impl Seen {
@@ -65,6 +70,9 @@ impl Seen {
         self.losses += other.losses;
         self.crowds += other.crowds;
         self.together += other.together;
+        self.trimmed += other.trimmed;
+        self.redissons += other.redissons;
+        self.redissons_beside += other.redissons_beside;
     }
 }
 
@@ -117,6 +125,39 @@ impl Observer {
         }
     }
 
+    /// Executes a command of Redisson. It changes no hold of another.
+    fn execute_redissons(&mut self, delivery: &Delivery) -> Value {
+        let before = self.hash().unwrap_or_default();
+        let value = self.redis.execute(&delivery.args, self.found.now_ms());
+        let after = self.hash().unwrap_or_default();
+        self.found.note(|| {
+            format!(
+                "Redisson: {:?} -> {value:?}; {:?} {:?} until {:?}",
+                &delivery.args[3..],
+                after.mode,
+                after.counts,
+                after.until_ms
+            )
+        });
+        let is_new = |field: &&String| !before.counts.contains_key(*field);
+        if after.counts.keys().any(|it| is_new(&it)) {
+            self.seen.redissons += 1;
+            let beside = after.counts.keys().any(|it| !is_redissons(it));
+            self.seen.redissons_beside += u64::from(beside);
+        }
+        for (field, count) in before.counts.iter().filter(|it| !is_redissons(it.0)) {
+            // It deletes what readers left whose leases are over.
+            let is_over = self.over(&before).contains(field);
+            let is_same = after.counts.get(field) == Some(count);
+            self.found.claim(is_same || is_over, || {
+                format!("Redisson changed {field}: {before:?} {after:?}")
+            });
+        }
+        self.look_at_mode(&after);
+        self.look();
+        value
+    }
+
     /// RW7: a command changes no other hold. It may remove readers whose leases are over.
     fn compare(&mut self, command: &RwCommand<'_>, before: &Hash, after: &Hash, over: &[String]) {
         let own = command.fields();
@@ -133,6 +174,46 @@ impl Observer {
                 self.found.violated(format!("{command:?} made {field}"));
             }
         }
+    }
+
+    /// How long a reader has its longest lease still, in ms. `None`: it is over.
+    fn reads_for(&self, field: &str, count: i64) -> Option<i64> {
+        let now_ms = self.found.now_ms();
+        let ends =
+            (1..=count).filter_map(|n| self.redis.until_ms(&timeout_of_acquire(field, n), now_ms));
+        ends.max().map(|ends| (ends - now_ms) as i64)
+    }
+
+    /// RW3: after an unlock that leaves readers, the key does not outlive them by much, or it lives as long as
+    /// before, and the hold that ended was not near that. `mine`: how long that hold had its lease still.
+    fn look_at_ttl(
+        &mut self,
+        command: &RwCommand<'_>,
+        mine: Option<i64>,
+        [before, after]: [&Hash; 2],
+    ) {
+        let RwCommand::Lower { field } = command else {
+            return;
+        };
+        let ended = before.counts.contains_key(*field) && !after.counts.contains_key(*field);
+        let is_read = after.mode.as_deref() == Some("read");
+        let (true, true, Some(until)) = (ended, is_read, after.until_ms) else {
+            return;
+        };
+        let readers = after.counts.iter();
+        let longest = readers
+            .filter_map(|(field, count)| self.reads_for(field, *count))
+            .max();
+        let left = (until - self.found.now_ms()) as i64;
+        let is_short = longest.is_some_and(|longest| left <= longest * 8 / 7 + 1);
+        // Its lease was not shorter than what is left of it.
+        let mine = mine.unwrap_or(0);
+        let is_far = !field.ends_with(WRITER) && mine + mine / 4 < left;
+        self.seen.trimmed += u64::from(before.until_ms > after.until_ms);
+        let is_right = is_short || (is_far && before.until_ms == after.until_ms);
+        self.found.claim(is_right, || {
+            format!("{command:?} left {left} ms, and the longest lease has {longest:?}: {before:?}")
+        });
     }
 
     /// The readers in the hash whose leases are over.
@@ -296,10 +377,17 @@ impl Observer {
 
 impl Observes for Observer {
     fn execute(&mut self, delivery: &Delivery) -> Value {
+        if delivery.is_redissons {
+            return self.execute_redissons(delivery);
+        }
         let now_ms = self.found.now_ms();
         let command = RwCommand::of(&delivery.args);
         let before = self.hash().unwrap_or_default();
         let over = self.over(&before);
+        let mine = match command {
+            RwCommand::Lower { field } => self.reads_for(field, 1),
+            _ => None,
+        };
         let was_announced = self.is_announced();
         let value = match delivery.args[0].as_str() {
             "CLIENT" if delivery.args[1] == "KILL" => self.network.kill(&delivery.args[3]),
@@ -324,6 +412,7 @@ impl Observes for Observer {
         }
         self.compare(&command, &before, &after, &over);
         self.look_at_mode(&after);
+        self.look_at_ttl(&command, mine, [&before, &after]);
         self.look_at_announcement(was_announced, &before);
         self.look();
         value
@@ -348,6 +437,11 @@ impl Observes for Observer {
     fn redis(&mut self) -> &mut Redis {
         &mut self.redis
     }
+}
+
+/// Whether a field is a Redisson client's: it has no number of a hold.
+fn is_redissons(field: &str) -> bool {
+    !field.contains('.')
 }
 
 /// The client and the owner of a field.

@@ -5,12 +5,15 @@ use super::together::{POLL_CAP_MS, Together};
 use crate::simulation::chance::Chance;
 use crate::simulation::network::Faults;
 use crate::simulation::plan::{self, Cancel};
+use crate::simulation::redisson::RedissonPlan;
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Plan {
     /// Clocks, faults, pauses and settings. Its own tasks are left out.
     pub(super) world: plan::Plan,
     pub(super) tasks: Vec<Task>,
+    /// A Redisson client beside the others.
+    pub(super) redisson: Option<RedissonPlan>,
     /// In place of the tasks.
     pub(super) scene: Option<Scene>,
 }
@@ -69,6 +72,7 @@ impl Plan {
         });
         let mut plan = Self {
             tasks: tasks.collect(),
+            redisson: None,
             world,
             scene: None,
         };
@@ -82,6 +86,9 @@ impl Plan {
             plan.tasks.clear();
             plan.world.faults = Faults::default();
             plan.world.pauses.clear();
+        } else {
+            // A shorter lease of Redisson's watchdog cuts the leases of others.
+            plan.redisson = RedissonPlan::draw(seed, &[0], plan.longest_lease_ms());
         }
         plan
     }
@@ -112,6 +119,12 @@ impl Plan {
                 plan.tasks[i].steps.remove(j);
                 plans.push(plan);
             }
+        }
+        if self.redisson.is_some() {
+            plans.push(Self {
+                redisson: None,
+                ..self.clone()
+            });
         }
         let worlds = self.world.smaller().into_iter();
         plans.extend(worlds.map(|world| Self {

@@ -12,6 +12,7 @@ use crate::read_write_lock::ReadWriteLock;
 use crate::simulation::chance::Chance;
 use crate::simulation::network::Network;
 use crate::simulation::redis::Redis;
+use crate::simulation::redisson::{self, RedissonPlan};
 use crate::simulation::suite::RunOutcome;
 use crate::simulation::world::{self, SimulatedClient, rest};
 
@@ -55,6 +56,9 @@ async fn story(
         let work = task::run(task.clone(), lock, reports.clone());
         tasks.push(tokio::spawn(work));
     }
+    let mut redisson = RedissonPlan::begin(plan.redisson, |plan, number| {
+        redisson::read_write::run(network.clone(), plan, number)
+    });
     drop(reports);
     let mut has_left = false;
     while let Some(report) = received.recv().await {
@@ -91,6 +95,9 @@ async fn story(
                 .found
                 .claim(false, || error.to_string()),
         }
+    }
+    while let Some(ended) = redisson.join_next().await {
+        ended.expect("a Redisson thread does not panic");
     }
     network.calm();
     observer.borrow_mut().found.note(|| "calm".to_owned());

@@ -28,6 +28,8 @@ pub(super) struct Observer {
     lowered: HashSet<String>,
     /// The known hole: permits of releases that came once more after the ledger was lost.
     excess: i64,
+    /// What Redisson has.
+    redissons: i64,
     /// Requests that a command has reached twice: the second time it may have taken permits again.
     reached_twice: HashSet<String>,
     pub(super) seen: Seen,
@@ -53,6 +55,8 @@ pub(super) struct Seen {
     pub(super) known: u64,
     /// Numbers that were set again.
     pub(super) numbers: u64,
+    /// Grants to Redisson.
+    pub(super) redissons: u64,
 }
 
 impl Seen {
@@ -67,6 +71,7 @@ impl Seen {
         self.ledgers += other.ledgers;
         self.known += other.known;
         self.numbers += other.numbers;
+        self.redissons += other.redissons;
     }
 }
 
@@ -105,6 +110,7 @@ impl Observer {
             is_lost: false,
             lowered: HashSet::new(),
             excess: 0,
+            redissons: 0,
             reached_twice: HashSet::new(),
             seen: Seen::default(),
         }
@@ -195,6 +201,37 @@ impl Observer {
         }
     }
 
+    /// Executes a command of Redisson, which moves permits between the number and itself.
+    fn execute_redissons(&mut self, delivery: &Delivery) -> Value {
+        let before = self.books();
+        let value = self.redis.execute(&delivery.args, self.found.now_ms());
+        self.tell_published();
+        let after = self.books();
+        let taken = before.free.unwrap_or(0) - after.free.unwrap_or(0);
+        self.redissons += taken;
+        self.seen.redissons += u64::from(taken > 0);
+        self.found.note(|| {
+            format!(
+                "Redisson: {:?} -> {value:?}; {:?} free, {} are its, {:?}",
+                &delivery.args[3..],
+                after.free,
+                self.redissons,
+                after.shares
+            )
+        });
+        let is_same = before.shares == after.shares;
+        self.found
+            .claim(is_same, || "Redisson changed the ledger".to_owned());
+        self.look();
+        value
+    }
+
+    fn tell_published(&mut self) {
+        for (channel, text) in self.redis.take_published() {
+            self.network.publish(&channel, &text);
+        }
+    }
+
     /// SE1: a command moves permits between the number and its own request, and makes none.
     fn compare(&mut self, command: &SemaphoreCommand<'_>, [before, after]: [&Books; 2]) {
         let (Some(was), Some(sum)) = (before.sum(), after.sum()) else {
@@ -231,7 +268,7 @@ impl Observer {
 
     /// SE2, and at every moment no more permits are held than there are.
     fn look_at_holders(&mut self) {
-        let mut used = 0;
+        let mut used = self.redissons;
         for (core, _) in &self.found.clients {
             for hold in core.holds.all() {
                 let state = hold.state();
@@ -293,6 +330,9 @@ impl Observer {
 
 impl Observes for Observer {
     fn execute(&mut self, delivery: &Delivery) -> Value {
+        if delivery.is_redissons {
+            return self.execute_redissons(delivery);
+        }
         let now_ms = self.found.now_ms();
         let command = SemaphoreCommand::of(&delivery.args);
         let before = self.books();
@@ -300,9 +340,7 @@ impl Observes for Observer {
             .network
             .execute(delivery)
             .unwrap_or_else(|| self.redis.execute(&delivery.args, now_ms));
-        for (channel, text) in self.redis.take_published() {
-            self.network.publish(&channel, &text);
-        }
+        self.tell_published();
         let after = self.books();
         self.seen.executed += 1;
         self.seen.copies += u64::from(delivery.copy);

@@ -2,6 +2,7 @@
 
 use crate::simulation::chance::Chance;
 use crate::simulation::plan::{self, Cancel};
+use crate::simulation::redisson::RedissonPlan;
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Plan {
@@ -10,6 +11,8 @@ pub(super) struct Plan {
     /// How many permits the semaphore has.
     pub(super) total: u32,
     pub(super) tasks: Vec<Task>,
+    /// A Redisson client beside the others.
+    pub(super) redisson: Option<RedissonPlan>,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -66,8 +69,11 @@ impl Plan {
                     .collect(),
             }
         });
+        let redisson = RedissonPlan::draw(seed, &[0], 0);
         Self {
             tasks: tasks.collect(),
+            // What it took of a number that ends it would give back to the next one.
+            redisson: redisson.filter(|_| !losses[1]),
             world,
             total,
         }
@@ -85,6 +91,12 @@ impl Plan {
                 plan.tasks[i].steps.remove(j);
                 plans.push(plan);
             }
+        }
+        if self.redisson.is_some() {
+            plans.push(Self {
+                redisson: None,
+                ..self.clone()
+            });
         }
         let worlds = self.world.smaller().into_iter();
         plans.extend(worlds.map(|world| Self {

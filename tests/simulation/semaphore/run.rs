@@ -12,6 +12,7 @@ use crate::semaphore::Semaphore;
 use crate::simulation::chance::Chance;
 use crate::simulation::network::Network;
 use crate::simulation::redis::Redis;
+use crate::simulation::redisson::{self, RedissonPlan};
 use crate::simulation::suite::RunOutcome;
 use crate::simulation::world::{self, SimulatedClient, rest};
 
@@ -56,6 +57,9 @@ async fn story(
         let work = task::run(number, task.clone(), seats, plan.total, reports.clone());
         tasks.push(tokio::spawn(work));
     }
+    let mut redisson = RedissonPlan::begin(plan.redisson, |plan, number| {
+        redisson::semaphore::run(network.clone(), plan, number)
+    });
     drop(reports);
     while let Some(report) = received.recv().await {
         let mut observer = observer.borrow_mut();
@@ -74,6 +78,9 @@ async fn story(
                 .found
                 .claim(false, || error.to_string()),
         }
+    }
+    while let Some(ended) = redisson.join_next().await {
+        ended.expect("a Redisson thread does not panic");
     }
     network.calm();
     observer.borrow_mut().found.note(|| "calm".to_owned());

@@ -1,0 +1,250 @@
+//! Histories of calls on a real server, with faults: whether a sequential object could have answered them.
+//!
+//! The faults are replies that are lost, commands that run twice, final unlocks that run once more long after
+//! their answers, cut connections and cancelled calls. A call whose outcome is unknown takes effect at any later time, or never.
+//! Leases do not end meanwhile.
+
+mod groups;
+mod latches;
+mod locks;
+mod objects;
+mod permits;
+mod programs;
+mod read_write;
+mod search;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use lockdog::Client;
+
+use crate::support::prelude::{SOON, ms};
+use crate::support::{Action, Dice, Gate, Proxy, RedisServer, named, until_ok};
+use search::{PATIENCE, Patience, Sequential, Timed, Verdict, judge};
+
+/// The calls of one history.
+struct Record<S: Sequential> {
+    start: Instant,
+    calls: Mutex<Vec<Timed<S::Call>>>,
+}
+
+impl<S: Sequential> Record<S> {
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// A call that began then and has this answer now.
+    fn answered(&self, began: u64, call: S::Call) {
+        let ended = Some(self.now());
+        self.calls
+            .lock()
+            .unwrap()
+            .push(Timed { call, began, ended });
+    }
+
+    /// A call that began then, and may have asked more than once: what its first command acquired is undone before the
+    /// next one is sent, if there was no answer. `phantom`: that hold, and its end.
+    fn acquired(&self, began: u64, call: S::Call, phantom: [S::Call; 2]) {
+        if self.now() - began > SILENT_NS {
+            for call in phantom {
+                self.unanswered(began, call);
+            }
+        }
+        self.answered(began, call);
+    }
+
+    /// A call that began then and whose outcome is unknown.
+    fn unanswered(&self, began: u64, call: S::Call) {
+        let ended = None;
+        self.calls
+            .lock()
+            .unwrap()
+            .push(Timed { call, began, ended });
+    }
+}
+
+/// What one task of a history has: its client, the name of what it uses, and where it writes down what happened.
+struct Part<S: Sequential> {
+    client: Client,
+    name: String,
+    record: Arc<Record<S>>,
+    dice: Dice,
+    /// Different for each task.
+    number: u32,
+    holds: u32,
+}
+
+impl<S: Sequential> Part<S> {
+    /// A number for a new hold, different from all others.
+    fn hold(&mut self) -> u32 {
+        self.holds += 1;
+        self.number * 10_000 + self.holds
+    }
+
+    /// How long the next call waits: not at all, or for a while.
+    fn wait(&mut self) -> Option<Duration> {
+        (self.dice.roll(100) < 60).then(|| ms(20 + self.dice.roll(300)))
+    }
+
+    /// Awaits a call, and sometimes cancels it. `None`: it was cancelled.
+    async fn made<T>(&mut self, call: impl Future<Output = T>) -> Option<T> {
+        match self.dice.roll(100) {
+            0..5 => {
+                let most = Duration::from_micros(self.dice.roll(3_000));
+                tokio::time::timeout(most, call).await.ok()
+            }
+            _ => Some(call.await),
+        }
+    }
+
+    async fn rest(&mut self) {
+        tokio::time::sleep(Duration::from_micros(self.dice.roll(6_000))).await;
+    }
+}
+
+/// Runs a few histories under faults, side by side, and judges them. `forge` makes a legal one illegal.
+async fn are_legal<S, F>(
+    start: S,
+    part: impl Fn(Part<S>) -> F,
+    forge: impl Fn(&[Timed<S::Call>]) -> Timed<S::Call>,
+) where
+    S: Sequential + Send + Sync + 'static,
+    S::Call: Send + Sync,
+    F: Future<Output = ()> + Send + 'static,
+{
+    let server = RedisServer::start().await;
+    let mut dice = Dice::from_environment();
+    let (mut clients, mut proxies) = (Vec::new(), Vec::new());
+    for _ in 0..CLIENTS {
+        let proxy = Proxy::start(&server).await;
+        let client = Client::builder()
+            .url(proxy.url())
+            .command_timeout(COMMAND_TIMEOUT)
+            .poll_cap(ms(60))
+            .fair_absence(ms(400));
+        clients.push(until_ok(SOON, async || client.clone().build().await).await);
+        proxies.push(proxy);
+    }
+    for history in 0..HISTORIES {
+        if let Some(number) = start.number() {
+            let (name, number) = (format!("history:{history}"), number.to_string());
+            server.redis().await.cmd(&["SET", &name, &number]).await;
+        }
+    }
+    let mut tasks = tokio::task::JoinSet::new();
+    let records: Vec<_> = (0..HISTORIES)
+        .map(|history| {
+            let record = Arc::new(Record {
+                start: Instant::now(),
+                calls: Mutex::default(),
+            });
+            let name = format!("history:{history}");
+            for number in 0..TASKS {
+                tasks.spawn(part(Part {
+                    client: clients[number as usize % CLIENTS].clone(),
+                    name: name.clone(),
+                    record: record.clone(),
+                    dice: Dice::of(dice.roll(u64::MAX)),
+                    number,
+                    holds: 0,
+                }));
+            }
+            record
+        })
+        .collect();
+    let over = Arc::new(AtomicBool::new(false));
+    let harassing = tokio::spawn(harass(proxies, dice, over.clone()));
+    while let Some(ended) = tasks.join_next().await {
+        ended.expect("no task panics");
+    }
+    over.store(true, Ordering::Relaxed);
+    let faults = harassing.await.expect("the harasser does not panic");
+    assert!(faults >= 10, "only {faults} faults took place");
+
+    let mut undecided = 0;
+    for record in records {
+        let mut calls = record.calls.lock().unwrap().clone();
+        let answered = calls.iter().filter(|call| call.ended.is_some()).count();
+        println!(
+            "{answered} of {} calls were answered, {faults} faults",
+            calls.len()
+        );
+        assert!(answered as u32 > TASKS * CALLS / 3, "{calls:#?}");
+        match judge(&start, &calls, PATIENCE) {
+            Verdict::Legal => {}
+            Verdict::Illegal => {
+                calls.sort_by_key(|call| call.began);
+                panic!("no order explains {calls:#?}");
+            }
+            Verdict::Undecided => undecided += 1,
+        }
+        // The answer of the search is worth something: it refuses this.
+        calls.push(forge(&calls));
+        let soon = Patience {
+            attempts: 1,
+            steps: 5_000,
+        };
+        assert_ne!(judge(&start, &calls, soon), Verdict::Legal, "{calls:#?}");
+    }
+    assert!(undecided <= 1, "{undecided} histories are undecided");
+}
+
+/// Does harm until it is over. Returns how often it did.
+async fn harass(proxies: Vec<Proxy>, mut dice: Dice, over: Arc<AtomicBool>) -> u64 {
+    let mut rules = Vec::new();
+    let mut gates: Vec<(Instant, Gate)> = Vec::new();
+    while !over.load(Ordering::Relaxed) {
+        let proxy = &proxies[dice.roll(proxies.len() as u64) as usize];
+        let rule = match dice.roll(8) {
+            0 => proxy.on(named("evalsha"), Action::DropReply),
+            1..3 => proxy.on(named("evalsha"), Action::ExecuteThenCut).times(2),
+            3..5 => proxy.on(named("evalsha"), Action::Twice).times(3),
+            5..7 => {
+                let gate = Gate::new();
+                gates.push((Instant::now() + ms(dice.roll(200)), gate.clone()));
+                proxy.on(is_final, Action::TwiceLate(gate)).times(3)
+            }
+            _ => {
+                proxy.cut_all();
+                continue_after(&mut dice).await;
+                continue;
+            }
+        };
+        rules.push(rule);
+        let now = Instant::now();
+        gates.retain(|(at, gate)| {
+            let waits = *at > now;
+            if !waits {
+                gate.open();
+            }
+            waits
+        });
+        continue_after(&mut dice).await;
+    }
+    for (_, gate) in gates {
+        gate.open();
+    }
+    rules.iter().map(|rule| rule.hits()).sum()
+}
+
+async fn continue_after(dice: &mut Dice) {
+    tokio::time::sleep(ms(5 + dice.roll(25))).await;
+}
+
+/// Whether a command leaves nothing of a hold: its target is 0. A late copy of an inner unlock shows a smaller count
+/// until the next command of its hold, and of an acquire the hold again.
+fn is_final(args: &[String]) -> bool {
+    let keys = args.get(2).and_then(|keys| keys.parse::<usize>().ok());
+    let target = keys.and_then(|keys| args.get(3 + keys + 1));
+    named("evalsha")(args) && target.is_some_and(|target| target == "0")
+}
+
+const COMMAND_TIMEOUT: Duration = ms(150);
+/// A call that is shorter has had its answers.
+const SILENT_NS: u64 = 100_000_000;
+const CLIENTS: usize = 3;
+const HISTORIES: u32 = 3;
+/// For each history, and how many calls each makes.
+const TASKS: u32 = 6;
+const CALLS: u32 = 25;

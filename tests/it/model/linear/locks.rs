@@ -1,0 +1,153 @@
+//! Locks with one holder, of each kind.
+
+use lockdog::{Client, Lock, Owner, Unlocked};
+
+use super::objects::{LockCall, OneHolder};
+use super::search::Timed;
+use super::{CALLS, Part, are_legal};
+
+/// What is different from kind to kind.
+#[derive(Clone, Copy)]
+struct Kind {
+    lock: fn(&Client, &str) -> Lock,
+    reenters: bool,
+    /// A waiter may stand in the queue for a while after its call, so a free lock is refused.
+    has_queue: bool,
+}
+
+async fn is_legal(kind: Kind) {
+    let start = OneHolder::default();
+    are_legal(start, move |part| calls(part, kind), forge).await;
+}
+
+macro_rules! histories {
+    ($($name:ident: $lock:ident, $reenters:literal, $has_queue:literal;)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                is_legal(Kind {
+                    lock: |client, name| client.$lock(name),
+                    reenters: $reenters,
+                    has_queue: $has_queue,
+                })
+                .await;
+            }
+        )*
+    };
+}
+
+histories! {
+    a_lock_answers_like_one_of_one_holder: lock, true, false;
+    a_spin_lock_answers_like_one_of_one_holder: spin_lock, true, false;
+    a_non_reentrant_lock_answers_like_one_of_one_holder: non_reentrant_lock, false, false;
+    a_fenced_lock_answers_like_one_of_one_holder_whose_tokens_rise: fenced_lock, true, false;
+    a_fair_lock_answers_like_one_of_one_holder: fair_lock, true, true;
+}
+
+async fn calls(mut part: Part<OneHolder>, kind: Kind) {
+    let lock = (kind.lock)(&part.client, &part.name);
+    let record = part.record.clone();
+    let mut made = 0;
+    while made < CALLS {
+        part.rest().await;
+        made += 1;
+        if part.dice.roll(4) == 0 {
+            let began = record.now();
+            if let Ok(is_locked) = lock.is_locked().await {
+                record.answered(began, LockCall::IsLocked(is_locked));
+            }
+            continue;
+        }
+        // A hold of its own, so that no call meets what an earlier one left.
+        let (owner, hold, wait) = (Owner::new(), part.hold(), part.wait());
+        let mut guards = Vec::new();
+        loop {
+            let request = lock.try_lock().owner(&owner);
+            let request = match wait {
+                Some(wait) => request.wait(wait),
+                None => request,
+            };
+            let count = guards.len() as u32 + 1;
+            let began = record.now();
+            match part.made(request.into_future()).await {
+                Some(Ok(Some(guard))) => {
+                    let call = match count {
+                        1 => LockCall::Acquire {
+                            hold,
+                            token: guard.token().unwrap_or(0),
+                        },
+                        _ => LockCall::Again { hold, count },
+                    };
+                    record.acquired(began, call, phantom(&mut part));
+                    guards.push(guard);
+                }
+                Some(Ok(None)) => {
+                    let others = wait.is_some() || kind.has_queue;
+                    record.acquired(began, LockCall::Busy { others }, phantom(&mut part));
+                    break;
+                }
+                // It may have been acquired, and is undone then.
+                Some(Err(_)) | None => {
+                    let call = match count {
+                        1 => LockCall::Acquire { hold, token: 0 },
+                        _ => LockCall::Again { hold, count },
+                    };
+                    record.unanswered(began, call);
+                    record.unanswered(
+                        began,
+                        LockCall::Release {
+                            hold,
+                            left: count - 1,
+                        },
+                    );
+                    break;
+                }
+            }
+            made += 1;
+            if !kind.reenters || part.dice.roll(3) > 0 {
+                break;
+            }
+        }
+        part.rest().await;
+        while let Some(guard) = guards.pop() {
+            let left = guards.len() as u32;
+            let began = record.now();
+            let released = LockCall::Release { hold, left };
+            match part.made(guard.unlock()).await {
+                Some(Ok(Unlocked::Released)) => {
+                    record.answered(began, LockCall::Release { hold, left: 0 });
+                }
+                Some(Ok(Unlocked::StillHeld { count })) => {
+                    record.answered(began, LockCall::Release { hold, left: count });
+                }
+                Some(_) | None => record.unanswered(began, released),
+            }
+            made += 1;
+        }
+    }
+}
+
+fn phantom(part: &mut Part<OneHolder>) -> [LockCall; 2] {
+    let hold = part.hold();
+    let acquired = LockCall::Acquire { hold, token: 0 };
+    [acquired, LockCall::Release { hold, left: 0 }]
+}
+
+/// A lock that is said to be free while a hold has it.
+fn forge(calls: &[Timed<LockCall>]) -> Timed<LockCall> {
+    let released = |hold: u32| {
+        let mut ends = calls.iter().filter(
+            |it| matches!(it.call, LockCall::Release { hold: one, left: 0 } if one == hold),
+        );
+        ends.next().and_then(|it| it.ended)
+    };
+    let held = calls.iter().find_map(|it| match it.call {
+        LockCall::Acquire { hold, .. } if released(hold).is_some() => it.ended,
+        _ => None,
+    });
+    Timed {
+        call: LockCall::IsLocked(false),
+        began: 1 + held.expect("some hold was released"),
+        ended: held.map(|at| at + 1),
+    }
+}

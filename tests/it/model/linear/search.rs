@@ -1,0 +1,213 @@
+//! Whether a history of calls has an order in which a sequential object answers them the same way.
+//!
+//! The search is that of Wing and Gong, with three savings. A call that only reads is taken at once where its
+//! answer fits. Calls without an answer come last, because most of them explain nothing. And what was seen to fail
+//! is remembered, also by later attempts: an attempt that takes too long begins again in another order.
+
+use std::collections::HashSet;
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use crate::support::Dice;
+
+/// An object that executes one call after the other.
+pub(super) trait Sequential: Clone + Debug + Eq + Hash {
+    /// A call together with its answer.
+    type Call: Clone + Debug;
+
+    /// The object after the call. `None` if it does not answer like that.
+    fn after(&self, call: &Self::Call) -> Option<Self>;
+
+    /// The number under the name of the object, if it begins with one.
+    fn number(&self) -> Option<u32> {
+        None
+    }
+
+    /// Whether a call with this answer changes nothing, whatever the object is like.
+    fn is_read(call: &Self::Call) -> bool;
+}
+
+/// A call, and when it was under way.
+#[derive(Clone, Debug)]
+pub(super) struct Timed<C> {
+    pub(super) call: C,
+    pub(super) began: u64,
+    /// `None` if its outcome is unknown: it takes effect at any time after its begin, or never.
+    pub(super) ended: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Verdict {
+    Legal,
+    Illegal,
+    /// No attempt came to an end.
+    Undecided,
+}
+
+/// How long the search may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    pub(super) attempts: u64,
+    /// Of each attempt.
+    pub(super) steps: u64,
+}
+
+pub(super) const PATIENCE: Patience = Patience {
+    attempts: 100,
+    steps: 5_000,
+};
+
+/// Judges a history of an object that is like `start` before.
+pub(super) fn judge<S: Sequential>(
+    start: &S,
+    history: &[Timed<S::Call>],
+    patience: Patience,
+) -> Verdict {
+    let mut search = Search {
+        history,
+        words: history.len().div_ceil(64),
+        is_hasty: true,
+        failed: HashSet::new(),
+    };
+    for attempt in 0..patience.attempts {
+        // The first half only.
+        if search.is_hasty && attempt * 2 >= patience.attempts {
+            search.be_thorough();
+        }
+        match search.attempt(start, attempt, patience.steps) {
+            Verdict::Undecided => {}
+            // It has not tried everything.
+            Verdict::Illegal if search.is_hasty => search.be_thorough(),
+            verdict => return verdict,
+        }
+    }
+    Verdict::Undecided
+}
+
+/// The calls that were taken, one bit for each.
+type Taken = Vec<u64>;
+
+struct Search<'a, S: Sequential> {
+    history: &'a [Timed<S::Call>],
+    words: usize,
+    /// A call without an answer is taken only where one with an answer needs it next.
+    is_hasty: bool,
+    /// After these calls, in whatever order, this state leads nowhere.
+    failed: HashSet<(Taken, S)>,
+}
+
+/// A point at which one of several calls can be next.
+struct Branch<S> {
+    taken: Taken,
+    state: S,
+    /// What was not tried yet; the best is last.
+    untried: Vec<(usize, S)>,
+}
+
+impl<S: Sequential> Search<'_, S> {
+    fn be_thorough(&mut self) {
+        self.is_hasty = false;
+        self.failed.clear();
+    }
+
+    fn attempt(&mut self, start: &S, attempt: u64, mut steps: u64) -> Verdict {
+        let ranks = self.ranks(attempt);
+        let none = vec![0; self.words];
+        let Some(first) = self.branch(none, start.clone(), &ranks) else {
+            return Verdict::Legal;
+        };
+        let mut stack = vec![first];
+        while let Some(branch) = stack.last_mut() {
+            if steps == 0 {
+                return Verdict::Undecided;
+            }
+            steps -= 1;
+            let Some((call, state)) = branch.untried.pop() else {
+                if let Some(Branch { taken, state, .. }) = stack.pop() {
+                    self.failed.insert((taken, state));
+                }
+                continue;
+            };
+            let mut taken = branch.taken.clone();
+            taken[call / 64] |= 1 << (call % 64);
+            let known = (taken, state);
+            if self.failed.contains(&known) {
+                continue;
+            }
+            let (taken, state) = known;
+            match self.branch(taken, state, &ranks) {
+                Some(branch) => stack.push(branch),
+                None => return Verdict::Legal,
+            }
+        }
+        Verdict::Illegal
+    }
+
+    /// The order in which calls are tried: by their ends, from attempt to attempt more or less shuffled. Those that
+    /// have no answer are last.
+    fn ranks(&self, attempt: u64) -> Vec<u64> {
+        let mut dice = Dice::of(attempt.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1);
+        let most = self.history.iter().filter_map(|call| call.ended).max();
+        // Up to the length of the whole history.
+        let noise = 1 + (most.unwrap_or(0) >> (9 - attempt % 10));
+        let rank = |call: &Timed<S::Call>| match (call.ended, attempt) {
+            (Some(ended), 0) => ended,
+            (Some(ended), _) => ended + dice.roll(noise),
+            (None, _) => UNANSWERED + dice.roll(UNANSWERED),
+        };
+        self.history.iter().map(rank).collect()
+    }
+
+    /// What can be next. `None` if all calls with an answer were taken.
+    fn branch(&self, mut taken: Taken, state: S, ranks: &[u64]) -> Option<Branch<S>> {
+        let is_taken = |taken: &Taken, call: usize| taken[call / 64] >> (call % 64) & 1 == 1;
+        loop {
+            let open = |call: &usize| !is_taken(&taken, *call);
+            let first_end = (0..self.history.len())
+                .filter(open)
+                .filter_map(|call| self.history[call].ended)
+                .min()?;
+            let can_be_next = |call: &usize| open(call) && self.history[*call].began <= first_end;
+            let mut untried = Vec::new();
+            let mut reads = None;
+            for call in (0..self.history.len()).filter(can_be_next) {
+                let is_answered = self.history[call].ended.is_some();
+                match state.after(&self.history[call].call) {
+                    // It can be taken now, whatever comes next.
+                    Some(_) if is_answered && S::is_read(&self.history[call].call) => {
+                        reads = Some(call);
+                        break;
+                    }
+                    // Without an answer and without an effect it may as well never run.
+                    Some(after) if is_answered || after != state => untried.push((call, after)),
+                    _ => {}
+                }
+            }
+            if self.is_hasty && reads.is_none() {
+                let is_answered = |call: &usize| self.history[*call].ended.is_some();
+                let fits = |state: &S, call: usize| state.after(&self.history[call].call).is_some();
+                let waiting: Vec<usize> = (0..self.history.len())
+                    .filter(can_be_next)
+                    .filter(|call| is_answered(call) && !fits(&state, *call))
+                    .collect();
+                untried.retain(|(call, after)| {
+                    is_answered(call) || waiting.iter().any(|waits| fits(after, *waits))
+                });
+            }
+            match reads {
+                Some(call) => taken[call / 64] |= 1 << (call % 64),
+                None => {
+                    untried.sort_by_key(|(call, _)| std::cmp::Reverse(ranks[*call]));
+                    return Some(Branch {
+                        taken,
+                        state,
+                        untried,
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Later than any end, in nanoseconds.
+const UNANSWERED: u64 = 1 << 60;

@@ -1,0 +1,132 @@
+//! The steps of one run: derived from its seed, and shortened to find the shortest failing plan.
+
+use super::command::VALUES;
+use crate::simulation::chance::Chance;
+use crate::simulation::plan::{self, Cancel};
+use crate::simulation::redisson::RedissonPlan;
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Plan {
+    /// Clocks, faults, pauses and settings. Its own tasks are left out.
+    pub(super) world: plan::Plan,
+    pub(super) tasks: Vec<Task>,
+    /// A Redisson client beside the others.
+    pub(super) redisson: Option<RedissonPlan>,
+}
+
+/// One task is one owner.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Task {
+    pub(super) client: usize,
+    pub(super) steps: Vec<Step>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Step {
+    Acquire {
+        /// A bit for each value; those that the owner has in place of them, if it has some.
+        values: u8,
+        wait_ms: Option<u64>,
+        lease_ms: Option<u64>,
+        cancel: Cancel,
+    },
+    /// Unlocks the newest guard.
+    Unlock(Cancel),
+    /// Drops the oldest guard.
+    Drop,
+    /// Frees these values.
+    Force(u8),
+    /// Resumes the oldest abandoned call.
+    Resume,
+    Rest(u64),
+}
+
+impl Plan {
+    pub(super) fn draw(seed: u64) -> Self {
+        let mut world = plan::Plan::draw(seed);
+        world.tasks.clear();
+        let mut chance = Chance::new(seed, 40);
+        let lease_ms = world.watchdog_lease_ms;
+        let tasks = (0..chance.within(2, 5)).map(|task| {
+            let steps = chance.within(3, 9);
+            Task {
+                // Two clients, and in one of them most of the tasks.
+                client: usize::from(task == 1),
+                steps: (0..steps).map(|_| step(&mut chance, lease_ms)).collect(),
+            }
+        });
+        Self {
+            tasks: tasks.collect(),
+            // A clock that is ahead takes values whose time is not over.
+            redisson: RedissonPlan::draw(seed, &[0, -500, -60_000], lease_ms),
+            world,
+        }
+    }
+
+    /// How long Redis may have anything of the run after the last command.
+    pub(super) fn longest_lease_ms(&self) -> u64 {
+        let steps = self.tasks.iter().flat_map(|task| &task.steps);
+        let leases = steps.filter_map(|step| match step {
+            Step::Acquire { lease_ms, .. } => *lease_ms,
+            _ => None,
+        });
+        leases.fold(self.world.watchdog_lease_ms, u64::max)
+    }
+
+    /// Every plan that is a little shorter than this one.
+    pub(super) fn smaller(&self) -> Vec<Self> {
+        let mut plans = Vec::new();
+        for i in 0..self.tasks.len() {
+            let mut plan = self.clone();
+            plan.tasks.remove(i);
+            plans.push(plan);
+            for j in (0..self.tasks[i].steps.len()).rev() {
+                let mut plan = self.clone();
+                plan.tasks[i].steps.remove(j);
+                plans.push(plan);
+            }
+        }
+        if self.redisson.is_some() {
+            plans.push(Self {
+                redisson: None,
+                ..self.clone()
+            });
+        }
+        let worlds = self.world.smaller().into_iter();
+        plans.extend(worlds.map(|world| Self {
+            world,
+            ..self.clone()
+        }));
+        plans
+    }
+}
+
+fn step(chance: &mut Chance, lease_ms: u64) -> Step {
+    let mut cancel = |percent: u64| match chance.within(1, 100) {
+        n if n > percent => Cancel::Never,
+        n if n % 4 == 0 => Cancel::Left(chance.within(1, 6)),
+        n if n % 2 == 0 => Cancel::AtPoll(chance.within(1, 6)),
+        _ => Cancel::After(chance.within(0, 100)),
+    };
+    let (cancel_acquire, cancel_end) = (cancel(30), cancel(20));
+    let mut values = || chance.within(1, (1 << VALUES.len()) - 1) as u8;
+    // Two of the draws: few values, so that locks stand beside each other.
+    let (values, all) = (values() & values(), values());
+    let values = if values == 0 { all } else { values };
+    match chance.within(0, 99) {
+        0..48 => Step::Acquire {
+            values,
+            wait_ms: chance.percent(60).then(|| chance.within(1, 2 * lease_ms)),
+            lease_ms: chance.percent(50).then(|| chance.within(20, 2 * lease_ms)),
+            cancel: cancel_acquire,
+        },
+        48..66 => Step::Unlock(cancel_end),
+        66..78 => Step::Drop,
+        78..82 => Step::Force(values),
+        82..89 => Step::Resume,
+        _ => {
+            let longest = chance.one_of(&[5, 50, 2 * lease_ms]);
+            Step::Rest(chance.within(0, longest))
+        }
+    }
+}

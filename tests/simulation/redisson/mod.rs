@@ -1,0 +1,144 @@
+//! A Redisson client beside the others. Its scripts take the steps of Redisson's own, which `recorded` holds against
+//! the recordings of a real one. It has a clock of its own, and its commands run once.
+
+pub(super) mod fair;
+pub(super) mod group;
+pub(super) mod latch;
+pub(super) mod permits;
+pub(super) mod read_write;
+mod recorded;
+pub(super) mod semaphore;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::chance::Chance;
+use super::network::{Network, RedissonWire};
+
+/// What a Redisson client of a run does is drawn from this.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct RedissonPlan {
+    seed: u64,
+    threads: u64,
+    /// How far its clock is ahead of the server's.
+    ahead_ms: i64,
+    lease_ms: u64,
+}
+
+impl RedissonPlan {
+    /// In two of five runs.
+    pub(super) fn draw(seed: u64, aheads: &[i64], lease_ms: u64) -> Option<Self> {
+        let mut chance = Chance::new(seed, 50);
+        chance.percent(40).then(|| Self {
+            seed: chance.next(),
+            threads: chance.within(1, 2),
+            ahead_ms: chance.one_of(aheads),
+            lease_ms,
+        })
+    }
+
+    /// Begins what its threads do; they have numbers. They end with the returned value.
+    pub(super) fn begin<F>(plan: Option<Self>, thread: impl Fn(Self, u64) -> F) -> JoinSet<()>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let mut threads = JoinSet::new();
+        if let Some(plan) = plan {
+            for number in 1..=plan.threads {
+                threads.spawn(thread(plan, number));
+            }
+        }
+        threads
+    }
+}
+
+/// One thread of a Redisson client.
+pub(super) struct RedissonThread {
+    wire: RedissonWire,
+    pub(super) chance: Chance,
+    /// Its client and itself, as in Redis.
+    pub(super) owner: String,
+    plan: RedissonPlan,
+    /// What the server's clock shows at the start of the run.
+    epoch_ms: u64,
+}
+
+impl RedissonThread {
+    pub(super) fn new(
+        network: &Arc<Network>,
+        plan: RedissonPlan,
+        number: u64,
+        epoch_ms: u64,
+    ) -> Self {
+        Self {
+            wire: RedissonWire::new(network.clone()),
+            chance: Chance::new(plan.seed, number),
+            owner: format!("{CLIENT}:{number}"),
+            plan,
+            epoch_ms,
+        }
+    }
+
+    /// Its own clock.
+    pub(super) fn now_ms(&self) -> i64 {
+        (self.epoch_ms + self.wire.now_ms()) as i64 + self.plan.ahead_ms
+    }
+
+    pub(super) fn lease(&self) -> String {
+        self.plan.lease_ms.to_string()
+    }
+
+    /// `None` if there is no answer.
+    pub(super) async fn run(
+        &mut self,
+        script: &str,
+        keys: &[&str],
+        args: &[&str],
+    ) -> Option<Value> {
+        let count = keys.len().to_string();
+        let parts = ["EVAL", script, &count].into_iter();
+        let args = parts
+            .chain(keys.iter().copied())
+            .chain(args.iter().copied());
+        self.wire.send(args.map(str::to_owned).collect()).await
+    }
+
+    pub(super) async fn rest(&mut self, most_ms: u64) {
+        let ms = self.chance.within(0, most_ms);
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+    }
+
+    /// Between two looks of a waiter, which hears no message, and at most until then.
+    pub(super) async fn pause(&mut self, until: Instant) {
+        let ms = self.chance.within(5, 60);
+        let next = Instant::now() + Duration::from_millis(ms);
+        tokio::time::sleep_until(next.min(until)).await;
+    }
+
+    /// Until when it waits.
+    pub(super) fn patience(&mut self) -> Instant {
+        let ms = self.chance.one_of(&[0, 100, 1_000, 5_000]);
+        Instant::now() + Duration::from_millis(ms)
+    }
+
+    /// Holds for a while. Its watchdog extends the lease meanwhile, by this script.
+    pub(super) async fn hold(&mut self, renew: &str, keys: &[&str], args: &[&str]) {
+        let most = self.chance.one_of(&[20, 200, 2 * self.plan.lease_ms]);
+        let until = Instant::now() + Duration::from_millis(self.chance.within(0, most));
+        // Else its lease is fixed, and may end first.
+        let is_watched = self.chance.percent(50);
+        let period = Duration::from_millis(self.plan.lease_ms / 3);
+        while Instant::now() + period < until && is_watched {
+            tokio::time::sleep(period).await;
+            self.run(renew, keys, args).await;
+        }
+        tokio::time::sleep_until(until).await;
+    }
+}
+
+/// Its id.
+const CLIENT: &str = "7e3c7d1e-0f0a-4b1c-9d58-3d2a6c1b5e90";
