@@ -1,6 +1,7 @@
 //! Next to real Redisson on one server: live, and against recordings of what it does.
 
-mod cell;
+mod clocks;
+mod contention;
 mod crowds;
 mod deaths;
 mod election;
@@ -8,11 +9,12 @@ mod fair;
 mod fenced;
 mod force;
 mod group;
-mod kinds;
 mod latch;
 mod memory;
 mod names;
+mod objects;
 mod permits;
+mod promptly;
 mod read_write;
 mod replay;
 mod semaphore;
@@ -77,6 +79,12 @@ async fn holder(redis: &Redis, name: &str) -> Option<(String, String)> {
     let hash = redis.hash(name).await;
     assert!(hash.len() <= 1, "{hash:?}");
     hash.into_iter().next()
+}
+
+/// How long both sides use one object in a test of exclusion.
+fn seconds_of_contention() -> Duration {
+    let set = std::env::var("LOCKDOG_CONTENTION_SECONDS");
+    Duration::from_secs(set.map_or(2, |seconds| seconds.parse().expect("a number")))
 }
 
 /// Longer than any test lasts.

@@ -6,7 +6,7 @@ use lockdog::{Client, Owner, Value};
 
 use super::{NEVER, SAFETY, assert_woken, without_timers};
 use crate::support::redisson::{JavaLock, Redisson};
-use crate::support::{Cell, RedisServer, eventually};
+use crate::support::{RedisServer, eventually};
 
 fn java(values: &[&str]) -> JavaLock {
     JavaLock::of_values(GROUP, values)
@@ -68,39 +68,6 @@ async fn each_side_waits_for_the_values_of_the_other() {
     assert!(redis.keys().await.is_empty());
 }
 
-/// GL1 across both sides, by a cell that nothing protects.
-#[tokio::test]
-async fn java_threads_and_lockdog_owners_of_one_value_exclude_each_other() {
-    let server = RedisServer::start().await;
-    let redisson = Redisson::start(&server.url()).await;
-    let client = Client::connect(server.url()).await.unwrap();
-    let cell = Cell::new();
-    let mut turns = Vec::new();
-    for other in ["Jack", "Tom"] {
-        let thread = redisson.thread(other);
-        let theirs = cell.clone();
-        turns.push(tokio::spawn(async move {
-            for _ in 0..TURNS {
-                thread.lock_for(java(&["Mary", other]), NEVER).await;
-                theirs.bump_as("Java", BRIEFLY).await;
-                thread.unlock(java(&["Mary", other])).await.unwrap();
-            }
-        }));
-        let (lock, cell) = (ours(&client, &[other, "Mary"]), cell.clone());
-        turns.push(tokio::spawn(async move {
-            for _ in 0..TURNS {
-                let guard = lock.lock().owner(&Owner::new()).await.unwrap();
-                cell.bump_as("ours", BRIEFLY).await;
-                guard.unlock().await.unwrap();
-            }
-        }));
-    }
-    for turn in turns {
-        turn.await.unwrap();
-    }
-    cell.assert_exclusive(i64::from(TURNS * 4));
-}
-
 /// Each length takes its own way through the hash.
 #[tokio::test]
 async fn values_have_the_same_names_on_both_sides() {
@@ -151,5 +118,3 @@ async fn are_the_same(
 }
 
 const GROUP: &str = "class_100";
-const TURNS: u32 = 15;
-const BRIEFLY: std::time::Duration = std::time::Duration::from_millis(3);

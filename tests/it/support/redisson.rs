@@ -386,22 +386,6 @@ impl JavaThread {
         )
     }
 
-    /// As [`JavaThread::start_cell`], but reads the string twice in each round, with `pause` between: how often
-    /// the two reads differed.
-    pub(crate) fn start_read_cell(
-        &self,
-        lock: impl Into<JavaLock>,
-        key: &str,
-        rounds: u32,
-        pause: Duration,
-    ) -> PendingCall<u64> {
-        self.call(
-            "readCell",
-            lock.into()
-                .with(json!({ "key": key, "rounds": rounds, "pauseMs": millis(pause) })),
-        )
-    }
-
     /// Interrupts the call that runs; false if none does, and then the next one is not hit either.
     ///
     /// It ends the wait of a `tryLock` and the pause of a cell; a waiting `lock()` waits on. Where it
