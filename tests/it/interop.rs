@@ -28,14 +28,23 @@ use lockdog::{Client, ClientBuilder, Guard, Lock};
 use tokio::task::JoinHandle;
 
 use crate::support::redis::Redis;
+use crate::support::redisson::{Builder, Redisson};
 use crate::support::{RedisServer, eventually};
+
+/// A machine that stands still for some seconds is no fault of either side.
+fn ours_at(server: &RedisServer) -> ClientBuilder {
+    let builder = Client::builder().url(server.url());
+    builder.command_timeout(SAFETY)
+}
+
+/// As [`ours_at`], for Redisson.
+fn java_at(server: &RedisServer) -> Builder {
+    Redisson::builder(&server.url()).timeout(SAFETY)
+}
 
 /// No timer of ours fires within a test: neither a renewal, nor a poll, nor the end of a lease.
 fn without_timers(server: &RedisServer) -> ClientBuilder {
-    Client::builder()
-        .url(server.url())
-        .watchdog_lease(NEVER)
-        .poll_cap(NEVER)
+    ours_at(server).watchdog_lease(NEVER).poll_cap(NEVER)
 }
 
 /// A task of its own that waits for the lock, and the moment at which it got it.

@@ -8,7 +8,7 @@ use lockdog::error::LostReason;
 use lockdog::{Client, Owner, Value};
 use serde_json::json;
 
-use super::SAFETY;
+use super::{SAFETY, java_at, ours_at};
 use crate::support::redis::Redis;
 use crate::support::redisson::{JavaLock, JavaThread, Redisson};
 use crate::support::{Cell, RedisServer, eventually};
@@ -18,10 +18,10 @@ use crate::support::{Cell, RedisServer, eventually};
 async fn java_clocks_that_are_a_minute_off_cost_what_the_documents_say() {
     let server = RedisServer::start().await;
     let (behind, ahead) = tokio::join!(
-        Redisson::builder(&server.url()).clock(-60).start(),
-        Redisson::builder(&server.url()).clock(60).start(),
+        java_at(&server).clock(-60).start(),
+        java_at(&server).clock(60).start(),
     );
-    let client = Client::builder().url(server.url()).watchdog_lease(LEASE);
+    let client = ours_at(&server).watchdog_lease(LEASE);
     let stand = Stand {
         client: client.build().await.unwrap(),
         redis: server.redis().await,
@@ -164,9 +164,7 @@ async fn places_in_a_queue(stand: &Stand) {
 /// A Java client that is ahead by more than `fair_wait` and the lease drops a waiter of ours that is there. It
 /// loses its turn, and gets another one; nothing else happens.
 async fn places_shorter_than_the_difference(stand: &Stand) {
-    let client = Client::builder()
-        .url(stand.server.url())
-        .watchdog_lease(LEASE);
+    let client = ours_at(&stand.server).watchdog_lease(LEASE);
     let client = client.fair_wait(Duration::from_secs(10));
     let lock = client.build().await.unwrap().fair_lock("short");
     let executed = stand.redis.monitor().await;

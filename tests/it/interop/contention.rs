@@ -5,15 +5,13 @@
 
 use std::time::{Duration, Instant};
 
-use lockdog::Client;
 use tokio::task::JoinSet;
 
 use super::objects::{Object, WRITE};
-use super::seconds_of_contention;
+use super::{java_at, ours_at, seconds_of_contention};
 use crate::kinds;
 use crate::support::RedisServer;
 use crate::support::redis::Redis;
-use crate::support::redisson::Redisson;
 
 /// The one kind that older Redissons have, too.
 #[tokio::test]
@@ -60,8 +58,8 @@ async fn lose_no_update(object: fn(usize) -> Object) {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let starting = (0..CLIENTS).map(|_| async {
-        let java = Redisson::start(&server.url()).await;
-        (java, Client::connect(server.url()).await.unwrap())
+        let java = java_at(&server).start().await;
+        (java, ours_at(&server).build().await.unwrap())
     });
     let clients = futures_util::future::join_all(starting).await;
     object(0).make(&clients[0].1, NAME).await;

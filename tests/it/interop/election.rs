@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
+use lockdog::Owner;
 use lockdog::report::Ttl;
-use lockdog::{Client, Owner};
 
-use super::{NEVER, SAFETY};
-use crate::support::redisson::{JavaLock, Redisson};
+use super::{NEVER, SAFETY, java_at, ours_at};
+use crate::support::redisson::JavaLock;
 use crate::support::{RedisServer, eventually};
 
 fn java_lock() -> JavaLock {
@@ -18,8 +18,8 @@ fn java_lock() -> JavaLock {
 async fn a_java_thread_with_a_fair_lock_stands_in_the_same_line() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let java = Redisson::start(&server.url()).await;
-    let client = Client::connect(server.url()).await.unwrap();
+    let java = java_at(&server).start().await;
+    let client = ours_at(&server).build().await.unwrap();
     let election = client.election(NAME);
     let t1 = java.thread("t1");
     t1.lock_for(java_lock(), NEVER).await;
@@ -80,8 +80,8 @@ async fn a_java_thread_with_a_fair_lock_stands_in_the_same_line() {
 #[tokio::test]
 async fn java_sees_a_leader_as_the_holder_of_a_fair_lock() {
     let server = RedisServer::start().await;
-    let java = Redisson::start(&server.url()).await;
-    let client = Client::connect(server.url()).await.unwrap();
+    let java = java_at(&server).start().await;
+    let client = ours_at(&server).build().await.unwrap();
     let lead = client.election(NAME).campaign("ours").lease(NEVER);
     let lead = lead.await.unwrap();
     let t1 = java.thread("t1");

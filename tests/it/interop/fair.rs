@@ -2,12 +2,11 @@
 
 use std::collections::VecDeque;
 
-use lockdog::{Client, Owner};
+use lockdog::Owner;
 
-use super::{NEVER, SAFETY};
+use super::{NEVER, SAFETY, java_at, ours_at};
 use crate::kinds::{self, Kind};
 use crate::support::redis::Redis;
-use crate::support::redisson::Redisson;
 use crate::support::{RedisServer, eventually};
 
 /// FA4 across both sides.
@@ -27,10 +26,10 @@ async fn so_are_the_turns_of_a_non_reentrant_fair_lock() {
 async fn takes_turns_in_order(kind: &'static Kind) {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let java = Redisson::start(&server.url()).await;
+    let java = java_at(&server).start().await;
     let clients = [
-        Client::connect(server.url()).await.unwrap(),
-        Client::connect(server.url()).await.unwrap(),
+        ours_at(&server).build().await.unwrap(),
+        ours_at(&server).build().await.unwrap(),
     ];
     let monitor = redis.monitor().await;
     let held = kind.lock(&clients[0], NAME);

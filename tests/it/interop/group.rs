@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use lockdog::{Client, Owner, Value};
 
-use super::{NEVER, SAFETY, assert_woken, without_timers};
+use super::{NEVER, SAFETY, assert_woken, java_at, ours_at, without_timers};
 use crate::support::redisson::{JavaLock, Redisson};
 use crate::support::{RedisServer, eventually};
 
@@ -22,7 +22,7 @@ fn ours(client: &Client, values: &[&str]) -> lockdog::Lock {
 async fn each_side_waits_for_the_values_of_the_other() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let redisson = Redisson::start(&server.url()).await;
+    let redisson = java_at(&server).start().await;
     let client = without_timers(&server).build().await.unwrap();
     let t1 = redisson.thread("t1");
     t1.lock_for(java(&["Jack", "Mary"]), NEVER).await;
@@ -72,19 +72,19 @@ async fn each_side_waits_for_the_values_of_the_other() {
 #[tokio::test]
 async fn values_have_the_same_names_on_both_sides() {
     let server = RedisServer::start().await;
-    let client = Client::connect(server.url()).await.unwrap();
+    let client = ours_at(&server).build().await.unwrap();
     let text = |length: usize| {
         let letters = (0..length).map(|at| char::from(b' ' + ((at * 7 + length) % 95) as u8));
         letters.collect::<String>()
     };
     // What the default codec makes of other texts is not known.
-    let redisson = Redisson::start(&server.url()).await;
+    let redisson = java_at(&server).start().await;
     let texts: Vec<String> = (2..=32).map(text).collect();
     let values = texts.iter().map(|text| Value::kryo5(text).unwrap());
     let values = values.collect::<Vec<_>>();
     are_the_same(&redisson, &client, "kryo", &texts, &values).await;
 
-    let redisson = Redisson::builder(&server.url()).string_codec();
+    let redisson = java_at(&server).string_codec();
     let redisson = redisson.start().await;
     let mut texts: Vec<String> = (1..=130).map(text).collect();
     texts.extend(["\u{e4}\u{20ac}", "\u{1f600}"].map(str::to_owned));

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use lockdog::CountDownLatch;
 use serde_json::{Value, json};
 
-use super::{SAFETY, assert_woken, without_timers};
+use super::{SAFETY, assert_woken, java_at, without_timers};
 use crate::support::redis::Redis;
 use crate::support::redisson::{FromAnswer, JavaThread, PendingCall, Redisson};
 use crate::support::{RedisServer, eventually};
@@ -21,7 +21,7 @@ struct Scene {
 impl Scene {
     async fn start() -> Self {
         let server = RedisServer::start().await;
-        let java = Redisson::start(&server.url()).await;
+        let java = java_at(&server).start().await;
         let client = without_timers(&server).build().await.unwrap();
         Self {
             redis: server.redis().await,

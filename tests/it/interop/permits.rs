@@ -6,7 +6,7 @@ use lockdog::report::Ttl;
 use lockdog::{PermitId, PermitSemaphore};
 use serde_json::json;
 
-use super::{NEVER, SAFETY, without_timers};
+use super::{NEVER, SAFETY, java_at, without_timers};
 use crate::support::redis::Redis;
 use crate::support::redisson::{JavaThread, Redisson};
 use crate::support::{RedisServer, eventually};
@@ -22,7 +22,7 @@ struct Scene {
 impl Scene {
     async fn of(permits: u32) -> Self {
         let server = RedisServer::start().await;
-        let java = Redisson::start(&server.url()).await;
+        let java = java_at(&server).start().await;
         let client = without_timers(&server).build().await.unwrap();
         let seats = client.permit_semaphore(NAME);
         seats.set_permits(permits).await.unwrap();

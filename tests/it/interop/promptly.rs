@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use lockdog::Client;
 
 use super::objects::{Object, WRITE};
-use super::{NEVER, SAFETY, without_timers};
+use super::{NEVER, SAFETY, java_at, without_timers};
 use crate::kinds;
 use crate::support::redis::Redis;
 use crate::support::redisson::Redisson;
@@ -86,7 +86,7 @@ impl Stand {
         let server = RedisServer::start().await;
         Self {
             redis: server.redis().await,
-            java: Redisson::start(&server.url()).await,
+            java: java_at(&server).start().await,
             client: without_timers(&server).build().await.unwrap(),
             _server: server,
         }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use lockdog::{Owner, ReadWriteLock};
 
-use super::{NEVER, SAFETY, assert_woken, waiter, without_timers};
+use super::{NEVER, SAFETY, assert_woken, java_at, waiter, without_timers};
 use crate::support::redis::Redis;
 use crate::support::redisson::{JavaLock, Redisson};
 use crate::support::{RedisServer, eventually};
@@ -25,7 +25,7 @@ impl Scene {
         let client = without_timers(&server).build().await.unwrap();
         Self {
             redis: server.redis().await,
-            java: Redisson::start(&server.url()).await,
+            java: java_at(&server).start().await,
             ours: client.read_write_lock(NAME),
             _server: server,
             java_reads: JavaLock::from_getter("getReadWriteLock.readLock", NAME),

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use lockdog::{Client, Semaphore};
+use lockdog::Semaphore;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::{SAFETY, seconds_of_contention, without_timers};
+use super::{SAFETY, java_at, ours_at, seconds_of_contention, without_timers};
 use crate::support::redis::Redis;
 use crate::support::redisson::{FromAnswer, JavaThread, PendingCall, Redisson};
 use crate::support::{RedisServer, eventually};
@@ -22,7 +22,7 @@ struct Scene {
 impl Scene {
     async fn of(permits: u32) -> Self {
         let server = RedisServer::start().await;
-        let java = Redisson::start(&server.url()).await;
+        let java = java_at(&server).start().await;
         let client = without_timers(&server).build().await.unwrap();
         let seats = client.semaphore(NAME);
         assert!(seats.try_set_permits(permits).await.unwrap());
@@ -186,7 +186,7 @@ async fn both_sides_together_keep_the_total() {
     let mut tasks = JoinSet::new();
     for n in 0..4_u32 {
         let permits = 1 + n % 3;
-        let client = Client::connect(scene.server.url()).await.unwrap();
+        let client = ours_at(&scene.server).build().await.unwrap();
         let (seats, held) = (client.semaphore(NAME), inside.clone());
         tasks.spawn(async move {
             let mut rounds = 0;
@@ -208,7 +208,7 @@ async fn both_sides_together_keep_the_total() {
             client.shutdown().await;
             ("lockdog", rounds)
         });
-        let (java, held) = (Redisson::start(&scene.server.url()).await, inside.clone());
+        let (java, held) = (java_at(&scene.server).start().await, inside.clone());
         tasks.spawn(async move {
             let thread = java.thread("t");
             let mut rounds = 0;

@@ -3,19 +3,18 @@
 use std::time::Duration;
 
 use lockdog::report::Ttl;
-use lockdog::{Client, Error, Owner, Unlocked};
+use lockdog::{Error, Owner, Unlocked};
 
-use super::{NEVER, holder, without_timers};
+use super::{NEVER, holder, java_at, ours_at, without_timers};
 use crate::kinds;
 use crate::support::RedisServer;
-use crate::support::redisson::Redisson;
 
 #[tokio::test]
 async fn java_sees_a_reentrant_lockdog_hold_as_one_field_with_its_count() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let java = Redisson::start(&server.url()).await;
-    let client = Client::connect(server.url()).await.unwrap();
+    let java = java_at(&server).start().await;
+    let client = ours_at(&server).build().await.unwrap();
     let (t1, lock) = (java.thread("t1"), client.lock("orders"));
     assert!(!t1.is_locked("orders").await);
 
@@ -51,8 +50,8 @@ async fn java_sees_a_reentrant_lockdog_hold_as_one_field_with_its_count() {
 async fn lockdog_sees_a_reentrant_java_hold_with_its_field_and_count() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let java = Redisson::start(&server.url()).await;
-    let client = Client::connect(server.url()).await.unwrap();
+    let java = java_at(&server).start().await;
+    let client = ours_at(&server).build().await.unwrap();
     let (t1, lock) = (java.thread("t1"), client.lock("orders"));
     assert!(lock.holder().await.unwrap().is_none());
 
@@ -90,7 +89,7 @@ async fn lockdog_sees_a_reentrant_java_hold_with_its_field_and_count() {
 async fn both_sides_see_the_same_ttl() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let java = Redisson::start(&server.url()).await;
+    let java = java_at(&server).start().await;
     let client = without_timers(&server).build().await.unwrap();
     let (t1, lock) = (java.thread("t1"), client.lock("orders"));
     let ours = async || match lock.remaining_ttl().await.unwrap() {
@@ -153,8 +152,8 @@ async fn both_sides_see_the_same_ttl() {
 #[tokio::test]
 async fn a_lockdog_owner_with_the_number_of_a_java_thread_does_not_reenter_its_hold() {
     let server = RedisServer::start().await;
-    let java = Redisson::start(&server.url()).await;
-    let client = Client::connect(server.url()).await.unwrap();
+    let java = java_at(&server).start().await;
+    let client = ours_at(&server).build().await.unwrap();
     let (t1, lock) = (java.thread("t1"), client.lock("orders"));
     t1.lock("orders").await;
 
@@ -180,7 +179,7 @@ mod of_every_kind {
     #[tokio::test]
     async fn java_reads_the_counts_and_ttls_of_lockdog_holds() {
         let server = RedisServer::start().await;
-        let java = Redisson::start(&server.url()).await;
+        let java = java_at(&server).start().await;
         let client = without_timers(&server).build().await.unwrap();
         let t1 = java.thread("t1");
         for kind in kinds::ALL {
@@ -218,7 +217,7 @@ mod of_every_kind {
     #[tokio::test]
     async fn lockdog_reads_the_counts_and_ttls_of_java_holds() {
         let server = RedisServer::start().await;
-        let java = Redisson::start(&server.url()).await;
+        let java = java_at(&server).start().await;
         let client = without_timers(&server).build().await.unwrap();
         let t1 = java.thread("t1");
         let field = t1.field().await;

@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::{LEASE, NEVER, SAFETY, spawn_wait};
 use crate::interop::objects::{Held, Object};
+use crate::interop::ours_at;
 use crate::support::redis::Redis;
 use crate::support::redisson::Redisson;
 use crate::support::{RedisServer, eventually};
@@ -28,7 +29,7 @@ pub(super) struct LeftByJava {
 impl LeftByJava {
     pub(super) async fn start(server: &RedisServer, dying: &Redisson) -> Self {
         let redis = server.redis().await;
-        let client = Client::builder().url(server.url()).watchdog_lease(LEASE);
+        let client = ours_at(&server).watchdog_lease(LEASE);
         let client = client.build().await.unwrap();
         let seats = client.permit_semaphore("seats");
         seats.set_permits(2).await.unwrap();
@@ -40,7 +41,7 @@ impl LeftByJava {
             Some(Ttl::Persistent)
         );
         let acquired = Instant::now();
-        let of_permit = LEASE.as_millis() as u64 * 2;
+        let of_permit = LEASE.as_millis() as u64;
         let args = json!([{ "ms": of_permit }]);
         t1.start_permits::<String>("seats", "acquire", args)
             .value()
@@ -84,7 +85,7 @@ impl LeftByJava {
         // Permits with a lease come back, and Redisson's endless ones do not.
         let ended = tokio::time::timeout(SAFETY, self.waiting).await;
         let (permit, at) = ended.expect("its lease is over").unwrap();
-        assert!(at >= self.acquired + LEASE * 2 - std::time::Duration::from_millis(10));
+        assert!(at >= self.acquired + LEASE);
         assert_eq!(self.seats.acquired().await.unwrap(), 2);
         permit.release().await.unwrap();
         // Nobody but a person knows what Java had of a semaphore without leases.
@@ -101,7 +102,7 @@ impl LeftByJava {
         let ended = tokio::time::timeout(SAFETY, self.at_the_latch).await;
         ended.expect("the count is zero").unwrap();
         // RW5: without a renewal of ours the key would be gone by then, with our read hold.
-        tokio::time::sleep_until((killed + LEASE * 3 / 2).into()).await;
+        tokio::time::sleep_until((killed + LEASE * 5 / 4).into()).await;
         assert!(self.reads.is_valid() && self.redis.exists(READ_BY_BOTH).await);
         let writes = self.client.read_write_lock(READ_BY_BOTH).write();
         let busy = writes.try_lock().owner(&Owner::new()).await.unwrap();

@@ -6,8 +6,9 @@ use std::time::Duration;
 use lockdog::Client;
 use tokio::task::JoinHandle;
 
-use super::{LEASE, NEVER, SAFETY, soon_absent};
+use super::{LEASE, NEVER, SAFETY, java_at, soon_absent};
 use crate::interop::objects::{Held, Object};
+use crate::interop::ours_at;
 use crate::kinds;
 use crate::support::child::Copy;
 use crate::support::redis::Redis;
@@ -95,8 +96,8 @@ impl Queue {
 /// Queues whose first waiter is a Java thread that will be killed.
 pub(super) async fn behind_java(server: &RedisServer, dying: &Redisson) -> Vec<Queue> {
     let redis = server.redis().await;
-    let living = Arc::new(Redisson::start(&server.url()).await);
-    let client = Client::connect(server.url()).await.unwrap();
+    let living = Arc::new(java_at(&server).start().await);
+    let client = ours_at(&server).build().await.unwrap();
     let mut queues = Vec::new();
     for object in QUEUES {
         // Redisson's place of the dead one ends two seconds after this lease.
@@ -129,7 +130,7 @@ pub(super) async fn behind_lockdog(
     dying: &mut Copy,
 ) -> Vec<Queue> {
     let redis = server.redis().await;
-    let client = soon_absent(Client::builder().url(server.url()));
+    let client = soon_absent(ours_at(&server));
     let client = client.build().await.unwrap();
     let mut queues = Vec::new();
     for object in QUEUES {
