@@ -29,7 +29,7 @@ pub(super) struct LeftByJava {
 impl LeftByJava {
     pub(super) async fn start(server: &RedisServer, dying: &Redisson) -> Self {
         let redis = server.redis().await;
-        let client = ours_at(&server).watchdog_lease(LEASE);
+        let client = ours_at(server).watchdog_lease(LEASE);
         let client = client.build().await.unwrap();
         let seats = client.permit_semaphore("seats");
         seats.set_permits(2).await.unwrap();

@@ -96,8 +96,8 @@ impl Queue {
 /// Queues whose first waiter is a Java thread that will be killed.
 pub(super) async fn behind_java(server: &RedisServer, dying: &Redisson) -> Vec<Queue> {
     let redis = server.redis().await;
-    let living = Arc::new(java_at(&server).start().await);
-    let client = ours_at(&server).build().await.unwrap();
+    let living = Arc::new(java_at(server).start().await);
+    let client = ours_at(server).build().await.unwrap();
     let mut queues = Vec::new();
     for object in QUEUES {
         // Redisson's place of the dead one ends two seconds after this lease.
@@ -130,7 +130,7 @@ pub(super) async fn behind_lockdog(
     dying: &mut Copy,
 ) -> Vec<Queue> {
     let redis = server.redis().await;
-    let client = soon_absent(ours_at(&server));
+    let client = soon_absent(ours_at(server));
     let client = client.build().await.unwrap();
     let mut queues = Vec::new();
     for object in QUEUES {
