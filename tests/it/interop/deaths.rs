@@ -56,6 +56,10 @@ fn held() -> &'static [(Object, Object)] {
     if has_every_kind() { &HELD } else { &HELD[..1] }
 }
 
+fn others() -> &'static [Object] {
+    if has_every_kind() { &OTHERS } else { &[] }
+}
+
 #[tokio::test]
 async fn lockdog_gets_what_a_killed_java_process_held_when_its_lease_ends() {
     let server = RedisServer::start().await;
@@ -77,9 +81,9 @@ async fn lockdog_gets_what_a_killed_java_process_held_when_its_lease_ends() {
         };
         waiting.push((name, tokio::spawn(waits)));
     }
-    let (mut others, mut queues) = (None, Vec::new());
+    let (mut left, mut queues) = (None, Vec::new());
     if has_every_kind() {
-        others = Some(LeftByJava::start(&server, &dying).await);
+        left = Some(LeftByJava::start(&server, &dying).await);
     }
     let messages = redis.messages("*").await;
     if has_every_kind() {
@@ -112,8 +116,8 @@ async fn lockdog_gets_what_a_killed_java_process_held_when_its_lease_ends() {
     for queue in queues {
         queue.goes_on().await;
     }
-    if let Some(others) = others {
-        others.outlive(killed).await;
+    if let Some(left) = left {
+        left.outlive(killed).await;
     }
     redis.assert_clean().await;
 }
@@ -128,7 +132,7 @@ async fn java_gets_what_a_killed_lockdog_process_held_when_its_lease_ends() {
     let redis = server.redis().await;
     let java = java_at(&server).start().await;
     let client = without_timers(&server).build().await.unwrap();
-    for object in OTHERS {
+    for object in others() {
         object.make(&client, object.label()).await;
     }
     let mut dying = Copy::run(
@@ -143,13 +147,13 @@ async fn java_gets_what_a_killed_lockdog_process_held_when_its_lease_ends() {
         let name = holds.label();
         waiting.push((name, waits.java_wait(&java.thread(name), name, Some(NEVER))));
     }
-    let (mut others, mut queues) = (Vec::new(), Vec::new());
+    for object in others() {
+        let name = object.label();
+        let waits = object.java_wait(&java.thread(name), name, Some(NEVER));
+        waiting.push((name, waits));
+    }
+    let mut queues = Vec::new();
     if has_every_kind() {
-        for object in OTHERS {
-            let name = object.label();
-            let waits = object.java_wait(&java.thread(name), name, Some(NEVER));
-            others.push((name, waits));
-        }
         queues = behind_lockdog(&server, &java, &mut dying).await;
     }
     let messages = redis.messages("*").await;
@@ -171,7 +175,7 @@ async fn java_gets_what_a_killed_lockdog_process_held_when_its_lease_ends() {
         latch.count_down().await.unwrap();
     }
     let mut got = Vec::new();
-    for (name, waiting) in waiting.into_iter().chain(others) {
+    for (name, waiting) in waiting {
         let ended = tokio::time::timeout(SAFETY, waiting.done()).await;
         let (held, at) = ended.unwrap_or_else(|_| panic!("{name}: its lease is over"));
         if has_lease(name) {
@@ -212,9 +216,9 @@ async fn hold_and_stand_in_the_queues(url: String) {
         holding.push(object.hold(&client, object.label(), None).await);
     }
     let mut waiting = Vec::new();
-    for object in OTHERS {
+    for object in others() {
         match object {
-            Object::Latch => waiting.push(spawn_wait(object, &client, object.label().to_owned())),
+            Object::Latch => waiting.push(spawn_wait(*object, &client, object.label().to_owned())),
             _ => holding.push(object.hold(&client, object.label(), None).await),
         }
     }
