@@ -101,7 +101,7 @@ impl Stand {
             let held = waits.wait(&client, &of, Some(NEVER)).await;
             (held, SystemTime::now())
         });
-        self.is_waited_for(name).await;
+        self.a_lockdog_waiter_listens(name).await;
         assert!(!waiting.is_finished(), "{name}");
         let given = held.start_give_back().answer().await;
         given.result.unwrap();
@@ -117,7 +117,7 @@ impl Stand {
         let held = holds.hold(&self.client, name, Some(NEVER)).await;
         let waiter = self.java.thread("waiter");
         let waiting = waits.java_wait(&waiter, name, Some(NEVER));
-        self.is_waited_for(name).await;
+        waiter.waits_for_message().await;
         assert!(!waiting.is_finished(), "{name}");
         let given = SystemTime::now();
         held.give_back().await;
@@ -127,8 +127,8 @@ impl Stand {
         at.duration_since(given).unwrap_or_default()
     }
 
-    /// The waiter listens, and is done with the look that follows: no client sends anything any more.
-    async fn is_waited_for(&self, name: &str) {
+    /// It is done with the look that follows, too: no client sends anything any more.
+    async fn a_lockdog_waiter_listens(&self, name: &str) {
         eventually(SAFETY, "a waiter listens", async || {
             let channels = self.redis.channels().await;
             channels.iter().any(|channel| channel.contains(name))

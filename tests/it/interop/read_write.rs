@@ -129,7 +129,9 @@ async fn our_downgrade_wakes_java_readers() {
         t1.start_lock(&scene.java_reads),
         t2.start_lock(&scene.java_reads),
     ];
-    scene.somebody_waits().await;
+    for thread in [&t1, &t2] {
+        thread.waits_for_message().await;
+    }
     let downgraded = SystemTime::now();
     let guard = guard.downgrade().await.unwrap();
     for waiting in waiting {
@@ -168,7 +170,9 @@ async fn a_lockdog_writer_takes_its_turn_between_java_readers() {
         .iter()
         .map(|reader| reader.start_lock(&scene.java_reads))
         .collect();
-    scene.somebody_waits().await;
+    for reader in behind {
+        reader.waits_for_message().await;
+    }
     assert!(reading.iter().all(|call| !call.is_finished()));
     guard.unlock().await.unwrap();
     for call in reading {
@@ -190,7 +194,7 @@ async fn a_java_writer_takes_its_turn_between_lockdog_readers() {
     let read = || scene.ours.read().lock().owner(&Owner::new()).lease(NEVER);
     let (first, second) = (read().await.unwrap(), read().await.unwrap());
     let writing = t1.start_lock_for(&scene.java_writes, NEVER);
-    scene.somebody_waits().await;
+    t1.waits_for_message().await;
     first.unlock().await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(!writing.is_finished(), "one still reads");

@@ -16,6 +16,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
+use crate::support::eventually;
 use driver::Driver;
 pub(crate) use java_lock::JavaLock;
 use jvm::Jvm;
@@ -384,6 +385,14 @@ impl JavaThread {
             lock.into()
                 .with(json!({ "key": key, "rounds": rounds, "pauseMs": millis(pause) })),
         )
+    }
+
+    /// Waits until its call waits for a message. One that ends the waits of all readers would be lost before.
+    pub(crate) async fn waits_for_message(&self) {
+        eventually(READY_WITHIN, "Java waits for a message", async || {
+            self.call("waitsForMessage", json!({})).value().await
+        })
+        .await;
     }
 
     /// Interrupts the call that runs; false if none does, and then the next one is not hit either.
