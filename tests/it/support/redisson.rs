@@ -390,9 +390,13 @@ impl JavaThread {
     /// Waits until its call waits for a message. One that ends the waits of all readers would be lost before.
     pub(crate) async fn waits_for_message(&self) {
         eventually(READY_WITHIN, "Java waits for a message", async || {
-            self.call("waitsForMessage", json!({})).value().await
+            self.is_waiting_for_a_message().await
         })
         .await;
+    }
+
+    pub(crate) async fn is_waiting_for_a_message(&self) -> bool {
+        self.call("waitsForMessage", json!({})).value().await
     }
 
     /// Interrupts the call that runs; false if none does, and then the next one is not hit either.
