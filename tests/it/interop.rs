@@ -1,6 +1,7 @@
 //! Next to real Redisson on one server: live, and against recordings of what it does.
 
-mod cell;
+mod clocks;
+mod contention;
 mod crowds;
 mod deaths;
 mod election;
@@ -8,11 +9,12 @@ mod fair;
 mod fenced;
 mod force;
 mod group;
-mod kinds;
 mod latch;
 mod memory;
 mod names;
+mod objects;
 mod permits;
+mod promptly;
 mod read_write;
 mod replay;
 mod semaphore;
@@ -26,14 +28,23 @@ use lockdog::{Client, ClientBuilder, Guard, Lock};
 use tokio::task::JoinHandle;
 
 use crate::support::redis::Redis;
+use crate::support::redisson::{Builder, Redisson};
 use crate::support::{RedisServer, eventually};
+
+/// A machine that stands still for some seconds is no fault of either side.
+fn ours_at(server: &RedisServer) -> ClientBuilder {
+    let builder = Client::builder().url(server.url());
+    builder.command_timeout(SAFETY)
+}
+
+/// As [`ours_at`], for Redisson.
+fn java_at(server: &RedisServer) -> Builder {
+    Redisson::builder(&server.url()).timeout(SAFETY)
+}
 
 /// No timer of ours fires within a test: neither a renewal, nor a poll, nor the end of a lease.
 fn without_timers(server: &RedisServer) -> ClientBuilder {
-    Client::builder()
-        .url(server.url())
-        .watchdog_lease(NEVER)
-        .poll_cap(NEVER)
+    ours_at(server).watchdog_lease(NEVER).poll_cap(NEVER)
 }
 
 /// A task of its own that waits for the lock, and the moment at which it got it.
@@ -77,6 +88,12 @@ async fn holder(redis: &Redis, name: &str) -> Option<(String, String)> {
     let hash = redis.hash(name).await;
     assert!(hash.len() <= 1, "{hash:?}");
     hash.into_iter().next()
+}
+
+/// How long both sides use one object in a test of exclusion.
+fn seconds_of_contention() -> Duration {
+    let set = std::env::var("LOCKDOG_CONTENTION_SECONDS");
+    Duration::from_secs(set.map_or(2, |seconds| seconds.parse().expect("a number")))
 }
 
 /// Longer than any test lasts.

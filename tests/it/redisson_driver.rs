@@ -142,6 +142,22 @@ async fn a_second_thread_waits_until_the_first_unlocks() {
     assert_eq!(server.hash("lock"), HashMap::from([(t2.field().await, 1)]));
 }
 
+/// An idle thread waits for a call, and a busy one for an answer of the server.
+#[tokio::test]
+async fn a_thread_waits_for_a_message_while_another_one_has_the_lock() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url).await;
+    let (t1, t2) = (java.thread("t1"), java.thread("t2"));
+    t1.lock("lock").await;
+    assert!(!t1.is_waiting_for_a_message().await);
+    let waiting = t2.start_lock("lock");
+    t2.waits_for_message().await;
+    assert!(!waiting.is_finished() && !t1.is_waiting_for_a_message().await);
+    t1.unlock("lock").await.unwrap();
+    waiting.value().await;
+    assert!(!t2.is_waiting_for_a_message().await);
+}
+
 #[tokio::test]
 async fn a_lease_ends_without_an_unlock() {
     let server = Server::start();

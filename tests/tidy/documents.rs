@@ -162,7 +162,7 @@ fn is_test(name: &str) -> bool {
     known && name.contains("::") && parts.all(plain)
 }
 
-fn exists(name: &str) -> bool {
+pub(crate) fn exists(name: &str) -> bool {
     let of_the_library = ["on_servers::", "simulation::"];
     let base = if of_the_library.iter().any(|module| name.starts_with(module)) {
         "tests"
@@ -242,12 +242,7 @@ fn is_variable(text: &str) -> bool {
 }
 
 /// A test sets them for a process that it starts.
-const SET_BY_TESTS: [&str; 4] = [
-    "LOCKDOG_TEST_ALONE",
-    "LOCKDOG_TEST_CHILD",
-    "LOCKDOG_TEST_HOLDER",
-    "LOCKDOG_TEST_WAITER",
-];
+const SET_BY_TESTS: [&str; 2] = ["LOCKDOG_TEST_ALONE", "LOCKDOG_TEST_CHILD"];
 
 /// The modules with tests.
 const TOPS: [&str; 19] = [

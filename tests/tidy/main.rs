@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "the bans are for the library")]
 
 mod circles;
+mod citations;
 mod documents;
 mod mutants;
 mod source;

@@ -6,6 +6,7 @@ use lockdog::{Client, ClientBuilder, Error};
 
 use crate::faults::stand::{NAME, Stand};
 
+/// Invariant 13: nothing panics.
 #[tokio::test]
 async fn leases_and_names_out_of_range_are_refused_and_nothing_is_sent() {
     let max = Duration::from_secs(60);

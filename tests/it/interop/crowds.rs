@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use super::{NEVER, SAFETY, a_waiter_listens, without_timers};
-use crate::support::redisson::Redisson;
+use super::{NEVER, SAFETY, a_waiter_listens, java_at, without_timers};
 use crate::support::{Cell, RedisServer, eventually};
 
 #[tokio::test]
 async fn a_release_wakes_one_waiter_of_each_client() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let java = Redisson::start(&server.url()).await;
+    let java = java_at(&server).start().await;
     let (client, other) = tokio::join!(
         without_timers(&server).build(),
         without_timers(&server).build()
@@ -80,7 +79,7 @@ async fn a_release_wakes_one_waiter_of_each_client() {
 async fn all_of_many_waiters_on_both_sides_get_the_lock() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let java = Redisson::start(&server.url()).await;
+    let java = java_at(&server).start().await;
     let clients = tokio::join!(
         without_timers(&server).build(),
         without_timers(&server).build()

@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use lockdog::{Client, Owner};
+use lockdog::Owner;
+use lockdog::report::Ttl;
 
-use super::{NEVER, SAFETY};
-use crate::support::redisson::{JavaLock, Redisson};
-use crate::support::{Cell, RedisServer, eventually};
+use super::{NEVER, SAFETY, java_at, ours_at};
+use crate::support::redisson::JavaLock;
+use crate::support::{RedisServer, eventually};
 
 fn java_lock() -> JavaLock {
     JavaLock::from_getter("getFairLock", NAME)
@@ -17,8 +18,8 @@ fn java_lock() -> JavaLock {
 async fn a_java_thread_with_a_fair_lock_stands_in_the_same_line() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let java = Redisson::start(&server.url()).await;
-    let client = Client::connect(server.url()).await.unwrap();
+    let java = java_at(&server).start().await;
+    let client = ours_at(&server).build().await.unwrap();
     let election = client.election(NAME);
     let t1 = java.thread("t1");
     t1.lock_for(java_lock(), NEVER).await;
@@ -26,6 +27,7 @@ async fn a_java_thread_with_a_fair_lock_stands_in_the_same_line() {
     assert!(leader.term.is_none() && leader.value.is_none());
     assert_eq!(leader.holder.field(), t1.field().await);
     assert!(!leader.holder.is_lockdog() && !leader.holder.ours);
+    assert!(matches!(leader.holder.ttl, Ttl::Expires(ttl) if ttl <= NEVER));
 
     let order = Arc::new(Mutex::new(Vec::new()));
     let terms = Arc::new(Mutex::new(Vec::new()));
@@ -74,38 +76,23 @@ async fn a_java_thread_with_a_fair_lock_stands_in_the_same_line() {
     .await;
 }
 
-/// LE2 across both sides: Java threads and lockdog leaders write to one cell that nothing protects.
+/// What Java reads of a lockdog leader is what it reads of a fair lock.
 #[tokio::test]
-async fn java_threads_and_leaders_exclude_each_other() {
+async fn java_sees_a_leader_as_the_holder_of_a_fair_lock() {
     let server = RedisServer::start().await;
-    let java = Redisson::start(&server.url()).await;
-    let client = Client::connect(server.url()).await.unwrap();
-    let cell = Cell::new();
-    let mut turns = Vec::new();
-    for number in 0..2 {
-        let thread = java.thread(&format!("t{number}"));
-        let (theirs, ours) = (cell.clone(), cell.clone());
-        turns.push(tokio::spawn(async move {
-            for _ in 0..TURNS {
-                thread.lock_for(java_lock(), NEVER).await;
-                theirs.bump_as("Java", BRIEFLY).await;
-                thread.unlock(java_lock()).await.unwrap();
-            }
-        }));
-        let election = client.election(NAME);
-        turns.push(tokio::spawn(async move {
-            for _ in 0..TURNS {
-                let campaign = election.campaign("ours").owner(&Owner::new());
-                let lead = campaign.await.unwrap();
-                ours.bump_as("ours", BRIEFLY).await;
-                lead.resign().await.unwrap();
-            }
-        }));
-    }
-    for turn in turns {
-        turn.await.unwrap();
-    }
-    cell.assert_exclusive(i64::from(TURNS * 4));
+    let java = java_at(&server).start().await;
+    let client = ours_at(&server).build().await.unwrap();
+    let lead = client.election(NAME).campaign("ours").lease(NEVER);
+    let lead = lead.await.unwrap();
+    let t1 = java.thread("t1");
+    assert!(t1.is_locked(java_lock()).await && !t1.is_held(java_lock()).await);
+    assert_eq!(t1.hold_count(java_lock()).await, 0);
+    let ttl = t1.remaining_ttl_ms(java_lock()).await;
+    assert!((30_000..=60_000).contains(&ttl), "{ttl}");
+    assert!(!t1.try_lock(java_lock()).await);
+    assert!(t1.unlock(java_lock()).await.unwrap_err().is_not_owner());
+    lead.resign().await.unwrap();
+    assert!(!t1.is_locked(java_lock()).await);
 }
 
 const NAME: &str = "scheduler";
@@ -113,5 +100,3 @@ const QUEUE: &str = "redisson_lock_queue:{scheduler}";
 const COUNTER: &str = "redisson_lock_token:{scheduler}";
 const PRESENCE: &str = "lockdog_fair:{scheduler}";
 const WAITERS: usize = 8;
-const TURNS: u32 = 15;
-const BRIEFLY: std::time::Duration = std::time::Duration::from_millis(3);

@@ -1,18 +1,18 @@
 //! The tokens of a fenced lock that both sides take. FE1 and FE2 are invariants of `docs/design.md`.
 
-use lockdog::{Client, Guard, Lock};
+use lockdog::{Guard, Lock};
 
-use super::{SAFETY, a_waiter_listens, assert_woken, waiter, without_timers};
+use super::{SAFETY, a_waiter_listens, assert_woken, java_at, ours_at, waiter, without_timers};
 use crate::support::RedisServer;
-use crate::support::redisson::{JavaLock, JavaThread, Redisson};
+use crate::support::redisson::{JavaLock, JavaThread};
 
 /// FE1: Redisson's INCR and our grants use one counter.
 #[tokio::test]
 async fn tokens_grow_from_one_side_to_the_other() {
     let server = RedisServer::start().await;
-    let java = Redisson::start(&server.url()).await;
+    let java = java_at(&server).start().await;
     let (t1, theirs) = (java.thread("t1"), JavaLock::from_getter(GETTER, "orders"));
-    let client = Client::connect(server.url()).await.unwrap();
+    let client = ours_at(&server).build().await.unwrap();
     let ours = client.fenced_lock("orders");
 
     assert_eq!(token_of_java(&t1, &theirs).await, 1);
@@ -33,7 +33,7 @@ async fn tokens_grow_from_one_side_to_the_other() {
 async fn a_waiter_that_the_other_side_wakes_has_a_larger_token() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let java = Redisson::start(&server.url()).await;
+    let java = java_at(&server).start().await;
     let (t1, theirs) = (java.thread("t1"), JavaLock::from_getter(GETTER, "orders"));
     let client = without_timers(&server).build().await.unwrap();
     let ours = client.fenced_lock("orders");
@@ -65,9 +65,9 @@ async fn a_waiter_that_the_other_side_wakes_has_a_larger_token() {
 #[tokio::test]
 async fn our_hold_has_one_token_where_a_java_thread_gets_one_for_each_acquire() {
     let server = RedisServer::start().await;
-    let java = Redisson::start(&server.url()).await;
+    let java = java_at(&server).start().await;
     let (t1, theirs) = (java.thread("t1"), JavaLock::from_getter(GETTER, "orders"));
-    let client = Client::connect(server.url()).await.unwrap();
+    let client = ours_at(&server).build().await.unwrap();
     let ours = client.fenced_lock_from_one("orders");
 
     for expected in [1, 2] {

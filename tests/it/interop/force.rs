@@ -2,21 +2,19 @@
 
 use std::time::Duration;
 
+use lockdog::Owner;
 use lockdog::error::LostReason;
-use lockdog::{Client, Owner};
 
-use super::{SAFETY, holder, waiter};
-use crate::support::redisson::Redisson;
+use super::{SAFETY, holder, java_at, ours_at, waiter};
 use crate::support::{RedisServer, eventually};
 
 #[tokio::test]
 async fn the_next_renewal_reports_that_java_freed_the_lock() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let java = Redisson::start(&server.url()).await;
+    let java = java_at(&server).start().await;
     let lease = Duration::from_secs(3);
-    let client = Client::builder()
-        .url(server.url())
+    let client = ours_at(&server)
         .watchdog_lease(lease)
         .build()
         .await
@@ -48,11 +46,11 @@ async fn the_next_renewal_reports_that_java_freed_the_lock() {
 async fn the_unlock_of_java_reports_that_lockdog_freed_the_lock() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let java = Redisson::builder(&server.url())
+    let java = java_at(&server)
         .watchdog_timeout(Duration::from_millis(1_500))
         .start()
         .await;
-    let client = Client::connect(server.url()).await.unwrap();
+    let client = ours_at(&server).build().await.unwrap();
     let (t1, lock) = (java.thread("t1"), client.lock("orders"));
     t1.lock("orders").await;
     t1.lock("orders").await;
@@ -81,8 +79,8 @@ async fn the_unlock_of_java_reports_that_lockdog_freed_the_lock() {
 #[tokio::test]
 async fn expecting_a_java_holder_frees_the_lock_of_that_holder_only() {
     let server = RedisServer::start().await;
-    let java = Redisson::start(&server.url()).await;
-    let client = Client::connect(server.url()).await.unwrap();
+    let java = java_at(&server).start().await;
+    let client = ours_at(&server).build().await.unwrap();
     let (t1, t2, lock) = (java.thread("t1"), java.thread("t2"), client.lock("orders"));
     t1.lock("orders").await;
     let seen = lock.holder().await.unwrap().unwrap();
@@ -103,9 +101,8 @@ async fn expecting_a_java_holder_frees_the_lock_of_that_holder_only() {
 async fn a_local_waiter_gets_a_lock_freed_by_java_when_the_holder_is_notified() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let java = Redisson::start(&server.url()).await;
-    let client = Client::builder()
-        .url(server.url())
+    let java = java_at(&server).start().await;
+    let client = ours_at(&server)
         .watchdog_lease(Duration::from_secs(3))
         .build()
         .await

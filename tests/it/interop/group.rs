@@ -4,9 +4,9 @@ use std::time::SystemTime;
 
 use lockdog::{Client, Owner, Value};
 
-use super::{NEVER, SAFETY, assert_woken, without_timers};
+use super::{NEVER, SAFETY, assert_woken, java_at, ours_at, without_timers};
 use crate::support::redisson::{JavaLock, Redisson};
-use crate::support::{Cell, RedisServer, eventually};
+use crate::support::{RedisServer, eventually};
 
 fn java(values: &[&str]) -> JavaLock {
     JavaLock::of_values(GROUP, values)
@@ -22,7 +22,7 @@ fn ours(client: &Client, values: &[&str]) -> lockdog::Lock {
 async fn each_side_waits_for_the_values_of_the_other() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let redisson = Redisson::start(&server.url()).await;
+    let redisson = java_at(&server).start().await;
     let client = without_timers(&server).build().await.unwrap();
     let t1 = redisson.thread("t1");
     t1.lock_for(java(&["Jack", "Mary"]), NEVER).await;
@@ -65,59 +65,27 @@ async fn each_side_waits_for_the_values_of_the_other() {
     locked.result.unwrap();
     assert_woken("Java", released, locked.at);
     t1.unlock(java(&["Mary"])).await.unwrap();
-    assert!(redis.keys().await.is_empty());
-}
-
-/// GL1 across both sides, by a cell that nothing protects.
-#[tokio::test]
-async fn java_threads_and_lockdog_owners_of_one_value_exclude_each_other() {
-    let server = RedisServer::start().await;
-    let redisson = Redisson::start(&server.url()).await;
-    let client = Client::connect(server.url()).await.unwrap();
-    let cell = Cell::new();
-    let mut turns = Vec::new();
-    for other in ["Jack", "Tom"] {
-        let thread = redisson.thread(other);
-        let theirs = cell.clone();
-        turns.push(tokio::spawn(async move {
-            for _ in 0..TURNS {
-                thread.lock_for(java(&["Mary", other]), NEVER).await;
-                theirs.bump_as("Java", BRIEFLY).await;
-                thread.unlock(java(&["Mary", other])).await.unwrap();
-            }
-        }));
-        let (lock, cell) = (ours(&client, &[other, "Mary"]), cell.clone());
-        turns.push(tokio::spawn(async move {
-            for _ in 0..TURNS {
-                let guard = lock.lock().owner(&Owner::new()).await.unwrap();
-                cell.bump_as("ours", BRIEFLY).await;
-                guard.unlock().await.unwrap();
-            }
-        }));
-    }
-    for turn in turns {
-        turn.await.unwrap();
-    }
-    cell.assert_exclusive(i64::from(TURNS * 4));
+    // Java deletes its latch after its unlock is answered.
+    redis.eventually_empty().await;
 }
 
 /// Each length takes its own way through the hash.
 #[tokio::test]
 async fn values_have_the_same_names_on_both_sides() {
     let server = RedisServer::start().await;
-    let client = Client::connect(server.url()).await.unwrap();
+    let client = ours_at(&server).build().await.unwrap();
     let text = |length: usize| {
         let letters = (0..length).map(|at| char::from(b' ' + ((at * 7 + length) % 95) as u8));
         letters.collect::<String>()
     };
     // What the default codec makes of other texts is not known.
-    let redisson = Redisson::start(&server.url()).await;
+    let redisson = java_at(&server).start().await;
     let texts: Vec<String> = (2..=32).map(text).collect();
     let values = texts.iter().map(|text| Value::kryo5(text).unwrap());
     let values = values.collect::<Vec<_>>();
     are_the_same(&redisson, &client, "kryo", &texts, &values).await;
 
-    let redisson = Redisson::builder(&server.url()).string_codec();
+    let redisson = java_at(&server).string_codec();
     let redisson = redisson.start().await;
     let mut texts: Vec<String> = (1..=130).map(text).collect();
     texts.extend(["\u{e4}\u{20ac}", "\u{1f600}"].map(str::to_owned));
@@ -151,5 +119,3 @@ async fn are_the_same(
 }
 
 const GROUP: &str = "class_100";
-const TURNS: u32 = 15;
-const BRIEFLY: std::time::Duration = std::time::Duration::from_millis(3);

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use lockdog::CountDownLatch;
 use serde_json::{Value, json};
 
-use super::{SAFETY, assert_woken, without_timers};
+use super::{SAFETY, assert_woken, java_at, without_timers};
 use crate::support::redis::Redis;
 use crate::support::redisson::{FromAnswer, JavaThread, PendingCall, Redisson};
 use crate::support::{RedisServer, eventually};
@@ -21,7 +21,7 @@ struct Scene {
 impl Scene {
     async fn start() -> Self {
         let server = RedisServer::start().await;
-        let java = Redisson::start(&server.url()).await;
+        let java = java_at(&server).start().await;
         let client = without_timers(&server).build().await.unwrap();
         Self {
             redis: server.redis().await,
@@ -66,38 +66,20 @@ async fn each_side_counts_the_latch_of_the_other_down() {
     assert!(!scene.start.delete().await.unwrap());
 }
 
+/// Redisson's own delete lets its waiters sleep on.
 #[tokio::test]
-async fn a_zero_of_java_lets_our_waiter_go_and_ours_lets_java_go() {
+async fn our_delete_lets_a_java_waiter_go() {
     let scene = Scene::start().await;
     assert!(scene.start.try_set_count(1).await.unwrap());
-    let start = scene.start.clone();
-    let waiting = tokio::spawn(async move {
-        start.wait_zero().await.expect("the server is there");
-        SystemTime::now()
-    });
+    let waiting = scene.ask::<()>("await", json!([]));
     scene.somebody_waits().await;
     assert!(!waiting.is_finished());
-    let counted = scene.ask::<()>("countDown", json!([])).answer().await;
-    counted.result.unwrap();
-    let at = waiting.await.unwrap();
-    assert_woken("our waiter", counted.at - counted.took, at);
-
-    for deleted in [false, true] {
-        assert!(scene.start.try_set_count(1).await.unwrap());
-        let waiting = scene.ask::<()>("await", json!([]));
-        scene.somebody_waits().await;
-        assert!(!waiting.is_finished());
-        let counted = SystemTime::now();
-        match deleted {
-            false => scene.start.count_down().await.unwrap(),
-            // Redisson's own delete lets its waiters sleep on.
-            true => assert!(scene.start.delete().await.unwrap()),
-        }
-        let ended = tokio::time::timeout(SAFETY, waiting.answer()).await;
-        let ended = ended.expect("Java is let go at all");
-        assert_woken("Java", counted, ended.at);
-        ended.result.unwrap();
-    }
+    let deleted = SystemTime::now();
+    assert!(scene.start.delete().await.unwrap());
+    let ended = tokio::time::timeout(SAFETY, waiting.answer()).await;
+    let ended = ended.expect("Java is let go at all");
+    assert_woken("Java", deleted, ended.at);
+    ended.result.unwrap();
 }
 
 const NAME: &str = "start";

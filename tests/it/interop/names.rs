@@ -4,8 +4,10 @@ use std::time::SystemTime;
 
 use lockdog::ClientBuilder;
 
-use super::{NEVER, SAFETY, a_waiter_listens, assert_woken, channel, waiter, without_timers};
-use crate::support::redisson::{Builder, Redisson};
+use super::{
+    NEVER, SAFETY, a_waiter_listens, assert_woken, channel, java_at, waiter, without_timers,
+};
+use crate::support::redisson::Builder;
 use crate::support::{RedisServer, eventually};
 
 #[tokio::test]
@@ -57,7 +59,7 @@ async fn share(
 ) {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let java = java(Redisson::builder(&server.url())).start().await;
+    let java = java(java_at(&server)).start().await;
     let client = ours(without_timers(&server)).build().await.unwrap();
     let t1 = java.thread("t1");
     for name in names {

@@ -1,20 +1,19 @@
-//! A read/write lock that both sides hold. RW2 is an invariant of `docs/design.md`.
+//! A read/write lock that both sides hold.
 
 use std::time::{Duration, SystemTime};
 
-use lockdog::{Client, Lock, Owner, ReadWriteLock};
+use lockdog::{Owner, ReadWriteLock};
 
-use super::{NEVER, SAFETY, assert_woken, waiter, without_timers};
+use super::{NEVER, SAFETY, assert_woken, java_at, waiter, without_timers};
 use crate::support::redis::Redis;
 use crate::support::redisson::{JavaLock, Redisson};
 use crate::support::{RedisServer, eventually};
 
 /// Both sides of one lock.
 struct Scene {
-    server: RedisServer,
+    _server: RedisServer,
     redis: Redis,
     java: Redisson,
-    client: Client,
     ours: ReadWriteLock,
     java_reads: JavaLock,
     java_writes: JavaLock,
@@ -22,26 +21,13 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Self {
-        Self::with_watchdog(None).await
-    }
-
-    async fn with_watchdog(lease: Option<Duration>) -> Self {
         let server = RedisServer::start().await;
-        let java = Redisson::builder(&server.url());
-        let (java, builder) = match lease {
-            Some(lease) => (
-                java.watchdog_timeout(lease).own_jvm(),
-                Client::builder().url(server.url()).watchdog_lease(lease),
-            ),
-            None => (java, without_timers(&server)),
-        };
-        let client = builder.build().await.unwrap();
+        let client = without_timers(&server).build().await.unwrap();
         Self {
             redis: server.redis().await,
-            java: java.start().await,
+            java: java_at(&server).start().await,
             ours: client.read_write_lock(NAME),
-            client,
-            server,
+            _server: server,
             java_reads: JavaLock::from_getter("getReadWriteLock.readLock", NAME),
             java_writes: JavaLock::from_getter("getReadWriteLock.writeLock", NAME),
         }
@@ -133,38 +119,6 @@ async fn counts_modes_and_ttls_are_read_by_the_other_side() {
     scene.redis.eventually_empty().await;
 }
 
-#[tokio::test]
-async fn the_end_of_a_hold_wakes_the_other_sides_waiters() {
-    let scene = Scene::new().await;
-    let (t1, t2) = (scene.java.thread("t1"), scene.java.thread("t2"));
-    let (reads, writes) = (&scene.java_reads, &scene.java_writes);
-    let ours: [Lock; 2] = [scene.ours.read().into(), scene.ours.write().into()];
-    // Java's writer wakes ours in both modes, and its reader wakes our writer.
-    for (java, waits_for) in [(writes, &ours[0]), (writes, &ours[1]), (reads, &ours[1])] {
-        t1.lock_for(java, NEVER).await;
-        let waiting = waiter(waits_for);
-        scene.somebody_waits().await;
-        let unlocked = t1.start_unlock(java).answer().await;
-        unlocked.result.unwrap();
-        let (guard, at) = waiting.await.unwrap();
-        assert_woken("our waiter", unlocked.at - unlocked.took, at);
-        guard.unlock().await.unwrap();
-        scene.redis.eventually_empty().await;
-    }
-    // The same the other way.
-    for (ours, java) in [(&ours[1], reads), (&ours[1], writes), (&ours[0], writes)] {
-        let guard = ours.lock().lease(NEVER).await.unwrap();
-        let waiting = t2.start_lock(java);
-        scene.somebody_waits().await;
-        let released = SystemTime::now();
-        guard.unlock().await.unwrap();
-        let locked = tokio::time::timeout(SAFETY, waiting.answer()).await;
-        assert_woken("Java", released, locked.expect("Java is woken").at);
-        t2.unlock(java).await.unwrap();
-        scene.redis.eventually_empty().await;
-    }
-}
-
 /// Our downgrade publishes `1`, so Redisson's readers come in; Redisson's own does not.
 #[tokio::test]
 async fn our_downgrade_wakes_java_readers() {
@@ -175,7 +129,9 @@ async fn our_downgrade_wakes_java_readers() {
         t1.start_lock(&scene.java_reads),
         t2.start_lock(&scene.java_reads),
     ];
-    scene.somebody_waits().await;
+    for thread in [&t1, &t2] {
+        thread.waits_for_message().await;
+    }
     let downgraded = SystemTime::now();
     let guard = guard.downgrade().await.unwrap();
     for waiting in waiting {
@@ -189,138 +145,81 @@ async fn our_downgrade_wakes_java_readers() {
     scene.redis.assert_clean().await;
 }
 
-/// A JVM that is killed keeps the lock for its lease, in both modes; so does a process of ours.
-/// R19 of Redisson's tests, in both modes.
+/// A writer is one more waiter of the last reader, and the readers behind it come in together.
 #[tokio::test]
-async fn a_side_that_dies_leaves_its_hold_to_the_lease() {
-    let lease = Duration::from_secs(4);
-    for reads in [true, false] {
-        let scene = Scene::with_watchdog(Some(lease)).await;
-        let java = match reads {
-            true => &scene.java_reads,
-            false => &scene.java_writes,
-        };
-        scene.java.thread("t1").lock(java).await;
-        scene.java.kill();
-        let busy = scene.ours.write().try_lock().await.unwrap();
-        assert!(busy.is_none(), "its lease is not over");
-        let waiting = waiter(&scene.ours.write().into());
-        let (guard, _) = tokio::time::timeout(SAFETY, waiting)
-            .await
-            .unwrap()
-            .unwrap();
-        guard.unlock().await.unwrap();
-        scene.redis.assert_clean().await;
-        let java = Redisson::start(&scene.server.url()).await;
-        let ours: Lock = match reads {
-            true => scene.ours.read().into(),
-            false => scene.ours.write().into(),
-        };
-        let guard = ours.lock().lease(lease).await.unwrap();
-        // As if the process had died.
-        guard.leave_to_lease();
-        let t1 = java.thread("t1");
-        assert!(!t1.try_lock(&scene.java_writes).await);
-        let waits = t1.start_lock(&scene.java_writes);
-        tokio::time::timeout(SAFETY, waits.value())
-            .await
-            .expect("the lease ended");
-        t1.unlock(&scene.java_writes).await.unwrap();
-        scene.redis.assert_clean().await;
-        let _ = &scene.client;
+async fn a_lockdog_writer_takes_its_turn_between_java_readers() {
+    let scene = Scene::new().await;
+    let threads: Vec<_> = (0..4)
+        .map(|n| scene.java.thread(&format!("t{n}")))
+        .collect();
+    let (before, behind) = threads.split_at(2);
+    for reader in before {
+        reader.lock_for(&scene.java_reads, NEVER).await;
     }
-}
-
-/// Redisson's renewal sets the lock's TTL to its own lease, whatever other readers have. A reader of ours with a
-/// longer lease is looked after: the reader that dies beside it does not take its hold along.
-#[tokio::test]
-async fn a_long_read_of_ours_outlives_a_java_reader_that_dies() {
-    let lease = Duration::from_secs(6);
-    let scene = Scene::with_watchdog(Some(lease)).await;
-    let ours = scene.ours.read().lock().lease(NEVER).await.unwrap();
-    scene.java.thread("t1").lock(&scene.java_reads).await;
-    eventually(SAFETY, "Java's renewal cut the TTL", async || {
-        scene.redis.pttl(NAME).await <= 6_000
-    })
-    .await;
-    scene.java.kill();
-    // Without a renewal of ours the key would be gone by then.
-    tokio::time::sleep(lease * 2).await;
-    assert!(ours.is_valid() && scene.redis.exists(NAME).await);
-    let busy = scene
-        .ours
-        .write()
-        .try_lock()
-        .owner(&Owner::new())
+    let writing = waiter(&scene.ours.write().into());
+    scene.somebody_waits().await;
+    before[0].unlock(&scene.java_reads).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!writing.is_finished(), "one still reads");
+    before[1].unlock(&scene.java_reads).await.unwrap();
+    let (guard, _) = tokio::time::timeout(SAFETY, writing)
         .await
+        .expect("no one reads")
         .unwrap();
-    assert!(busy.is_none(), "we still read");
-    ours.unlock().await.unwrap();
-    scene.redis.eventually_empty().await;
+    let reading: Vec<_> = behind
+        .iter()
+        .map(|reader| reader.start_lock(&scene.java_reads))
+        .collect();
+    for reader in behind {
+        reader.waits_for_message().await;
+    }
+    assert!(reading.iter().all(|call| !call.is_finished()));
+    guard.unlock().await.unwrap();
+    for call in reading {
+        let entered = tokio::time::timeout(SAFETY, call.answer()).await;
+        entered.expect("no one writes").result.unwrap();
+    }
+    let holders = scene.ours.holders().await.unwrap();
+    assert_eq!(holders.len(), 2, "both read at a time");
+    for reader in behind {
+        reader.unlock(&scene.java_reads).await.unwrap();
+    }
+    scene.redis.assert_clean().await;
 }
 
-/// RW2, with an unprotected number in Redis: writers of both sides lose no update, and no reader of either side
-/// sees a number change. `LOCKDOG_READ_WRITE_ROUNDS` sets how long it takes.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_and_writers_of_both_sides_exclude_each_other() {
-    let rounds = std::env::var("LOCKDOG_READ_WRITE_ROUNDS").ok();
-    let rounds: u32 = rounds.map_or(ROUNDS, |it| it.parse().expect("a number"));
-    let server = RedisServer::start().await;
-    let redis = server.redis().await;
-    let mut theirs_write = Vec::new();
-    let mut theirs_read = Vec::new();
-    let mut sessions = Vec::new();
-    let pause = Duration::from_millis(2);
-    let lock = |mode: &str| JavaLock::from_getter(&format!("getReadWriteLock.{mode}Lock"), NAME);
-    for _ in 0..4 {
-        let java = Redisson::start(&server.url()).await;
-        let (writer, reader) = (java.thread("w"), java.thread("r"));
-        theirs_write.push(writer.start_cell(lock("write"), "cell", rounds, pause));
-        theirs_read.push(reader.start_read_cell(lock("read"), "cell", rounds * 2, pause));
-        sessions.push((java, writer, reader));
+#[tokio::test]
+async fn a_java_writer_takes_its_turn_between_lockdog_readers() {
+    let scene = Scene::new().await;
+    let t1 = scene.java.thread("t1");
+    let read = || scene.ours.read().lock().owner(&Owner::new()).lease(NEVER);
+    let (first, second) = (read().await.unwrap(), read().await.unwrap());
+    let writing = t1.start_lock_for(&scene.java_writes, NEVER);
+    t1.waits_for_message().await;
+    first.unlock().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!writing.is_finished(), "one still reads");
+    second.unlock().await.unwrap();
+    let entered = tokio::time::timeout(SAFETY, writing.answer()).await;
+    entered.expect("no one reads").result.unwrap();
+    let reading = [
+        waiter(&scene.ours.read().into()),
+        waiter(&scene.ours.read().into()),
+    ];
+    scene.somebody_waits().await;
+    assert!(reading.iter().all(|waiting| !waiting.is_finished()));
+    t1.unlock(&scene.java_writes).await.unwrap();
+    let mut guards = Vec::new();
+    for waiting in reading {
+        let entered = tokio::time::timeout(SAFETY, waiting).await;
+        guards.push(entered.expect("no one writes").unwrap().0);
     }
-    let mut ours = Vec::new();
-    for _ in 0..4 {
-        let client = Client::connect(server.url()).await.unwrap();
-        let rw = client.read_write_lock(NAME);
-        let (write, redis_) = (rw.write(), redis.clone());
-        ours.push(tokio::spawn(async move {
-            for _ in 0..rounds {
-                let guard = write.lock().await.unwrap();
-                let value: Option<u64> = redis_.ask(&["GET", "cell"]).await;
-                tokio::time::sleep(pause).await;
-                let next = value.unwrap_or(0) + 1;
-                redis_.cmd(&["SET", "cell", &next.to_string()]).await;
-                guard.unlock().await.unwrap();
-            }
-        }));
-        let (read, redis_) = (rw.read(), redis.clone());
-        ours.push(tokio::spawn(async move {
-            for _ in 0..rounds * 2 {
-                let guard = read.lock().await.unwrap();
-                let before: Option<u64> = redis_.ask(&["GET", "cell"]).await;
-                tokio::time::sleep(pause).await;
-                let after: Option<u64> = redis_.ask(&["GET", "cell"]).await;
-                assert_eq!(before, after, "somebody wrote while we read");
-                guard.unlock().await.unwrap();
-            }
-        }));
+    let holders = scene.ours.holders().await.unwrap();
+    assert_eq!(holders.len(), 2, "both read at a time");
+    for guard in guards {
+        guard.unlock().await.unwrap();
     }
-    for task in ours {
-        task.await.unwrap();
-    }
-    for call in theirs_read {
-        assert_eq!(call.value().await, 0, "somebody wrote while Java read");
-    }
-    for call in theirs_write {
-        call.value().await;
-    }
-    let value: u32 = redis.ask(&["GET", "cell"]).await;
-    assert_eq!(value, 8 * rounds);
-    redis.cmd(&["DEL", "cell"]).await;
-    redis.assert_clean().await;
+    scene.redis.assert_clean().await;
 }
 
 const NAME: &str = "doc";
 const CHANNEL: &str = "redisson_rwlock:{doc}";
-const ROUNDS: u32 = 40;

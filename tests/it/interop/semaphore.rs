@@ -1,12 +1,12 @@
 //! A semaphore without leases that both sides use. SE1 is an invariant of `docs/design.md`.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use lockdog::{Client, Semaphore};
+use lockdog::Semaphore;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::{SAFETY, assert_woken, without_timers};
+use super::{SAFETY, java_at, ours_at, seconds_of_contention, without_timers};
 use crate::support::redis::Redis;
 use crate::support::redisson::{FromAnswer, JavaThread, PendingCall, Redisson};
 use crate::support::{RedisServer, eventually};
@@ -22,7 +22,7 @@ struct Scene {
 impl Scene {
     async fn of(permits: u32) -> Self {
         let server = RedisServer::start().await;
-        let java = Redisson::start(&server.url()).await;
+        let java = java_at(&server).start().await;
         let client = without_timers(&server).build().await.unwrap();
         let seats = client.semaphore(NAME);
         assert!(seats.try_set_permits(permits).await.unwrap());
@@ -86,34 +86,6 @@ async fn each_side_counts_takes_and_gives_the_permits_of_the_other() {
     assert_eq!(scene.seats.drain().await.unwrap().unwrap().count(), 2);
     let exists = ask::<bool>(&scene.t1, "releaseIfExists", json!([{ "int": 5 }]));
     assert!(exists.value().await);
-}
-
-#[tokio::test]
-async fn a_release_of_java_wakes_our_waiter_and_ours_wakes_java() {
-    let scene = Scene::of(1).await;
-    ask::<()>(&scene.t1, "acquire", json!([])).value().await;
-    let request = scene.seats.acquire();
-    let waiting = tokio::spawn(async move {
-        let permit = request.await.expect("the server is there");
-        (permit, SystemTime::now())
-    });
-    scene.somebody_waits().await;
-    assert!(!waiting.is_finished());
-    let released = ask::<()>(&scene.t1, "release", json!([])).answer().await;
-    released.result.unwrap();
-    let (permit, at) = waiting.await.unwrap();
-    assert_woken("our waiter", released.at - released.took, at);
-
-    let waiting = ask::<()>(&scene.t1, "acquire", json!([]));
-    scene.somebody_waits().await;
-    assert!(!waiting.is_finished());
-    let released = SystemTime::now();
-    permit.release().await.unwrap();
-    let acquired = tokio::time::timeout(SAFETY, waiting.answer()).await;
-    let acquired = acquired.expect("Java is woken at all");
-    assert_woken("Java", released, acquired.at);
-    acquired.result.unwrap();
-    assert_eq!(scene.available().await, [0, 0]);
 }
 
 /// Each side sees and keeps the time to live that the other one gives, and a semaphore that ended stays ended for
@@ -194,39 +166,12 @@ async fn a_release_of_several_serves_all_waiters_of_the_other_side() {
     assert_eq!(scene.available().await, [0, 0]);
 }
 
-/// A crash of either side: what Redisson had is lost as in Redisson, and what lockdog had is reclaimed.
-#[tokio::test]
-async fn permits_of_a_dead_client_stay_in_use_until_they_are_given_back() {
-    let server = RedisServer::start().await;
-    let java = Redisson::builder(&server.url()).own_jvm().start().await;
-    let client = Client::connect(server.url()).await.unwrap();
-    let seats = client.semaphore(NAME);
-    assert!(seats.try_set_permits(3).await.unwrap());
-    let t1 = java.thread("t1");
-    ask::<()>(&t1, "acquire", json!([])).value().await;
-    java.kill();
-    let dead = Client::connect(server.url()).await.unwrap();
-    let held = dead.semaphore(NAME).acquire_many(2).await.unwrap();
-    // As a crash: the process forgets everything, and sends nothing.
-    let id = dead.id();
-    std::mem::forget((held, dead));
-    assert_eq!(seats.available().await.unwrap(), 0);
-    let holders = seats.holders().await.unwrap();
-    assert_eq!(holders.len(), 1, "{holders:?}");
-    assert_eq!(holders[0].client_id(), Some(id));
-    assert_eq!(seats.reclaim(id).await.unwrap(), 2);
-    // Nobody but a person knows what Java had.
-    seats.release(1).await.unwrap();
-    assert_eq!(seats.available().await.unwrap(), 3);
-}
-
 /// SE1 with four clients of each side: the total is kept, and no permit is used twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_sides_together_keep_the_total() {
     let scene = Scene::of(TOTAL).await;
-    let lasts = std::env::var("LOCKDOG_CONTENTION_SECONDS");
-    let lasts = lasts.map_or(3, |seconds| seconds.parse().expect("a number"));
-    let until = Instant::now() + Duration::from_secs(lasts);
+    let lasts = seconds_of_contention();
+    let until = Instant::now() + lasts;
     let inside = std::sync::Arc::new(std::sync::Mutex::new((0_u32, 0_u32)));
     let enter = |inside: &std::sync::Mutex<(u32, u32)>, permits: u32| {
         let mut inside = inside.lock().unwrap();
@@ -241,7 +186,7 @@ async fn both_sides_together_keep_the_total() {
     let mut tasks = JoinSet::new();
     for n in 0..4_u32 {
         let permits = 1 + n % 3;
-        let client = Client::connect(scene.server.url()).await.unwrap();
+        let client = ours_at(&scene.server).build().await.unwrap();
         let (seats, held) = (client.semaphore(NAME), inside.clone());
         tasks.spawn(async move {
             let mut rounds = 0;
@@ -263,7 +208,7 @@ async fn both_sides_together_keep_the_total() {
             client.shutdown().await;
             ("lockdog", rounds)
         });
-        let (java, held) = (Redisson::start(&scene.server.url()).await, inside.clone());
+        let (java, held) = (java_at(&scene.server).start().await, inside.clone());
         tasks.spawn(async move {
             let thread = java.thread("t");
             let mut rounds = 0;
@@ -285,7 +230,7 @@ async fn both_sides_together_keep_the_total() {
         *rounds.entry(side).or_insert(0) += count;
     }
     let most = inside.lock().unwrap().1;
-    println!("{rounds:?} rounds in {lasts} s, at most {most} of {TOTAL} permits were used");
+    println!("{rounds:?} rounds in {lasts:?}, at most {most} of {TOTAL} permits were used");
     assert!(rounds.values().all(|count| *count >= 8), "{rounds:?}");
     assert_eq!(scene.available().await, [i64::from(TOTAL); 2]);
     assert!(scene.seats.holders().await.unwrap().is_empty());

@@ -1,20 +1,20 @@
-//! What each side sees of the other's locks.
+//! What each side sees of the other's locks: first of the plain lock, then of each kind.
 
 use std::time::Duration;
 
 use lockdog::report::Ttl;
-use lockdog::{Client, Error, Owner, Unlocked};
+use lockdog::{Error, Owner, Unlocked};
 
-use super::{holder, without_timers};
+use super::{NEVER, holder, java_at, ours_at, without_timers};
+use crate::kinds;
 use crate::support::RedisServer;
-use crate::support::redisson::Redisson;
 
 #[tokio::test]
 async fn java_sees_a_reentrant_lockdog_hold_as_one_field_with_its_count() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let java = Redisson::start(&server.url()).await;
-    let client = Client::connect(server.url()).await.unwrap();
+    let java = java_at(&server).start().await;
+    let client = ours_at(&server).build().await.unwrap();
     let (t1, lock) = (java.thread("t1"), client.lock("orders"));
     assert!(!t1.is_locked("orders").await);
 
@@ -50,8 +50,8 @@ async fn java_sees_a_reentrant_lockdog_hold_as_one_field_with_its_count() {
 async fn lockdog_sees_a_reentrant_java_hold_with_its_field_and_count() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let java = Redisson::start(&server.url()).await;
-    let client = Client::connect(server.url()).await.unwrap();
+    let java = java_at(&server).start().await;
+    let client = ours_at(&server).build().await.unwrap();
     let (t1, lock) = (java.thread("t1"), client.lock("orders"));
     assert!(lock.holder().await.unwrap().is_none());
 
@@ -89,7 +89,7 @@ async fn lockdog_sees_a_reentrant_java_hold_with_its_field_and_count() {
 async fn both_sides_see_the_same_ttl() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let java = Redisson::start(&server.url()).await;
+    let java = java_at(&server).start().await;
     let client = without_timers(&server).build().await.unwrap();
     let (t1, lock) = (java.thread("t1"), client.lock("orders"));
     let ours = async || match lock.remaining_ttl().await.unwrap() {
@@ -152,8 +152,8 @@ async fn both_sides_see_the_same_ttl() {
 #[tokio::test]
 async fn a_lockdog_owner_with_the_number_of_a_java_thread_does_not_reenter_its_hold() {
     let server = RedisServer::start().await;
-    let java = Redisson::start(&server.url()).await;
-    let client = Client::connect(server.url()).await.unwrap();
+    let java = java_at(&server).start().await;
+    let client = ours_at(&server).build().await.unwrap();
     let (t1, lock) = (java.thread("t1"), client.lock("orders"));
     t1.lock("orders").await;
 
@@ -171,4 +171,106 @@ async fn a_lockdog_owner_with_the_number_of_a_java_thread_does_not_reenter_its_h
     assert!(!t1.try_lock("orders").await);
     assert!(!t1.is_held("orders").await);
     guard.unlock().await.unwrap();
+}
+
+mod of_every_kind {
+    use super::*;
+
+    #[tokio::test]
+    async fn java_reads_the_counts_and_ttls_of_lockdog_holds() {
+        let server = RedisServer::start().await;
+        let java = java_at(&server).start().await;
+        let client = without_timers(&server).build().await.unwrap();
+        let t1 = java.thread("t1");
+        for kind in kinds::ALL {
+            let name = kind.object;
+            let (ours, theirs) = (kind.lock(&client, name), kind.java_lock(name));
+            assert!(!t1.is_locked(&theirs).await, "{name}");
+            let mut guards = Vec::new();
+            for count in 1..=deepest(kind) {
+                guards.push(ours.lock().lease(NEVER).await.unwrap());
+                assert_eq!(ours.hold_count().await.unwrap(), count, "{name}");
+                assert!(t1.is_locked(&theirs).await, "{name}");
+                assert!(!t1.is_held(&theirs).await, "{name}");
+                if tells_counts(kind) {
+                    assert_eq!(t1.hold_count(&theirs).await, 0, "{name}");
+                }
+            }
+            if tells_counts(kind) {
+                let ttl = t1.remaining_ttl_ms(&theirs).await;
+                assert!((30_000..=60_000).contains(&ttl), "{name}: {ttl}");
+            }
+            assert!(!t1.try_lock(&theirs).await, "{name}");
+            let refused = t1.unlock(&theirs).await.unwrap_err();
+            assert!(refused.is_not_owner(), "{name}: {refused:?}");
+            while let Some(guard) = guards.pop() {
+                assert!(t1.is_locked(&theirs).await, "{name}");
+                guard.unlock().await.unwrap();
+            }
+            assert!(!t1.is_locked(&theirs).await, "{name}");
+            assert!(t1.try_lock(&theirs).await, "{name}");
+            t1.unlock(&theirs).await.unwrap();
+        }
+        server.redis().await.assert_clean().await;
+    }
+
+    #[tokio::test]
+    async fn lockdog_reads_the_counts_and_ttls_of_java_holds() {
+        let server = RedisServer::start().await;
+        let java = java_at(&server).start().await;
+        let client = without_timers(&server).build().await.unwrap();
+        let t1 = java.thread("t1");
+        let field = t1.field().await;
+        for kind in kinds::ALL {
+            let name = kind.object;
+            let (ours, theirs) = (kind.lock(&client, name), kind.java_lock(name));
+            assert!(!ours.is_locked().await.unwrap(), "{name}");
+            assert!(ours.holder().await.unwrap().is_none(), "{name}");
+            for count in 1..=deepest(kind) {
+                t1.lock_for(&theirs, NEVER).await;
+                assert!(t1.is_held(&theirs).await, "{name}");
+                if tells_counts(kind) {
+                    assert_eq!(t1.hold_count(&theirs).await, u64::from(count), "{name}");
+                }
+                let seen = ours.holder().await.unwrap().expect("Java holds it");
+                assert!(seen.field().starts_with(&field), "{name}: {seen:?}");
+                assert_eq!(seen.count, count, "{name}");
+                assert!(!seen.ours && !seen.is_lockdog(), "{name}");
+            }
+            let Some(Ttl::Expires(ttl)) = ours.remaining_ttl().await.unwrap() else {
+                panic!("{name} has a lease");
+            };
+            // A write lock adds the leases of its re-entries.
+            let most = NEVER * deepest(kind);
+            assert!(ttl > NEVER / 2 && ttl <= most, "{name}: {ttl:?}");
+            assert!(ours.is_locked().await.unwrap(), "{name}");
+            assert!(!ours.is_held().await.unwrap(), "{name}");
+            assert_eq!(ours.hold_count().await.unwrap(), 0, "{name}");
+            assert!(ours.try_lock().await.unwrap().is_none(), "{name}");
+            let refused = ours.unlock().await;
+            assert!(matches!(refused, Err(Error::NotHeld(_))), "{name}");
+            for _ in 0..deepest(kind) {
+                assert!(ours.is_locked().await.unwrap(), "{name}");
+                t1.unlock(&theirs).await.unwrap();
+            }
+            assert!(!ours.is_locked().await.unwrap(), "{name}");
+            let guard = ours.try_lock().await.unwrap().expect("it is free");
+            guard.unlock().await.unwrap();
+        }
+        server.redis().await.assert_clean().await;
+    }
+
+    /// Redisson's lock of values throws when it is asked for its count or its TTL.
+    fn tells_counts(kind: &kinds::Kind) -> bool {
+        kind.object != kinds::GROUP.object
+    }
+
+    /// How often one owner acquires it.
+    fn deepest(kind: &kinds::Kind) -> u32 {
+        if kind.object.starts_with("non_reentrant") {
+            1
+        } else {
+            3
+        }
+    }
 }

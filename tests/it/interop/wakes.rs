@@ -4,7 +4,9 @@ use std::time::SystemTime;
 
 use lockdog::{Lock, Owner, Unlocked};
 
-use super::{NEVER, SAFETY, a_waiter_listens, assert_woken, holder, waiter, without_timers};
+use super::{
+    NEVER, SAFETY, a_waiter_listens, assert_woken, holder, java_at, waiter, without_timers,
+};
 use crate::support::RedisServer;
 use crate::support::redis::Redis;
 use crate::support::redisson::{JavaThread, PendingCall, Redisson};
@@ -13,7 +15,7 @@ use crate::support::redisson::{JavaThread, PendingCall, Redisson};
 async fn a_java_unlock_wakes_a_lockdog_waiter() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let java = Redisson::start(&server.url()).await;
+    let java = java_at(&server).start().await;
     let t1 = java.thread("t1");
     let client = without_timers(&server).build().await.unwrap();
     t1.lock_for("orders", NEVER).await;
@@ -35,7 +37,7 @@ async fn a_java_unlock_wakes_a_lockdog_waiter() {
 async fn a_java_force_unlock_wakes_a_lockdog_waiter() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let java = Redisson::start(&server.url()).await;
+    let java = java_at(&server).start().await;
     let client = without_timers(&server).build().await.unwrap();
     java.thread("t1").lock_for("orders", NEVER).await;
 
@@ -149,7 +151,7 @@ impl Scene {
     async fn new() -> Self {
         let server = RedisServer::start().await;
         let client = without_timers(&server).build().await.unwrap();
-        let java = Redisson::start(&server.url()).await;
+        let java = java_at(&server).start().await;
         Self {
             redis: server.redis().await,
             lock: client.lock("orders"),

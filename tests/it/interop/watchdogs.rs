@@ -2,27 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use lockdog::Client;
-
-use super::holder;
+use super::{holder, java_at, ours_at};
 use crate::support::RedisServer;
-use crate::support::redisson::Redisson;
 
 #[tokio::test]
 async fn each_watchdog_renews_only_its_own_locks() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let (theirs, ours) = (Duration::from_secs(3), Duration::from_millis(2_500));
-    let java = Redisson::builder(&server.url())
-        .watchdog_timeout(theirs)
-        .start()
-        .await;
-    let client = Client::builder()
-        .url(server.url())
-        .watchdog_lease(ours)
-        .build()
-        .await
-        .unwrap();
+    let java = java_at(&server).watchdog_timeout(theirs).start().await;
+    let client = ours_at(&server).watchdog_lease(ours).build().await.unwrap();
     let t1 = java.thread("t1");
     let mut expected = Vec::new();
     let mut guards = Vec::new();
@@ -62,6 +51,6 @@ async fn each_watchdog_renews_only_its_own_locks() {
     for guard in guards {
         guard.unlock().await.unwrap();
     }
-    assert_eq!(redis.keys().await, Vec::<String>::new());
+    redis.eventually_empty().await;
     redis.assert_clean().await;
 }

@@ -63,6 +63,7 @@ async fn a_nested_call_reports_that_the_outer_lease_expired() {
     lock.lock().await.unwrap().unlock().await.unwrap();
 }
 
+/// Invariant 4.
 #[tokio::test]
 async fn a_nested_call_does_not_take_the_lock_of_the_next_holder() {
     let test = Fixture::start().await;

@@ -126,8 +126,8 @@ async fn contending_tasks_continue_after_the_master_freezes_and_returns() {
     is_free(&all).await;
 }
 
-/// The old master first reads and grants what was sent to it before the freeze. A client that does
-/// not know of the failover asks before it believes the grant.
+/// Invariant 15. The old master first reads and grants what was sent to it before the freeze. A client that
+/// does not know of the failover asks before it believes the grant.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_of_a_returned_old_master_does_not_count() {
     let all = Sentinels::start().await;

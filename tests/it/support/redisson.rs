@@ -16,6 +16,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
+use crate::support::eventually;
 use driver::Driver;
 pub(crate) use java_lock::JavaLock;
 use jvm::Jvm;
@@ -386,20 +387,16 @@ impl JavaThread {
         )
     }
 
-    /// As [`JavaThread::start_cell`], but reads the string twice in each round, with `pause` between: how often
-    /// the two reads differed.
-    pub(crate) fn start_read_cell(
-        &self,
-        lock: impl Into<JavaLock>,
-        key: &str,
-        rounds: u32,
-        pause: Duration,
-    ) -> PendingCall<u64> {
-        self.call(
-            "readCell",
-            lock.into()
-                .with(json!({ "key": key, "rounds": rounds, "pauseMs": millis(pause) })),
-        )
+    /// Waits until its call waits for a message. One that ends the waits of all readers would be lost before.
+    pub(crate) async fn waits_for_message(&self) {
+        eventually(READY_WITHIN, "Java waits for a message", async || {
+            self.is_waiting_for_a_message().await
+        })
+        .await;
+    }
+
+    pub(crate) async fn is_waiting_for_a_message(&self) -> bool {
+        self.call("waitsForMessage", json!({})).value().await
     }
 
     /// Interrupts the call that runs; false if none does, and then the next one is not hit either.

@@ -38,6 +38,7 @@ async fn a_key_taken_by_another_owner_is_reported_and_left_alone() {
     redis.assert_clean().await;
 }
 
+/// Invariant 1: what the client knows by itself ends the hold.
 #[tokio::test]
 async fn a_server_outage_beyond_the_lease_is_reported_everywhere() {
     let (server, redis, client) = start().await;

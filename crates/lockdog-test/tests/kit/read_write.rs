@@ -8,7 +8,7 @@ use lockdog_test::Server;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// A pause is 2 s, then 4 s, then 8 s each. The readers come at these moments after the announcement, and go in
+/// RW8: a pause is 2 s, then 4 s, then 8 s each. The readers come at these moments after the announcement, and go in
 /// at the end of their pauses.
 #[tokio::test(start_paused = true)]
 async fn readers_go_in_at_the_ends_of_pauses_that_double_up_to_eight_seconds() {
@@ -90,7 +90,7 @@ async fn a_writer_gets_in_soon_after_a_long_reader_however_many_others_come() {
     }
 }
 
-/// Its future is not polled any more, as if its process had died or were frozen.
+/// RW8: its future is not polled any more, as if its process had died or were frozen.
 #[tokio::test(start_paused = true)]
 async fn a_writer_that_dies_keeps_readers_out_for_its_announcement_only() {
     let server = Server::new();

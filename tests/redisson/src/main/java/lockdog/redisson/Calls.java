@@ -52,7 +52,6 @@ final class Calls {
             case "remainTimeToLive" -> lock.remainTimeToLive();
             case "lockAndGetToken", "getToken" -> token(lock, what);
             case "cell" -> cell(lock, call);
-            case "readCell" -> readCell(lock, call);
             default -> throw new IllegalArgumentException("unknown call " + what);
         };
     }
@@ -168,26 +167,5 @@ final class Calls {
             }
         }
         return null;
-    }
-
-    /** As {@code cell}, but reads twice, with the pause between: how often the two reads differed. */
-    private Object readCell(RLock lock, JsonObject call) throws InterruptedException {
-        RBucket<String> cell =
-                clients.get(0).getBucket(call.get("key").getAsString(), StringCodec.INSTANCE);
-        long pause = call.get("pauseMs").getAsLong();
-        long torn = 0;
-        for (int round = call.get("rounds").getAsInt(); round > 0; round--) {
-            lock.lock();
-            try {
-                String before = cell.get();
-                Thread.sleep(pause);
-                if (!java.util.Objects.equals(before, cell.get())) {
-                    torn++;
-                }
-            } finally {
-                lock.unlock();
-            }
-        }
-        return torn;
     }
 }

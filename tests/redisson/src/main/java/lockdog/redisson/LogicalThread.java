@@ -51,6 +51,22 @@ final class LogicalThread {
         return interruptNext;
     }
 
+    /**
+     * Whether its call waits in Redisson for a message, and not for an answer of the server.
+     *
+     * <p>A message that ends the waits of all readers is lost for one that is on its way to this wait.
+     */
+    boolean waitsForMessage() {
+        boolean isParked = false;
+        for (StackTraceElement frame : thread.getStackTrace()) {
+            if (frame.getClassName().startsWith("java.util.concurrent.CompletableFuture")) {
+                return false;
+            }
+            isParked |= frame.getClassName().equals("java.util.concurrent.locks.LockSupport");
+        }
+        return isParked;
+    }
+
     /** Drops the calls that have not begun. The one that runs goes on. */
     synchronized void beginNoMore() {
         ended = true;

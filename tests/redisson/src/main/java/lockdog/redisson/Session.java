@@ -45,10 +45,11 @@ final class Session {
         LogicalThread thread = threads.computeIfAbsent(
                 call.get("thread").getAsString(),
                 name -> new LogicalThread(name, answers, new Calls(clients)::perform));
-        // These two are about a thread that may be busy, so they cannot wait in its queue.
+        // These are about a thread that may be busy, so they cannot wait in its queue.
         switch (what) {
             case "interrupt" -> answers.to(call, interrupt -> thread.interrupt());
             case "threadId" -> answers.to(call, threadId -> thread.id());
+            case "waitsForMessage" -> answers.to(call, waits -> thread.waitsForMessage());
             default -> thread.enqueue(call);
         }
     }

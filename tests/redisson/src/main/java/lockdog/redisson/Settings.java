@@ -19,7 +19,7 @@ import org.redisson.config.SubscriptionMode;
  * is the master of sentinels and {@code redis+cluster://host:port,..} a cluster, and optionally
  * {@code watchdogTimeoutMs}, {@code namePrefix}, {@code timeoutMs}, {@code connectTimeoutMs},
  * {@code retryAttempts}, and {@code stringCodec} for that codec. Whatever is not given has Redisson's default,
- * the number of Netty's threads apart.
+ * the number of Netty's threads and of idle connections apart.
  */
 final class Settings {
     private Settings() {}
@@ -66,7 +66,8 @@ final class Settings {
         if (url.startsWith(CLUSTER)) {
             return cluster(config.useClusterServers(), url.substring(CLUSTER.length()));
         }
-        return config.useSingleServer().setAddress(url);
+        // The default of 24 would open so many for each client at once. More are opened when they are needed.
+        return config.useSingleServer().setAddress(url).setConnectionMinimumIdleSize(IDLE);
     }
 
     private static SentinelServersConfig sentinel(SentinelServersConfig config, String rest) {
@@ -117,6 +118,7 @@ final class Settings {
         throw new IllegalStateException("this Redisson knows no name mapper");
     }
 
+    private static final int IDLE = 2;
     private static final String CLUSTER = "redis+cluster://";
     private static final String SENTINEL = "redis+sentinel://";
 }

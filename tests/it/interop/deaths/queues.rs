@@ -1,0 +1,160 @@
+//! Queues whose first waiter is killed.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lockdog::Client;
+use tokio::task::JoinHandle;
+
+use super::{LEASE, NEVER, SAFETY, java_at, soon_absent};
+use crate::interop::objects::{Held, Object};
+use crate::interop::ours_at;
+use crate::kinds;
+use crate::support::child::Copy;
+use crate::support::redis::Redis;
+use crate::support::redisson::{JavaLock, Redisson};
+use crate::support::{RedisServer, eventually};
+
+/// The kinds with a queue on the server.
+pub(super) const QUEUES: [Object; 3] = [
+    Object::Lock(&kinds::FAIR),
+    Object::Lock(&kinds::NON_REENTRANT_FAIR),
+    Object::Election,
+];
+
+/// A queue whose first waiter is killed: a Java thread and a lockdog owner stand behind it.
+pub(super) struct Queue {
+    name: String,
+    /// What the queue waits for.
+    held: Held,
+    order: Arc<Mutex<Vec<&'static str>>>,
+    /// Of those behind the dead one, in the order of their arrival.
+    turns: Vec<(&'static str, JoinHandle<()>)>,
+    /// The living Java side, if no other party keeps it.
+    java: Option<Arc<Redisson>>,
+}
+
+impl Queue {
+    fn new(object: Object, held: Held) -> Self {
+        Self {
+            name: queue_of(object),
+            held,
+            order: Arc::default(),
+            turns: Vec::new(),
+            java: None,
+        }
+    }
+
+    /// From here on the queue has its turns.
+    pub(super) fn begin(&mut self) {
+        self.held = Held::Nothing;
+    }
+
+    async fn java_joins(&mut self, object: Object, java: &Redisson, redis: &Redis) {
+        let (name, order) = (&self.name, self.order.clone());
+        let waiting = object.java_wait(&java.thread(name), name, None);
+        let turn = tokio::spawn(async move {
+            let (held, _) = waiting.done().await;
+            order.lock().unwrap().push("Redisson");
+            held.give_back().await;
+        });
+        self.turns.push(("Redisson", turn));
+        self.has(redis, self.turns.len() + 1).await;
+    }
+
+    async fn lockdog_joins(&mut self, object: Object, client: &Client, redis: &Redis) {
+        let (name, client, order) = (self.name.clone(), client.clone(), self.order.clone());
+        let turn = tokio::spawn(async move {
+            let held = object.wait(&client, &name, None).await;
+            order.lock().unwrap().push("lockdog");
+            held.give_back().await;
+        });
+        self.turns.push(("lockdog", turn));
+        self.has(redis, self.turns.len() + 1).await;
+    }
+
+    async fn has(&self, redis: &Redis, waiters: usize) {
+        eventually(SAFETY, "they stand in the queue", async || {
+            let queue = format!("redisson_lock_queue:{{{}}}", self.name);
+            redis.ask::<usize>(&["LLEN", &queue]).await == waiters
+        })
+        .await;
+    }
+
+    /// FA6 and LE4: those behind the dead one get their turns, in the queue's order.
+    pub(super) async fn goes_on(self) {
+        let mut arrived = Vec::new();
+        for (side, turn) in self.turns {
+            arrived.push(side);
+            let ended = tokio::time::timeout(SAFETY, turn).await;
+            ended
+                .unwrap_or_else(|_| panic!("{}: the dead waiter is passed", self.name))
+                .unwrap();
+        }
+        assert_eq!(*self.order.lock().unwrap(), arrived, "{}", self.name);
+    }
+}
+
+/// Queues whose first waiter is a Java thread that will be killed.
+pub(super) async fn behind_java(server: &RedisServer, dying: &Redisson) -> Vec<Queue> {
+    let redis = server.redis().await;
+    let living = Arc::new(java_at(server).start().await);
+    let client = ours_at(server).build().await.unwrap();
+    let mut queues = Vec::new();
+    for object in QUEUES {
+        // Redisson's place of the dead one ends two seconds after this lease.
+        let lease = Duration::from_secs(4);
+        let held = object.hold(&client, &queue_of(object), Some(lease)).await;
+        let mut queue = Queue::new(object, held);
+        let getter = match object {
+            Object::Lock(kind) => kind.java,
+            _ => "getFairLock",
+        };
+        let first = dying.thread(&queue.name).start_try_lock_for(
+            JavaLock::from_getter(getter, &queue.name),
+            Duration::from_secs(2),
+            Some(LEASE),
+        );
+        queue.has(&redis, 1).await;
+        queue.lockdog_joins(object, &client, &redis).await;
+        // A living Java thread drops the dead one, too. The candidates have to do it by themselves.
+        if !matches!(object, Object::Election) {
+            queue.java_joins(object, &living, &redis).await;
+        }
+        // It never has an answer.
+        drop(first);
+        queue.java = Some(living.clone());
+        queues.push(queue);
+    }
+    queues
+}
+
+/// Queues whose first waiter is in the lockdog process that will be killed.
+pub(super) async fn behind_lockdog(
+    server: &RedisServer,
+    java: &Redisson,
+    dying: &mut Copy,
+) -> Vec<Queue> {
+    let redis = server.redis().await;
+    let client = soon_absent(ours_at(server));
+    let client = client.build().await.unwrap();
+    let mut queues = Vec::new();
+    for object in QUEUES {
+        let held = object.hold(&client, &queue_of(object), Some(NEVER)).await;
+        queues.push(Queue::new(object, held));
+    }
+    dying.go_ahead();
+    for (object, queue) in QUEUES.into_iter().zip(&mut queues) {
+        queue.has(&redis, 1).await;
+        queue.java_joins(object, java, &redis).await;
+        queue.lockdog_joins(object, &client, &redis).await;
+    }
+    queues
+}
+
+pub(super) fn queue_of(object: Object) -> String {
+    format!("{QUEUE} {}", object.label())
+}
+
+/// How the names of locks with a queue begin.
+pub(super) const QUEUE: &str = "queue of";

@@ -1,0 +1,158 @@
+//! A message ends the wait on the other side within 50 ms, for each kind that has one. The spin lock has none.
+//!
+//! On a busy machine a message may take longer, so each scene has ten attempts, and one that takes less than
+//! 50 ms is enough. It proves that a message ends the wait, because all that could end it without one comes
+//! after a minute: the end of the lease, and the poll. Without the message no attempt would be so short.
+
+use std::time::{Duration, SystemTime};
+
+use lockdog::Client;
+
+use super::objects::{Object, WRITE};
+use super::{NEVER, SAFETY, java_at, without_timers};
+use crate::kinds;
+use crate::support::redis::Redis;
+use crate::support::redisson::Redisson;
+use crate::support::{RedisServer, eventually};
+
+/// What one side holds, and what the other one waits for.
+const SCENES: [(Object, Object); 14] = [
+    alike(Object::Lock(&kinds::PLAIN)),
+    alike(Object::Lock(&kinds::NON_REENTRANT)),
+    alike(Object::Lock(&kinds::FENCED)),
+    alike(Object::Lock(&kinds::FENCED_FROM_ONE)),
+    alike(Object::Lock(&kinds::FAIR)),
+    alike(Object::Lock(&kinds::NON_REENTRANT_FAIR)),
+    (
+        Object::Values(["Jack", "Mary"]),
+        Object::Values(["Mary", "Tom"]),
+    ),
+    alike(WRITE),
+    (WRITE, Object::Read),
+    (Object::Read, WRITE),
+    alike(Object::Election),
+    alike(Object::Permits),
+    alike(Object::Semaphore),
+    alike(Object::Latch),
+];
+
+const fn alike(object: Object) -> (Object, Object) {
+    (object, object)
+}
+
+#[tokio::test]
+async fn java_giving_back_an_object_of_any_kind_wakes_a_lockdog_waiter_within_50_ms() {
+    let stand = Stand::start().await;
+    for (holds, waits) in SCENES {
+        let attempt = async |name: &str| stand.java_wakes_lockdog(holds, waits, name).await;
+        is_prompt(holds, waits, attempt).await;
+    }
+}
+
+#[tokio::test]
+async fn lockdog_giving_back_an_object_of_any_kind_wakes_a_java_waiter_within_50_ms() {
+    let stand = Stand::start().await;
+    for (holds, waits) in SCENES {
+        let attempt = async |name: &str| stand.lockdog_wakes_java(holds, waits, name).await;
+        is_prompt(holds, waits, attempt).await;
+    }
+}
+
+/// Attempts it with a new name each time, until one is short enough.
+async fn is_prompt(holds: Object, waits: Object, attempt: impl AsyncFn(&str) -> Duration) {
+    let what = format!("{} after {}", waits.label(), holds.label());
+    let mut took = Vec::new();
+    for n in 0..ATTEMPTS {
+        took.push(attempt(&format!("{what} {n}")).await);
+        if took[n as usize] < PROMPTLY {
+            println!("{what}: {took:?}");
+            return;
+        }
+        // What keeps the machine busy may end.
+        tokio::time::sleep(Duration::from_millis(100) * n).await;
+    }
+    panic!("{what}: each wait ended late: {took:?}");
+}
+
+struct Stand {
+    redis: Redis,
+    java: Redisson,
+    client: Client,
+    _server: RedisServer,
+}
+
+impl Stand {
+    async fn start() -> Self {
+        let server = RedisServer::start().await;
+        Self {
+            redis: server.redis().await,
+            java: java_at(&server).start().await,
+            client: without_timers(&server).build().await.unwrap(),
+            _server: server,
+        }
+    }
+
+    async fn java_wakes_lockdog(&self, holds: Object, waits: Object, name: &str) -> Duration {
+        holds.make(&self.client, name).await;
+        let holder = self.java.thread("holder");
+        let held = holds.java_hold(&holder, name, Some(NEVER)).await;
+        let (client, of) = (self.client.clone(), name.to_owned());
+        let waiting = tokio::spawn(async move {
+            let held = waits.wait(&client, &of, Some(NEVER)).await;
+            (held, SystemTime::now())
+        });
+        self.a_lockdog_waiter_listens(name).await;
+        assert!(!waiting.is_finished(), "{name}");
+        let given = held.start_give_back().answer().await;
+        given.result.unwrap();
+        let (_held, at) = tokio::time::timeout(SAFETY, waiting)
+            .await
+            .unwrap_or_else(|_| panic!("{name}: no message ends our wait"))
+            .unwrap();
+        at.duration_since(given.at - given.took).unwrap_or_default()
+    }
+
+    async fn lockdog_wakes_java(&self, holds: Object, waits: Object, name: &str) -> Duration {
+        holds.make(&self.client, name).await;
+        let held = holds.hold(&self.client, name, Some(NEVER)).await;
+        let waiter = self.java.thread("waiter");
+        let waiting = waits.java_wait(&waiter, name, Some(NEVER));
+        waiter.waits_for_message().await;
+        assert!(!waiting.is_finished(), "{name}");
+        let given = SystemTime::now();
+        held.give_back().await;
+        let (_held, at) = tokio::time::timeout(SAFETY, waiting.done())
+            .await
+            .unwrap_or_else(|_| panic!("{name}: no message ends Java's wait"));
+        at.duration_since(given).unwrap_or_default()
+    }
+
+    /// It is done with the look that follows, too: no client sends anything any more.
+    async fn a_lockdog_waiter_listens(&self, name: &str) {
+        eventually(SAFETY, "a waiter listens", async || {
+            let channels = self.redis.channels().await;
+            channels.iter().any(|channel| channel.contains(name))
+        })
+        .await;
+        let (mut before, mut quiet) = (0, 0);
+        eventually(SAFETY, "no client sends anything", async || {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let now = self.sent().await;
+            quiet = if now == before { quiet + 1 } else { 0 };
+            before = now;
+            quiet == 3
+        })
+        .await;
+    }
+
+    /// How many commands the server had, without those that ask for this.
+    async fn sent(&self) -> u64 {
+        let stats = self.redis.commandstats().await;
+        let asks = |command: &str| command.starts_with("info") || command.starts_with("pubsub");
+        let others = stats.iter().filter(|(command, _)| !asks(command));
+        others.map(|(_, calls)| calls).sum()
+    }
+}
+
+const PROMPTLY: Duration = Duration::from_millis(50);
+const ATTEMPTS: u32 = 10;
