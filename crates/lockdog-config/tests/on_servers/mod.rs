@@ -1,0 +1,5 @@
+//! Beside Redisson's own classes, in a JVM.
+
+mod files;
+mod java;
+mod setters;
