@@ -1,5 +1,7 @@
 //! Addresses, as Redisson's `RedisURI` reads them.
 
+use std::net::Ipv6Addr;
+
 /// The address of a server. It has no `Debug`, because it may have a password.
 pub(super) struct ServerAddress {
     place: Place,
@@ -58,10 +60,8 @@ impl ServerAddress {
             .strip_prefix('[')
             .map_or(Some(host), |it| it.strip_suffix(']'));
         let is_host = |it: &&str| {
-            !it.is_empty()
-                && it
-                    .bytes()
-                    .all(|c| c.is_ascii_alphanumeric() || b"-._:".contains(&c))
+            let is_plain = |c: u8| c.is_ascii_alphanumeric() || b"-._".contains(&c);
+            it.parse::<Ipv6Addr>().is_ok() || (!it.is_empty() && it.bytes().all(is_plain))
         };
         let host = host
             .filter(is_host)
@@ -230,6 +230,7 @@ mod tests {
             "redis://:hunter2@:1",
             "redis://:hunter2@a b:1",
             "redis://:hunter2@[::1:1",
+            "redis://ann:hunter2127.0.0.1:1",
             "redis://:hunter2@x@a:1",
             "redis://:hunter2#@a:1",
             "redis://:hunter2/@a:1",

@@ -244,7 +244,8 @@ fn address(
     text: &str,
     notes: &mut Vec<Note>,
 ) -> Result<ServerAddress, ConfigError> {
-    let address = ServerAddress::parse(text).map_err(|why| value.wrong(why))?;
+    // Redisson does not mind the end of a line, as a block of text has it.
+    let address = ServerAddress::parse(text.trim_end()).map_err(|why| value.wrong(why))?;
     if address.has_path {
         let why = "what follows the port is ignored, as in Redisson: set the number by `database`";
         notes.push(value.differs(why));

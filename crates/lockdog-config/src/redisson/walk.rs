@@ -162,15 +162,12 @@ fn unknown(classes: &[Class], name: &str, value: &Value<'_>) -> ConfigError {
             "no such key in Redisson 4.7.0: remove it, or name it to Reader::ignore_key".to_owned()
         }
     };
+    // In a damaged file a password may stand where a key belongs, so a key is shown only if it is one.
     let error = ConfigError::new(ConfigErrorKind::Unknown, why).at(value.key_at);
-    // In a damaged file a password may stand where a key belongs. Such a key has no value, or an odd name.
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
-    let has_value = !matches!(&value.node.kind, Kind::Scalar { text, .. } if text.is_empty());
-    let is_key = has_value && name.len() <= LONGEST && name.chars().all(is_plain);
-    if elsewhere.is_some() || near.is_some() || is_key {
-        error.of_key(&value.key)
-    } else {
-        error
+    match (elsewhere, value.key.strip_suffix(name)) {
+        (Some(_), _) => error.of_key(&value.key),
+        (None, Some(section)) if !section.is_empty() => error.of_key(section.trim_end_matches('.')),
+        _ => error,
     }
 }
 
@@ -184,5 +181,4 @@ const ALL: [Class; 8] = [
     Class::MasterSlaveServersConfig,
     Class::ReplicatedServersConfig,
 ];
-const LONGEST: usize = 64;
 const UNNOTICED: &str = "locks do not depend on it";

@@ -212,15 +212,10 @@ fn numbers_and_words_are_checked() {
 fn an_unknown_key_names_the_nearest_or_its_place() {
     let single = "singleServerConfig:\n  address: redis://a:1\n";
     let unknown = ConfigErrorKind::Unknown;
+    // The key is not shown: in a damaged file it may be a password.
     let error = failure(&format!("{single}lockWatchDogTimeout: 3\n"));
-    is(
-        &error,
-        unknown,
-        "lockWatchDogTimeout",
-        3,
-        1,
-        "did you mean lockWatchdogTimeout?",
-    );
+    let expected = "line 3, column 1: no such key: did you mean lockWatchdogTimeout?";
+    assert_eq!((error.kind(), &*error.to_string()), (unknown, expected));
     let error = failure(&format!("{single}timeout: 3\n"));
     is(
         &error,

@@ -91,7 +91,7 @@ slavesSyncTimeout: 2000
     "singleServerConfig: {address: 'redis://h:6379', timeout: '2000'}\nlazyInitialization: on\nprotocol: RESP3\n",
     "singleServerConfig:\n  address: redis://h:6379\nlockWatchdogTimeout: 12000\nfairLockWaitTimeout: 90000\nlazyInitialization: 'no'\n",
     "singleServerConfig: &s\n  address: redis://${HOST}:${PORT:-6379}\n  password: ${PASSWORD}\n  clientName: ${NAME:-the-default}\n  database: ${DATABASE:-2}\n",
-    "singleServerConfig:\n  <<: {timeout: 1000, database: 3}\n  timeout: 2000\n  address: >-\n    redis://h:6379\n",
+    "singleServerConfig:\n  <<: {timeout: 1000, database: 3}\n  timeout: 2000\n  address: >\n    redis://h:6379\n",
     "clusterServersConfig: {nodeAddresses: ['redis://:x@a:1', 'redis://:x@b:2'], username: u, shardedSubscriptionMode: OFF, checkSlotsCoverage: false}\n",
 ];
 
