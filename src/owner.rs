@@ -1,9 +1,15 @@
 //! Who holds a lock: a tokio task unless the caller says otherwise.
 
+#[cfg(feature = "tower")]
+mod layer;
+
 use std::cell::Cell;
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+#[cfg(feature = "tower")]
+pub use layer::{OwnerLayer, OwnerService};
 
 tokio::task_local! {
     static SCOPE: Owner;
