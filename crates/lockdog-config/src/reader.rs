@@ -58,10 +58,13 @@ pub enum Format {
 #[derive(Clone)]
 #[must_use = "a reader does nothing itself, use `.read(path)`"]
 pub struct Reader {
-    variables: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    variables: VariableSource,
     name_mapper: Option<NameMapper>,
     ignored: HashSet<String>,
 }
+
+/// Looks a variable up.
+type VariableSource = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 impl Default for Reader {
     fn default() -> Self {

@@ -55,9 +55,9 @@ impl<'a> Value<'a> {
     }
 
     /// The value of this key in the value, which is a map.
-    pub(crate) fn field(&self, name: &str) -> Option<Value<'a>> {
+    pub(crate) fn field(&self, name: &str) -> Option<Self> {
         let node = self.node.get(name)?;
-        Some(Value {
+        Some(Self {
             key: format!("{}.{name}", self.key),
             key_at: node.at,
             node,

@@ -5,8 +5,8 @@ use std::time::Duration;
 use lockdog::config::{Protocol, TlsSettings};
 
 use super::certificates;
-use super::keys::{Section, Setting};
 use super::replicas;
+use super::rule::{Section, Setting};
 use super::servers::{self, Placed};
 use super::walk::Found;
 use crate::error::ConfigError;

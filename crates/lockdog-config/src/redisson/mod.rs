@@ -2,9 +2,10 @@
 
 mod address;
 mod certificates;
-pub(crate) mod keys;
+mod keys;
 mod meaning;
 mod replicas;
+pub(crate) mod rule;
 mod servers;
 mod walk;
 
@@ -33,7 +34,7 @@ pub(crate) fn is_its_own(root: &Node) -> bool {
         return false;
     };
     entries.iter().any(|entry| {
-        let key = keys::find(&[keys::Class::Config], &entry.key);
-        key.is_some_and(|key| matches!(key.rule, keys::Rule::Section(_)))
+        let key = keys::find(&[rule::Class::Config], &entry.key);
+        key.is_some_and(|key| matches!(key.rule, rule::Rule::Section(_)))
     })
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockdog::config::{ReplicaAck, Replicas};
 
-use super::keys::{Section, Setting};
+use super::rule::{Section, Setting};
 use super::walk::Found;
 use crate::error::ConfigError;
 use crate::note::Note;

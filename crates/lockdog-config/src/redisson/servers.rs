@@ -1,7 +1,7 @@
 //! Where the servers are, and who the client is for them.
 
 use super::address::ServerAddress;
-use super::keys::{Section, Setting};
+use super::rule::{Section, Setting};
 use super::walk::Found;
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::note::Note;

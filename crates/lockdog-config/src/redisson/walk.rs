@@ -2,7 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::keys::{Class, Key, Rule, Section, Setting, Usual, find};
+use super::keys::find;
+use super::rule::{Class, Key, Rule, Section, Setting, Usual};
 use crate::document::{Entry, Kind, Node};
 use crate::error::{ConfigError, ConfigErrorKind, Position};
 use crate::nearest::nearest;

@@ -39,9 +39,8 @@ pub(crate) fn meaning(text: &str) -> Settings {
 
 /// The error of a file, which is one line.
 pub(crate) fn failure(text: &str) -> ConfigError {
-    let error = match read(text) {
-        Ok(_) => panic!("it was read:\n{text}"),
-        Err(error) => error,
+    let Err(error) = read(text) else {
+        panic!("it was read:\n{text}")
     };
     assert!(!error.to_string().contains('\n'), "{error}");
     error

@@ -3,7 +3,7 @@
 use super::{failure, is, meaning, note, read};
 use crate::error::ConfigErrorKind;
 use crate::note::NoteKind;
-use crate::redisson::keys::{Class, Key, Rule, Section};
+use crate::redisson::rule::{Class, Key, Rule, Section};
 
 const SECTIONS: [Section; 5] = [
     Section::Single,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use super::java::ask;
-use crate::redisson::keys::Class;
+use crate::redisson::rule::Class;
 
 const CLASSES: [Class; 8] = [
     Class::Config,

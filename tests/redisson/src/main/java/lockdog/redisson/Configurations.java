@@ -19,11 +19,13 @@ import java.nio.charset.StandardCharsets;
 import java.util.Collection;
 import java.util.Map;
 import java.util.TreeSet;
+import org.redisson.Redisson;
+import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 import org.redisson.misc.RedisURI;
 
 /**
- * Says what Redisson makes of a configuration, without a server. Every line of standard input is a question, every
+ * Says what Redisson makes of a configuration. Every line of standard input is a question, every
  * line of standard output its answer:
  *
  * <ul>
@@ -31,11 +33,15 @@ import org.redisson.misc.RedisURI;
  *   <li>{@code {"load": yaml, "properties": {..}}}: the values of a file, with system properties for its variables
  *   <li>{@code {"write": section, "address": ..}}: the file that Redisson itself writes of its defaults
  *   <li>{@code {"address": ..}}: the parts of an address
+ *   <li>{@code {"lock": name, "file": yaml}}: connects by a file, and acquires a lock if it is free
+ *   <li>{@code {"unlock": name}}: releases it and disconnects
  * </ul>
  *
  * An exception is the answer {@code {"error": text}}.
  */
 public final class Configurations {
+    private static RedissonClient client;
+
     private Configurations() {}
 
     public static void main(String[] args) throws IOException {
@@ -63,6 +69,17 @@ public final class Configurations {
         }
         if (question.has("write")) {
             return write(question.get("write").getAsString(), question.get("address").getAsString());
+        }
+        if (question.has("lock")) {
+            JsonObject answer = new JsonObject();
+            client = Redisson.create(Config.fromYAML(question.get("file").getAsString()));
+            answer.addProperty("locked", client.getLock(question.get("lock").getAsString()).tryLock());
+            return answer;
+        }
+        if (question.has("unlock")) {
+            client.getLock(question.get("unlock").getAsString()).unlock();
+            client.shutdown();
+            return new JsonObject();
         }
         if (question.has("address")) {
             return address(question.get("address").getAsString());
