@@ -9,8 +9,8 @@ fn file(scheme: &str, keys: &str) -> String {
     format!("singleServerConfig:\n  address: {scheme}://a:1\n{keys}\n")
 }
 
-#[test]
-fn pem_files_are_the_certificates() {
+#[tokio::test]
+async fn pem_files_are_the_certificates() {
     let folder = tempfile::tempdir().unwrap();
     let ca = folder.path().join("ca.pem");
     let client = folder.path().join("client.pem");
@@ -36,6 +36,8 @@ fn pem_files_are_the_certificates() {
         );
         assert!(!shown.contains("BEGIN"), "{shown}");
         assert_eq!(note(&config.notes, "sslKeystore").0, NoteKind::Mapped);
+        // The client checks the certificates and the key before it connects.
+        config.builder.lazy(true).build().await.unwrap();
     }
     // Without its key a certificate proves nothing.
     let keys = format!("sslKeystore: file:{}", ca.display());
