@@ -143,6 +143,8 @@
 //!   default.
 //! - `tls`: `rediss://`, `rediss+sentinel://` and `rediss+cluster://` URLs, by rustls, with the system's
 //!   certificates or those of [`ClientBuilder::tls`]. On by default.
+//! - `tower`: `lockdog::tower::OwnerLayer`, which gives each request of a tower or axum service an owner of
+//!   its own. Off by default.
 
 #![cfg_attr(
     test,
@@ -241,6 +243,12 @@ pub mod config {
     pub use crate::wait::{Backoff, Wake};
 }
 
+/// Layers for services of tower and axum. Needs the feature `tower`.
+#[cfg(feature = "tower")]
+pub mod tower {
+    pub use crate::owner::{OwnerLayer, OwnerService};
+}
+
 /// Reports of clients, locks and guards about their state.
 pub mod report {
     pub use crate::client::ShutdownReport;
@@ -282,6 +290,11 @@ mod tests {
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// Compiles the recipes, one of which needs the layer of tower.
+#[cfg(all(doctest, feature = "tower"))]
+#[doc = include_str!("../docs/cookbook.md")]
+struct Cookbook;
 
 /// Compiles the examples of the deployments.
 #[cfg(doctest)]

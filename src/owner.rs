@@ -1,9 +1,15 @@
 //! Who holds a lock: a tokio task unless the caller says otherwise.
 
+#[cfg(feature = "tower")]
+mod layer;
+
 use std::cell::Cell;
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+#[cfg(feature = "tower")]
+pub use layer::{OwnerLayer, OwnerService};
 
 tokio::task_local! {
     static SCOPE: Owner;
@@ -29,7 +35,8 @@ tokio::task_local! {
 ///
 /// If a guard moves to another task, the original task is still its owner and can re-enter the lock
 /// while the other task works with the guard. For example, the next request on a keep-alive
-/// connection runs in the original task. Acquire such a guard with `.owner(&Owner::new())`.
+/// connection runs in the original task. Acquire such a guard with `.owner(&Owner::new())`, or give each
+/// request an owner: `lockdog::tower::OwnerLayer`, with the feature `tower`.
 ///
 /// # Examples
 ///

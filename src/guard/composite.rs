@@ -38,6 +38,9 @@ pub(crate) trait CompositeHold: Send + Sync + 'static {
     /// deadline. A reported loss stays final.
     fn loss(&self, early: Duration) -> Option<Lost>;
 
+    /// How it will be lost within `margin` if no renewal succeeds meanwhile. Asking changes nothing.
+    fn loss_within(&self, margin: Duration) -> Option<Lost>;
+
     /// See [`Clock::outruns_timers`](crate::clock::Clock::outruns_timers), for the clock of the
     /// deadline.
     fn outruns_timers(&self) -> bool;

@@ -110,6 +110,25 @@ impl Held {
         }
     }
 
+    /// See [`Guard::ensure`](super::Guard::ensure).
+    ///
+    /// # Errors
+    ///
+    /// As [`Guard::ensure`](super::Guard::ensure).
+    pub fn ensure(&self, margin: Duration) -> std::result::Result<(), Lost> {
+        let lost = match &self.kind {
+            HeldKind::One(one) => {
+                let soon = || one.hold.loss(one.now() + margin);
+                one.loss(Duration::ZERO).or_else(soon)
+            }
+            HeldKind::Several(lock) => {
+                let soon = || lock.loss_within(margin);
+                lock.loss(Duration::ZERO).or_else(soon)
+            }
+        };
+        lost.map_or(Ok(()), Err)
+    }
+
     /// See [`Guard::verdict`](super::Guard::verdict).
     pub fn verdict(&self) -> Verdict {
         match &self.kind {

@@ -148,6 +148,37 @@ impl Guard {
         self.held().remaining()
     }
 
+    /// Checks that the lock may be used now, and for `margin` more without a further renewal. Call it right
+    /// before a step that cannot be undone, such as a `COMMIT` or a request to another service, with the
+    /// time that the step takes. The client does not ask Redis.
+    ///
+    /// It is the place for `?`, where [`Guard::is_valid`] needs an `if`. The watchdog renews a lock at the
+    /// latest when a third of its lease is over, so a healthy lock has two thirds of its lease left.
+    ///
+    /// # Errors
+    ///
+    /// A [`Lost`] if the lock was lost, or if less than `margin` is left. In the second case the reason is
+    /// [`LostReason::Deadline`](crate::error::LostReason::Deadline) or
+    /// [`LostReason::MaxHold`](crate::error::LostReason::MaxHold), and the lock is still held: the guard stays
+    /// valid until its deadline, and a renewal or [`Guard::extend`] may lengthen it.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # async fn example(client: lockdog::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let guard = client.lock("orders:42").lock().await?;
+    /// // ... statements of a transaction ...
+    /// guard.ensure(Duration::from_secs(2))?; // the commit takes at most 2 s
+    /// // transaction.commit().await?;
+    /// guard.unlock().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn ensure(&self, margin: Duration) -> std::result::Result<(), Lost> {
+        self.held().ensure(margin)
+    }
+
     /// Whether the lock is held, in jeopardy because its renewals fail, or lost. Use it in a service that
     /// stops early or shows the state. The client does not ask Redis. A lock with a fixed lease is not
     /// renewed, so it is never in jeopardy.

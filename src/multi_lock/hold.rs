@@ -208,6 +208,12 @@ impl CompositeHold for MultiHold {
         None
     }
 
+    fn loss_within(&self, margin: Duration) -> Option<Lost> {
+        let mut parts = self.parts.iter();
+        let first = parts.find_map(|(member, hold)| hold.loss(member.core().clock.now() + margin));
+        first.map(|lost| lost.of_whole(self.report(false)))
+    }
+
     fn outruns_timers(&self) -> bool {
         let outruns = |(member, _): &(LockMember, Arc<Hold>)| member.core().clock.outruns_timers();
         self.parts.iter().any(outruns)

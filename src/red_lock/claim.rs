@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::dispatch::InFlight;
 use super::query::{Completion, Request};
 use super::quorum_hold::{QuorumHold, QuorumHoldState};
-use crate::error::{Error, Instance, Lost, Result};
+use crate::error::{Error, Instance, Lost, LostReason, Result};
 use crate::guard::{CompositeHold, Verdict};
 use crate::lease;
 use crate::owner::Owner;
@@ -83,6 +83,16 @@ impl CompositeHold for QuorumClaim {
     fn loss(&self, _early: Duration) -> Option<Lost> {
         // The quorum's core already ends it early enough.
         self.hold.loss()
+    }
+
+    fn loss_within(&self, margin: Duration) -> Option<Lost> {
+        if self.remaining() > margin {
+            return None;
+        }
+        Some(self.hold.see(|state, _| {
+            let instances = self.hold.members(state);
+            self.hold.lost_as(LostReason::Deadline, state, instances)
+        }))
     }
 
     fn outruns_timers(&self) -> bool {

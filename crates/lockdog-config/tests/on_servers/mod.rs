@@ -1,0 +1,6 @@
+//! Beside Redisson's own classes, in a JVM.
+
+mod exclusion;
+mod files;
+mod java;
+mod setters;

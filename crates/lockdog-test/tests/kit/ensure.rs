@@ -1,0 +1,46 @@
+//! The check before a step that cannot be undone.
+
+use std::time::Duration;
+
+use lockdog::error::LostReason;
+use tokio::time::sleep;
+
+use crate::support::locks::Stand;
+
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_ensured_only_for_the_time_that_is_left() {
+    for stand in Stand::each().await {
+        let guard = stand.lock().lease(secs(10)).await.unwrap();
+        guard.ensure(secs(5)).unwrap();
+        guard.ensure(Duration::ZERO).unwrap();
+        sleep(secs(6)).await;
+        guard.ensure(secs(3)).unwrap();
+        let lost = guard.ensure(secs(5)).unwrap_err();
+        assert_eq!(lost.reason(), LostReason::Deadline);
+        assert!(guard.ensure(Duration::MAX).is_err());
+        // Asking ends nothing: the lock can still be used, and extended.
+        assert!(guard.is_valid() && stand.is_taken());
+        guard.extend(secs(30)).await.unwrap();
+        guard.ensure(secs(5)).unwrap();
+        sleep(secs(40)).await;
+        let lost = guard.ensure(Duration::ZERO).unwrap_err();
+        assert_eq!(lost.reason(), LostReason::Deadline);
+        assert!(!guard.is_valid());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_healthy_watched_lock_is_ensured_at_any_time() {
+    for stand in Stand::each().await {
+        let guard = stand.held().await;
+        for _ in 0..100 {
+            sleep(Duration::from_millis(1700)).await;
+            guard.ensure(secs(19)).unwrap();
+        }
+        guard.unlock().await.unwrap();
+    }
+}
