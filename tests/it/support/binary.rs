@@ -119,6 +119,10 @@ fn install_wheels() {
     }
 }
 
+/// The folder of the project: other crates of the workspace use this support, too.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders = package.ancestors();
+    let root = folders.find(|folder| folder.join("tests/it/support").is_dir());
+    root.expect("the tests are in the project")
 }

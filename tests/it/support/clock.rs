@@ -5,11 +5,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::binary::root;
+
 /// Makes what a process needs to have a clock of its own, in this folder: its environment.
 pub(crate) fn install(folder: &Path) -> [(&'static str, PathBuf); 2] {
     let library = folder.join("clkshim.so");
     if !library.exists() {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/clkshim.c");
+        let source = root().join("tests/it/support/clkshim.c");
         let output = Command::new("cc")
             .args(["-shared", "-fPIC", "-O1", "-o"])
             .args([&library, &source])

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use tempfile::TempDir;
 
 use super::driver::{Driver, locked};
+use crate::support::binary::root;
 use crate::support::clock;
 
 /// A JVM that runs the driver; killed and reaped when dropped, it and no other.
@@ -98,7 +99,7 @@ impl Drop for Jvm {
 /// names its folder.
 fn built() -> PathBuf {
     static BUILT: OnceLock<()> = OnceLock::new();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = root();
     let version = std::env::var("LOCKDOG_TEST_REDISSON");
     let version = version.unwrap_or_else(|_| "4.7.0".to_owned());
     BUILT.get_or_init(|| {
