@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use lockdog_quorum::{Answer, Event, Quorum, Rules};
 use tokio::sync::mpsc::UnboundedReceiver;
+use uuid::Uuid;
 
 use crate::background::{Background, Thread};
 use crate::clock::testing::ShiftedClock;
@@ -161,7 +162,7 @@ impl Default for Idle {
             quarantine_on_server: false,
             expected: None,
         };
-        let (core, jobs) = Core::new(settings, clock, server, 1);
+        let (core, jobs) = Core::new(Uuid::new_v4(), settings, clock, server, 1);
         Self {
             session: Arc::new(Session::new(Arc::new(core))),
             jobs,

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use super::{Client, ClientBuilder};
 use crate::background::{Background, ensure_runtime};
 use crate::clock::Clock;
@@ -44,11 +46,14 @@ impl ClientBuilder {
             silence: self.longest_silence(),
         };
         let address = self.address()?;
+        let id = Uuid::new_v4();
+        let name = self.client_name.as_deref().unwrap_or(DEFAULT_NAME);
+        let name = name.replace(ID, &id.to_string());
         let expected = ClientProfile {
             user: address.as_ref().and_then(Address::user),
             by_pool: self.pool.is_some(),
             listens: matches!(wake, Wake::PubSub),
-            client_name: self.client_name.clone(),
+            client_name: Some(name.clone()),
             quarantine_on_server: self.quarantine_on_server,
             ..ClientProfile::default()
         };
@@ -74,7 +79,7 @@ impl ClientBuilder {
             command_timeout: self.command_timeout,
             watchdog_lease: lease::whole(self.watchdog_lease),
         };
-        let server = Server::at(address, self.pool, self.client_name, context)?;
+        let server = Server::at(address, self.pool, Some(name), context)?;
         let ack = self
             .replica_ack
             .unwrap_or_else(|| ReplicaAck::default_of(server.is_switched(), self.command_timeout));
@@ -110,7 +115,7 @@ impl ClientBuilder {
             expected: Some(expected),
             name_mapper: self.name_mapper,
         };
-        let (core, jobs) = Core::new(settings, self.clock, server, self.max_waiters);
+        let (core, jobs) = Core::new(id, settings, self.clock, server, self.max_waiters);
         let core = Arc::new(core);
         let ended = watchdog::start(core.clone(), jobs, thread);
         Ok(Client {
@@ -277,6 +282,10 @@ impl ClientBuilder {
     }
 }
 
+/// Says which program has a connection, and with the hash of a lock which of its clients holds the lock.
+const DEFAULT_NAME: &str = "lockdog/{id}";
+/// What the client's id replaces in its name.
+const ID: &str = "{id}";
 /// How long a connect waits for the check of the server's configuration.
 const DIAGNOSIS_LIMIT: Duration = Duration::from_secs(1);
 /// A waiter of a fair lock shows that it is there several times before it counts as absent.

@@ -279,9 +279,11 @@ impl ClientBuilder {
     }
 
     /// The name that the client gives to its connections for commands (`CLIENT SETNAME`): printable ASCII
-    /// without spaces. The connection for messages and those of your own pool get no name.
+    /// without spaces. `{id}` in it becomes [`Client::id`](crate::Client::id), which is also in the fields of the
+    /// client's holds. So `CLIENT LIST` shows from where a lock is held. The connection for messages and those of
+    /// your own pool get no name.
     ///
-    /// Defaults to no name. Corresponds to Redisson's `clientName`.
+    /// Defaults to `lockdog/{id}`. Corresponds to Redisson's `clientName`.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.client_name = Some(name.into());
         self

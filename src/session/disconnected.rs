@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use super::{Core, Reentry, Settings};
 use crate::background::Background;
 use crate::clock::Clock;
@@ -39,7 +41,7 @@ pub(crate) fn disconnected(clock: &Clock) -> Arc<Core> {
         quarantine_on_server: false,
         expected: None,
     };
-    Arc::new(Core::new(settings, clock.clone(), server, 100).0)
+    Arc::new(Core::new(Uuid::new_v4(), settings, clock.clone(), server, 100).0)
 }
 
 const LEASE: Duration = Duration::from_secs(30);

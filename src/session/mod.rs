@@ -124,7 +124,9 @@ impl Drop for Session {
 }
 
 impl Core {
+    /// `id` is that of the client. It must be new.
     pub(crate) fn new(
+        id: Uuid,
         settings: Settings,
         clock: Clock,
         server: Server,
@@ -132,7 +134,6 @@ impl Core {
     ) -> (Self, mpsc::UnboundedReceiver<Job>) {
         let (jobs, owed) = mpsc::unbounded_channel();
         let waiters = Waiters::new(clock.clone(), settings.poll_cap, max_waiters);
-        let id = Uuid::new_v4();
         let core = Self {
             id,
             prefix: format!("{id}:"),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use redis::Value;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::chance::Chance;
 use super::clock::VirtualClock;
@@ -190,7 +191,7 @@ fn client(
         expected: None,
         name_mapper: None,
     };
-    let (core, mut jobs) = Core::new(settings, clock, server, 100);
+    let (core, mut jobs) = Core::new(Uuid::new_v4(), settings, clock, server, 100);
     let core = Arc::new(core);
     let session = Arc::new(Session::new(core.clone()));
     let watched = core.clone();

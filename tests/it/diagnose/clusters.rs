@@ -162,13 +162,7 @@ fn documented() -> Vec<String> {
     let deployments = line(deployments, "+cluster|nodes ");
     let rules = security.split(' ').chain(deployments.split(' '));
     // These are for servers of their own.
-    let plain = [
-        "+publish",
-        "+pubsub|numsub",
-        "+subscribe",
-        "+unsubscribe",
-        "+client|setname",
-    ];
+    let plain = ["+publish", "+pubsub|numsub", "+subscribe", "+unsubscribe"];
     rules
         .filter(|rule| rule.starts_with('+') && !plain.contains(rule))
         .map(str::to_owned)
