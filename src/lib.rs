@@ -52,6 +52,7 @@
 //! | settings | [`ClientBuilder`] and the module [`config`] |
 //! | to find out what went wrong | [`Error`] and the module [`error`] |
 //! | the state of locks and servers | the module [`report`] |
+//! | the locks of all clients, and who holds them | [`Client::locks`], [`Client::inspect`] |
 //!
 //! `docs/guide.md` in the repository is a guide that takes ten minutes to read. Two of its rules:
 //!
@@ -204,6 +205,7 @@ mod slot;
 )]
 #[path = "../tests/it/support/mod.rs"]
 mod support;
+mod survey;
 #[cfg(test)]
 mod user_code;
 mod wait;
@@ -224,6 +226,7 @@ pub use red_lock::RedLock;
 pub use request::{FromGuard, LockRequest, TryLockRequest, UnlockRequest};
 pub use semaphore::{Permit, Semaphore, SemaphoreRequest, TrySemaphoreRequest};
 pub use session::Unlocked;
+pub use survey::Locks;
 
 /// Settings of a [`ClientBuilder`] and of requests.
 pub mod config {
@@ -257,6 +260,7 @@ pub mod report {
     pub use crate::guard::Verdict;
     pub use crate::lock::{HoldInfo, HolderInfo, Ttl, WaiterInfo};
     pub use crate::semaphore::PermitHolder;
+    pub use crate::survey::{ConnectionInfo, LockInfo, LockKind};
 }
 
 /// The token that [`Guard::lost_token`] returns.

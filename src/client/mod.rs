@@ -8,6 +8,7 @@ mod objects;
 mod place;
 mod scope;
 mod shutdown;
+mod survey;
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};

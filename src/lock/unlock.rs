@@ -139,8 +139,14 @@ impl Inner {
 
 impl ForceUnlockRequest {
     /// Frees the lock only if this holder still has it. [`Lock::holder`] returns the holder.
-    pub fn expecting(mut self, holder: &HolderInfo) -> Self {
-        self.holder = Some(holder.field().to_owned());
+    pub fn expecting(self, holder: &HolderInfo) -> Self {
+        self.expecting_field(holder.field())
+    }
+
+    /// Frees the lock only if the holder with this field still has it. [`HolderInfo::field`] has it, also for
+    /// a tool that got it from elsewhere.
+    pub fn expecting_field(mut self, field: impl Into<String>) -> Self {
+        self.holder = Some(field.into());
         self
     }
 }

@@ -34,5 +34,6 @@ mod semaphore;
 mod sentinel;
 mod settings;
 mod support;
+mod survey;
 mod turn;
 mod watchdog;

@@ -15,6 +15,7 @@ const LAYERS: [&[&str]; 18] = [
         "permit_semaphore",
         "read_write_lock",
         "semaphore",
+        "survey",
     ],
     &["permits"],
     &["multi_lock", "red_lock"],

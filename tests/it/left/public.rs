@@ -1007,6 +1007,20 @@ pub(super) const PUBLIC: &[Public] = &[
     )
     .everywhere(),
     Public::new(
+        "survey",
+        &["Client::connections", "Client::inspect", "Locks::next"],
+        PLAIN,
+        made!(|stand| {
+            let client = stand.clients[0].clone();
+            Made::call(async move {
+                client.inspect("survey").await?;
+                client.locks("*").next().await?;
+                client.connections().await
+            })
+        }),
+    )
+    .everywhere(),
+    Public::new(
         "provision",
         &["Client::provision"],
         PLAIN,

@@ -1,0 +1,67 @@
+//! What stands on the servers, of all clients.
+
+use super::Client;
+use crate::background::ensure_runtime;
+use crate::error::Result;
+use crate::survey::{self, ConnectionInfo, LockInfo, Locks};
+
+impl Client {
+    /// What stands under the key of this name: the kind of the lock, its holders and its listeners, whoever they
+    /// are. For support tools and admin pages.
+    ///
+    /// The name goes through the client's name mapper. The client sends several commands; if the lock changes
+    /// between them, the result may mix the states before and after the change. Commands that the user is not
+    /// permitted to use are left out as far as possible.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Refused`](crate::Error::Refused) if the user may use neither `HSCAN` nor `HGETALL`.
+    /// - [`Error::Timeout`](crate::Error::Timeout) or [`Error::Unavailable`](crate::Error::Unavailable) if the server did not answer within the command timeout.
+    /// - [`Error::Invalid`](crate::Error::Invalid) for an invalid name, and outside a tokio runtime.
+    /// - [`Error::Closed`](crate::Error::Closed) after a shutdown.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelling it changes nothing.
+    pub async fn inspect(&self, name: impl AsRef<str>) -> Result<LockInfo> {
+        let lock = self.lock(name);
+        let key = lock.key()?.key().to_owned();
+        let core = self.session.core();
+        ensure_runtime()?;
+        core.ensure_open()?;
+        // Boxed, because a future of several commands is large.
+        Box::pin(survey::look(core, &key)).await
+    }
+
+    /// The locks on the servers whose keys match this pattern, as `SCAN` takes it: those of all clients. A key is
+    /// found if its content is that of a lock, whatever its name is.
+    ///
+    /// This call sends nothing; [`Locks::next`] does. It uses `SCAN` and never `KEYS`, so it blocks no server for
+    /// long. It also looks at each hash that matches, so a narrow pattern saves commands. The user needs
+    /// `+scan` and `+hscan` in addition to the documented permissions, and
+    /// `+type +get +zcard` for semaphores.
+    pub fn locks(&self, pattern: impl AsRef<str>) -> Locks {
+        Locks::new(self.session.clone(), pattern.as_ref())
+    }
+
+    /// The connections of all clients to the servers of this client. The user needs `+client|list`.
+    ///
+    /// The connections of the client with the id `id` have the name `lockdog/{id}`, unless
+    /// [`ClientBuilder::client_name`](crate::ClientBuilder::client_name) says otherwise.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Refused`](crate::Error::Refused) if the user may not use `CLIENT LIST`.
+    /// - [`Error::Timeout`](crate::Error::Timeout) or [`Error::Unavailable`](crate::Error::Unavailable) if a server did not answer within the command timeout.
+    /// - [`Error::Invalid`](crate::Error::Invalid) outside a tokio runtime, [`Error::Closed`](crate::Error::Closed) after a shutdown.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelling it changes nothing.
+    pub async fn connections(&self) -> Result<Vec<ConnectionInfo>> {
+        let core = self.session.core();
+        ensure_runtime()?;
+        core.ensure_open()?;
+        Box::pin(survey::connections(core)).await
+    }
+}

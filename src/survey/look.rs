@@ -1,0 +1,239 @@
+//! Looks at one key.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use super::ask::{ask, ask_if_permitted, command, page, read};
+use super::fields::{self, HashForm};
+use super::{LockInfo, LockKind};
+use crate::error::Result;
+use crate::key::{LockKey, kind};
+use crate::lock::{HolderInfo, Ttl};
+use crate::server::Failure;
+use crate::session::Core;
+use crate::slot::slot;
+
+/// What stands under this key.
+pub(crate) async fn look(core: &Core, key: &str) -> Result<LockInfo> {
+    let (found, ttl) = tokio::join!(content(core, key), ttl(core, key));
+    let (kind, holders) = found?;
+    let ttl = ttl?;
+    // It ended between the two commands.
+    let (kind, holders) = match ttl {
+        None => (LockKind::Free, Vec::new()),
+        Some(_) => (kind, holders),
+    };
+    let mut info = LockInfo {
+        key: key.to_owned(),
+        kind,
+        server: core.server.address_of(key),
+        slot: core.server.is_cluster().then(|| slot(key)),
+        holders: Vec::new(),
+        ttl,
+        listeners: None,
+        queued: 0,
+        token: None,
+        permits: None,
+    };
+    if let Some(ttl) = info.ttl {
+        let holders = holders.into_iter().map(|(field, count)| {
+            let is_ours = core.number_of(&field).is_some();
+            HolderInfo::new(field, count, ttl, is_ours)
+        });
+        info.holders = holders.collect();
+    }
+    beside(core, &mut info).await?;
+    Ok(info)
+}
+
+type Found = (LockKind, Vec<(String, u32)>);
+
+/// What the key itself shows.
+async fn content(core: &Core, key: &str) -> Result<Found, Failure> {
+    let fields = match hash(core, key).await {
+        Ok(fields) => fields,
+        Err(Failure::Refused { code, .. }) if code == "WRONGTYPE" => {
+            let kind = ask_if_permitted(core, key, command(&["TYPE", key])).await?;
+            let kind = kind.and_then(|answer| read(&answer));
+            let kind = kind.unwrap_or_else(|| "unknown".to_owned());
+            return Ok((LockKind::Foreign(kind), Vec::new()));
+        }
+        Err(failure) => return Err(failure),
+    };
+    Ok(match fields::classify(&fields) {
+        Some((HashForm::OneOwner, holders)) => (LockKind::Reentrant, holders),
+        Some((HashForm::ReadWrite, holders)) => (LockKind::ReadWrite, holders),
+        Some((HashForm::Group, holders)) => (LockKind::Group, holders),
+        // An empty hash is none.
+        None if fields.is_empty() => (LockKind::Free, Vec::new()),
+        None => (LockKind::Foreign("hash".to_owned()), Vec::new()),
+    })
+}
+
+/// The fields of a hash. It is read in pages, so that a large hash which is no lock does not block the
+/// server; the first page shows that it is none.
+async fn hash(core: &Core, key: &str) -> Result<Vec<(String, String)>, Failure> {
+    let mut all = Vec::new();
+    let mut cursor = 0_u64;
+    for _ in 0..MOST_PAGES {
+        let query = command(&["HSCAN", key, &cursor.to_string(), "COUNT", PAGE]);
+        let answer = match ask(core, key, query).await {
+            // The documented permissions have no HSCAN.
+            Err(Failure::Refused { code, .. }) if code == "NOPERM" && cursor == 0 => {
+                let answer = ask(core, key, command(&["HGETALL", key])).await?;
+                return Ok(pairs(&read::<Vec<String>>(&answer).unwrap_or_default()));
+            }
+            answer => answer?,
+        };
+        let Some((next, items)) = page(&answer) else {
+            break;
+        };
+        let page = pairs(&items);
+        let is_foreign = page
+            .iter()
+            .any(|(field, value)| !fields::may_be_of_lock(field, value));
+        for (field, value) in page {
+            // A page may repeat what an earlier one had.
+            if cursor == 0 || !all.iter().any(|(known, _)| *known == field) {
+                all.push((field, value));
+            }
+        }
+        cursor = next;
+        if cursor == 0 || is_foreign {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+fn pairs(items: &[String]) -> Vec<(String, String)> {
+    let pairs = items.chunks_exact(2);
+    pairs
+        .map(|pair| (pair[0].clone(), pair[1].clone()))
+        .collect()
+}
+
+async fn ttl(core: &Core, key: &str) -> Result<Option<Ttl>, Failure> {
+    Ok(match ask(core, key, command(&["PTTL", key])).await? {
+        Value::Int(ttl @ 0..) => Some(Ttl::Expires(Duration::from_millis(ttl as u64))),
+        Value::Int(-1) => Some(Ttl::Persistent),
+        _ => None,
+    })
+}
+
+/// Adds what other keys and the channels show.
+async fn beside(core: &Core, info: &mut LockInfo) -> Result<()> {
+    let key = info.key.clone();
+    // A key that is too long for a lock is none.
+    let of = |kind| LockKey::new(kind, &key, None).ok();
+    let Some(plain) = of(&kind::PLAIN) else {
+        return Ok(());
+    };
+    let channel = |kind| of(kind).and_then(|key| key.channel());
+    match &info.kind {
+        LockKind::Reentrant | LockKind::Free => {
+            let [queue, ..] = of(&kind::FAIR)
+                .and_then(|key| key.server_queue())
+                .unwrap_or_default();
+            let counter = of(&kind::FENCED)
+                .and_then(|key| key.counter())
+                .unwrap_or_default();
+            let said = of(&kind::ELECTION)
+                .and_then(|key| key.said())
+                .unwrap_or_default();
+            let (queued, token, said) = tokio::join!(
+                number(core, &queue, "LLEN"),
+                number(core, &counter, "GET"),
+                number(core, &said, "EXISTS"),
+            );
+            info.queued = queued?.unwrap_or(0);
+            info.token = token?.filter(|token| *token > 0);
+            if info.is_held() {
+                info.kind = match (said? == Some(1), info.queued > 0, info.token) {
+                    (true, _, _) => LockKind::Election,
+                    (_, true, _) => LockKind::Fair,
+                    (_, _, Some(_)) => LockKind::Fenced,
+                    _ => LockKind::Reentrant,
+                };
+            }
+        }
+        LockKind::Foreign(kind) if kind == "string" => {
+            let leased = of(&kind::PERMIT)
+                .and_then(|key| key.permits())
+                .unwrap_or_default();
+            let ledger = of(&kind::SEMAPHORE)
+                .and_then(|key| key.permits())
+                .unwrap_or_default();
+            let (leased, ledger, free) = tokio::join!(
+                number(core, &leased, "ZCARD"),
+                number(core, &ledger, "ZCARD"),
+                ask_if_permitted(core, &key, command(&["GET", &key])),
+            );
+            let free = free?.and_then(|answer| read::<i64>(&answer));
+            let kind = match (leased?, ledger?) {
+                (Some(1..), _) => Some(LockKind::PermitSemaphore),
+                (_, Some(1..)) => Some(LockKind::Semaphore),
+                _ => None,
+            };
+            if let (Some(kind), Some(free)) = (kind, free) {
+                info.kind = kind;
+                info.permits = Some(free);
+            }
+        }
+        _ => {}
+    }
+    let channels = match &info.kind {
+        LockKind::Free => vec![plain.channel(), channel(&kind::READ)],
+        LockKind::ReadWrite => vec![channel(&kind::READ)],
+        LockKind::Semaphore | LockKind::PermitSemaphore => vec![channel(&kind::SEMAPHORE)],
+        LockKind::Foreign(_) => return Ok(()),
+        _ => vec![plain.channel()],
+    };
+    let channels: Vec<String> = channels.into_iter().flatten().collect();
+    info.listeners = listeners(core, &key, &channels).await?;
+    Ok(())
+}
+
+/// How many connections listen to these channels, if the user may ask.
+async fn listeners(core: &Core, key: &str, channels: &[String]) -> Result<Option<u64>, Failure> {
+    let words = |word| {
+        let channels = channels.iter().map(String::as_str);
+        command(
+            &["PUBSUB", word]
+                .into_iter()
+                .chain(channels)
+                .collect::<Vec<_>>(),
+        )
+    };
+    // Redisson may use either on a cluster.
+    let sharded = async {
+        match core.server.publishes() {
+            "spublish" => ask_if_permitted(core, key, words("SHARDNUMSUB")).await,
+            _ => Ok(None),
+        }
+    };
+    let (plain, sharded) = tokio::join!(ask_if_permitted(core, key, words("NUMSUB")), sharded);
+    let count = |answer: &Value| {
+        let items: Vec<String> = read(answer).unwrap_or_default();
+        let numbers = items
+            .chunks_exact(2)
+            .filter_map(|pair| pair[1].parse::<u64>().ok());
+        numbers.sum::<u64>()
+    };
+    Ok(match (plain?, sharded?) {
+        (None, None) => None,
+        (plain, sharded) => Some(plain.iter().chain(&sharded).map(count).sum()),
+    })
+}
+
+/// A number, if there is one and the user may ask.
+async fn number(core: &Core, key: &str, word: &str) -> Result<Option<u64>, Failure> {
+    let answer = ask_if_permitted(core, key, command(&[word, key])).await?;
+    Ok(answer.and_then(|answer| read(&answer)))
+}
+
+/// As many fields as one command reads.
+const PAGE: &str = "100";
+/// Beyond it, holders are left out.
+const MOST_PAGES: usize = 100;

@@ -1,0 +1,236 @@
+//! Goes through all keys.
+
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::ask::{command, page};
+use super::{LockInfo, LockKind, look};
+use crate::background::ensure_runtime;
+use crate::error::{Error, Result};
+use crate::server::{Failure, Node};
+use crate::session::Session;
+
+/// The locks on the servers, one after the other, from [`Client::locks`](crate::Client::locks).
+///
+/// A lock that is acquired or released meanwhile may or may not be among them.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn example(client: lockdog::Client) -> lockdog::Result<()> {
+/// let mut locks = client.locks("orders:*");
+/// while let Some(lock) = locks.next().await? {
+///     println!("{} {:?}", lock.key, lock.holders);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "it reads nothing itself, use `.next()`"]
+pub struct Locks {
+    session: Arc<Session>,
+    pattern: String,
+    pause: Duration,
+    max_keys: u64,
+    with_semaphores: bool,
+    at: Option<Position>,
+    found: VecDeque<LockInfo>,
+    seen: HashSet<String>,
+    scanned: u64,
+}
+
+/// Where the scan is.
+struct Position {
+    /// The servers that are not done, the current one last.
+    nodes: Vec<Arc<Node>>,
+    /// The types of keys that are not done on the current server, the current one last.
+    types: Vec<&'static str>,
+    cursor: u64,
+}
+
+impl Locks {
+    pub(crate) fn new(session: Arc<Session>, pattern: &str) -> Self {
+        Self {
+            session,
+            pattern: pattern.to_owned(),
+            pause: Duration::ZERO,
+            max_keys: u64::MAX,
+            with_semaphores: false,
+            at: None,
+            found: VecDeque::new(),
+            seen: HashSet::new(),
+            scanned: 0,
+        }
+    }
+
+    /// Also finds semaphores, once they were used.
+    ///
+    /// Defaults to locks only.
+    pub fn with_semaphores(mut self) -> Self {
+        self.with_semaphores = true;
+        self
+    }
+
+    /// The pause between two pages of keys, for a server that is busy.
+    ///
+    /// Defaults to none.
+    pub fn pause(mut self, pause: Duration) -> Self {
+        self.pause = pause;
+        self
+    }
+
+    /// Ends the scan after about so many keys, in steps of 500. [`Locks::is_done`] says whether that was all.
+    ///
+    /// Defaults to no limit.
+    pub fn max_keys(mut self, keys: u64) -> Self {
+        self.max_keys = keys;
+        self
+    }
+
+    /// About how many keys the servers have looked at so far.
+    pub fn scanned(&self) -> u64 {
+        self.scanned
+    }
+
+    /// Whether all keys have been looked at, and all locks returned.
+    pub fn is_done(&self) -> bool {
+        self.found.is_empty() && self.at.as_ref().is_some_and(|at| at.nodes.is_empty())
+    }
+
+    /// The next lock, or `None` if there is no other one, or if [`Locks::max_keys`] is reached. Each key comes at
+    /// most once.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Refused`] if the user may not use `SCAN`, or another command that it needs.
+    /// - [`Error::Timeout`], [`Error::Unavailable`] if a server does not answer. The next call continues.
+    /// - [`Error::Closed`] after a shutdown, [`Error::Invalid`] outside a tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// If it is cancelled, the next call continues at the same page of keys.
+    pub async fn next(&mut self) -> Result<Option<LockInfo>> {
+        ensure_runtime()?;
+        loop {
+            if let Some(found) = self.found.pop_front() {
+                return Ok(Some(found));
+            }
+            if self.is_done() || self.scanned >= self.max_keys {
+                return Ok(None);
+            }
+            // Boxed, because the future of a whole page is large.
+            Box::pin(self.turn_page()).await?;
+        }
+    }
+
+    /// Looks at the next page of keys.
+    async fn turn_page(&mut self) -> Result<()> {
+        let core = self.session.core();
+        core.ensure_open()?;
+        let Some(at) = &self.at else {
+            // After this the servers of a cluster are known.
+            let of = |failure| Error::from(failure).of_server(&core.server.address());
+            core.server.connect().await.map_err(of)?;
+            self.at = Some(Position {
+                nodes: core.server.nodes(),
+                types: self.types(),
+                cursor: 0,
+            });
+            return Ok(());
+        };
+        let (Some(node), Some(kind)) = (at.nodes.last(), at.types.last()) else {
+            return Ok(());
+        };
+        if self.scanned > 0 && !self.pause.is_zero() {
+            tokio::time::sleep(self.pause).await;
+        }
+        let (cursor, keys) = scan(
+            node,
+            at.cursor,
+            &self.pattern,
+            kind,
+            core.server.command_timeout(),
+        )
+        .await
+        .map_err(|failure| Error::from(failure).of_server(&node.address()))?;
+        let mut new = keys;
+        new.retain(|key| !self.seen.contains(key));
+        let mut found = Vec::new();
+        for some in new.chunks(AT_ONCE) {
+            for looked in join_all(some.iter().map(|key| look(core, key))).await {
+                let looked = looked?;
+                if !matches!(looked.kind, LockKind::Foreign(_) | LockKind::Free) {
+                    found.push(looked);
+                }
+            }
+        }
+        // Nothing is awaited from here on.
+        for lock in found {
+            if self.seen.insert(lock.key.clone()) {
+                self.found.push_back(lock);
+            }
+        }
+        self.scanned += PAGE;
+        let types = self.types();
+        let Some(at) = &mut self.at else {
+            return Ok(());
+        };
+        at.cursor = cursor;
+        if cursor == 0 {
+            at.types.pop();
+            if at.types.is_empty() {
+                at.nodes.pop();
+                at.types = types;
+            }
+        }
+        Ok(())
+    }
+
+    fn types(&self) -> Vec<&'static str> {
+        match self.with_semaphores {
+            true => vec!["string", "hash"],
+            false => vec!["hash"],
+        }
+    }
+}
+
+/// One page of the keys of one server.
+async fn scan(
+    node: &Node,
+    cursor: u64,
+    pattern: &str,
+    kind: &str,
+    limit: Duration,
+) -> std::result::Result<(u64, Vec<String>), Failure> {
+    let connection = node.connection(limit).await?;
+    let (cursor, count) = (cursor.to_string(), PAGE.to_string());
+    let query = command(&[
+        "SCAN", &cursor, "MATCH", pattern, "COUNT", &count, "TYPE", kind,
+    ]);
+    let answer = connection.send(&query, limit).await;
+    if let Err(Failure::Silent { .. } | Failure::Broken(_)) = &answer {
+        node.abandon(&connection);
+    }
+    page(&answer?).ok_or_else(|| Failure::Refused {
+        code: "ERR".to_owned(),
+        message: "the answer to SCAN cannot be read".to_owned(),
+    })
+}
+
+/// Shows the pattern, and how far it is.
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Locks")
+            .field("pattern", &self.pattern)
+            .field("scanned", &self.scanned)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The keys that one command looks at. It takes the server less than a millisecond.
+const PAGE: u64 = 500;
+/// The keys that are looked at together.
+const AT_ONCE: usize = 50;
