@@ -1,0 +1,229 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::duration;
+use crate::run::Args as Run;
+
+/// Runs commands under distributed locks of lockdog and Redisson, and shows who holds such locks.
+#[derive(Debug, Parser)]
+#[command(name = "lockdog", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(Run),
+    Ls(Ls),
+    Inspect(Inspect),
+    Release(Release),
+    Watch(Watch),
+    Top(Top),
+    Doctor(Doctor),
+    Completions(Completions),
+    Man(Man),
+}
+
+/// What all commands share.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Server and output")]
+pub(crate) struct Common {
+    /// The server: redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://. Three or more make
+    /// one RedLock. Default: LOCKDOG_URL, which may have several with spaces between them, or
+    /// redis://127.0.0.1:6379
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) url: Vec<String>,
+    /// The user on the server. Default: LOCKDOG_USER, or the user in the URL
+    #[arg(long, global = true, value_name = "USER")]
+    pub(crate) user: Option<String>,
+    /// A file whose first line is the password. Default: the variable LOCKDOG_PASSWORD, or the password in
+    /// the URL
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// Root certificates in PEM, in place of the system's
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) cacert: Option<PathBuf>,
+    /// The client's certificate in PEM
+    #[arg(long, global = true, value_name = "FILE", requires = "key")]
+    pub(crate) cert: Option<PathBuf>,
+    /// The key of the client's certificate in PEM
+    #[arg(long, global = true, value_name = "FILE", requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
+    /// How long to wait for the answer to one command
+    #[arg(long, global = true, value_name = "TIME", default_value = "3s", value_parser = duration::parse)]
+    pub(crate) command_timeout: Duration,
+    /// The form of the output
+    #[arg(short, long, global = true, value_enum, default_value_t = Form::Human)]
+    pub(crate) output: Form,
+    /// As --output json
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// When to use colours
+    #[arg(long, global = true, value_enum, default_value_t = Colour::Auto)]
+    pub(crate) color: Colour,
+    /// No notes on stderr, only errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// More notes; twice: the log at debug level; three times: all of the log
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+impl Common {
+    pub(crate) fn is_json(&self) -> bool {
+        self.json || self.output == Form::Json
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Form {
+    Human,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Colour {
+    Auto,
+    Always,
+    Never,
+}
+
+/// List the locks on the servers
+///
+/// A key is listed if its content is that of a lock. Exit code 0: there are locks; 1: there are none.
+#[derive(Args, Debug)]
+pub(crate) struct Ls {
+    /// Only keys of this pattern, as SCAN takes it
+    #[arg(default_value = "*")]
+    pub(crate) pattern: String,
+    /// List semaphores, too
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// List so many at most
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    pub(crate) limit: u64,
+    /// Stop after so many keys, with exit code 125
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub(crate) max_keys: u64,
+    /// The pause between two pages of keys
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = duration::parse)]
+    pub(crate) pause: Duration,
+}
+
+/// Show who holds a lock, from where, and for how long
+///
+/// Exit code 0: all of them are held; 1: one of them is free.
+#[derive(Args, Debug)]
+pub(crate) struct Inspect {
+    /// The names of the locks: their keys
+    #[arg(required = true)]
+    pub(crate) name: Vec<String>,
+}
+
+/// Take a lock away from its holder
+///
+/// Exit code 0: that holder has lost it; 1: it is free, or another one holds it.
+#[derive(Args, Debug)]
+pub(crate) struct Release {
+    /// The name of the lock: its key
+    pub(crate) name: String,
+    /// Take it away; a lock is otherwise released by its holder
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Do not ask; needs --holder
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Only if this holder has it: its field, as `lockdog inspect` shows it
+    #[arg(long, value_name = "FIELD")]
+    pub(crate) holder: Option<String>,
+}
+
+/// Report each change of locks, one a line
+#[derive(Args, Debug)]
+pub(crate) struct Watch {
+    /// The names of the locks: their keys
+    #[arg(required = true)]
+    pub(crate) name: Vec<String>,
+    /// The time between two looks
+    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = duration::parse)]
+    pub(crate) interval: Duration,
+    /// End with exit code 0 as soon as all of them are so
+    #[arg(long, value_enum)]
+    pub(crate) until: Option<Until>,
+    /// End with exit code 1 after this time
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub(crate) timeout: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Until {
+    Free,
+    Held,
+}
+
+/// Show the locks as a table that refreshes itself
+///
+/// Keys: q quits, p pauses, s changes the order, Enter inspects the selected lock, r releases it.
+#[derive(Args, Debug)]
+pub(crate) struct Top {
+    /// Only keys of this pattern, as SCAN takes it
+    #[arg(default_value = "*")]
+    pub(crate) pattern: String,
+    /// The time between two looks
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration::parse)]
+    pub(crate) interval: Duration,
+    /// Print the table once, as plain text
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Stop each look after so many keys
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub(crate) max_keys: u64,
+}
+
+/// Check the way to the server and its set-up, and time each step
+///
+/// Exit code 0: all is well; 1: there is a warning or a failure; 125: no server can be reached.
+#[derive(Args, Debug)]
+pub(crate) struct Doctor {
+    /// The beginning of the name of the lock that it takes and releases
+    #[arg(long, value_name = "PREFIX", default_value = "lockdog:doctor:")]
+    pub(crate) lock_prefix: String,
+}
+
+/// Print the completions of a shell
+#[derive(Args, Debug)]
+pub(crate) struct Completions {
+    pub(crate) shell: Shell,
+}
+
+/// Print the manual page, or write one for each command into a folder
+#[derive(Args, Debug)]
+pub(crate) struct Man {
+    /// The folder, which must exist
+    pub(crate) folder: Option<PathBuf>,
+}
+
+/// The command and its arguments.
+pub(crate) type Words = Vec<OsString>;
+
+/// The names of the commands.
+pub(crate) const COMMANDS: [&str; 9] = [
+    "run",
+    "ls",
+    "inspect",
+    "release",
+    "watch",
+    "top",
+    "doctor",
+    "completions",
+    "man",
+];

@@ -1,0 +1,241 @@
+//! The way to the servers: the one place where a client's settings come from.
+
+use std::env;
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lockdog::config::TlsSettings;
+use lockdog::{Client, ClientBuilder};
+
+use crate::args::Common;
+use crate::failed::Failed;
+use crate::output::Output;
+
+/// Where the servers are, and how to log in.
+///
+/// It has no `Debug`: it knows the password.
+pub(crate) struct Settings {
+    urls: Vec<String>,
+    user: Option<String>,
+    password: Option<String>,
+    pub(crate) certificates: Certificates,
+    pub(crate) command_timeout: Duration,
+}
+
+/// Files in PEM, read.
+#[derive(Default)]
+pub(crate) struct Certificates {
+    pub(crate) roots: Option<Vec<u8>>,
+    /// The client's certificate and its key.
+    pub(crate) own: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Settings {
+    /// Flags come before the environment. Reads the files that the flags name.
+    pub(crate) fn new(common: &Common, output: Output) -> Result<Self, Failed> {
+        let urls = match &common.url[..] {
+            [] => of_environment()?,
+            urls => {
+                if urls.iter().any(|url| has_password(url)) && io::stderr().is_terminal() {
+                    output.note(
+                        "the password in --url is in the list of processes; set LOCKDOG_URL or LOCKDOG_PASSWORD",
+                    );
+                }
+                urls.to_vec()
+            }
+        };
+        if urls.len() == 2 {
+            return Err(Failed::usage(
+                "two servers have no majority; name one with --url, or three or more",
+            ));
+        }
+        let password = match &common.password_file {
+            Some(file) => Some(first_line(file)?),
+            None => variable("LOCKDOG_PASSWORD")?,
+        };
+        let read = |file: &Option<PathBuf>| file.as_deref().map(read).transpose();
+        let own = match (read(&common.cert)?, read(&common.key)?) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            _ => None,
+        };
+        Ok(Self {
+            urls,
+            user: match &common.user {
+                Some(user) => Some(user.clone()),
+                None => variable("LOCKDOG_USER")?,
+            },
+            password,
+            certificates: Certificates {
+                roots: read(&common.cacert)?,
+                own,
+            },
+            command_timeout: common.command_timeout,
+        })
+    }
+
+    /// One for each server of a RedLock, or one alone.
+    pub(crate) fn builders(&self) -> Vec<ClientBuilder> {
+        let is_quorum = self.is_quorum();
+        let urls = self.urls.iter();
+        // An instance of a RedLock may be down.
+        urls.map(|url| self.builder(url).lazy(is_quorum)).collect()
+    }
+
+    /// The settings of the client for this server, without those of a single command.
+    fn builder(&self, url: &str) -> ClientBuilder {
+        let mut builder = Client::builder()
+            .url(url)
+            .client_name("lockdog-cli/{id}")
+            .command_timeout(self.command_timeout);
+        if let Some(user) = &self.user {
+            builder = builder.username(user);
+        }
+        if let Some(password) = &self.password {
+            builder = builder.password(password);
+        }
+        let Certificates { roots, own } = &self.certificates;
+        if roots.is_some() || own.is_some() {
+            let mut tls = TlsSettings::new();
+            if let Some(roots) = roots {
+                tls = tls.root_certificates(roots.clone());
+            }
+            if let Some((certificate, key)) = own {
+                tls = tls.client_certificate(certificate.clone(), key.clone());
+            }
+            builder = builder.tls(tls);
+        }
+        builder
+    }
+
+    /// Connects to the servers; those of a RedLock at their first command.
+    pub(crate) async fn connect(&self) -> Result<Vec<Client>, Failed> {
+        let mut clients = Vec::new();
+        for builder in self.builders() {
+            clients.push(builder.build().await?);
+        }
+        Ok(clients)
+    }
+
+    /// For the step-by-step check, which makes connections of its own.
+    pub(crate) fn urls(&self) -> &[String] {
+        &self.urls
+    }
+
+    /// The user and the password that replace those in the URL. Nobody may show them.
+    pub(crate) fn login(&self) -> (Option<&str>, Option<&str>) {
+        (self.user.as_deref(), self.password.as_deref())
+    }
+
+    /// Whether the servers are those of a RedLock.
+    pub(crate) fn is_quorum(&self) -> bool {
+        self.urls.len() > 1
+    }
+}
+
+fn of_environment() -> Result<Vec<String>, Failed> {
+    let urls = variable("LOCKDOG_URL")?.unwrap_or_default();
+    let urls: Vec<String> = urls.split_whitespace().map(str::to_owned).collect();
+    Ok(match urls.is_empty() {
+        true => vec!["redis://127.0.0.1:6379".to_owned()],
+        false => urls,
+    })
+}
+
+/// A variable of the environment; an empty one counts as none.
+fn variable(name: &str) -> Result<Option<String>, Failed> {
+    match env::var(name) {
+        Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
+        Err(env::VarError::NotPresent) => Ok(None),
+        // Its text is not shown: it may be a password.
+        Err(env::VarError::NotUnicode(_)) => {
+            Err(Failed::usage(format_args!("{name} is not valid UTF-8")))
+        }
+    }
+}
+
+fn first_line(file: &Path) -> Result<String, Failed> {
+    let text = String::from_utf8(read(file)?);
+    // The error would have the text.
+    let text = text.map_err(|_| refused(file, "it is not valid UTF-8"))?;
+    let line = text.lines().next().unwrap_or_default();
+    match line.is_empty() {
+        true => Err(refused(file, "its first line is empty")),
+        false => Ok(line.to_owned()),
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Failed> {
+    fs::read(file).map_err(|error| refused(file, &error.to_string()))
+}
+
+fn refused(file: &Path, why: &str) -> Failed {
+    Failed::usage(format_args!("cannot read {}: {why}", file.display()))
+}
+
+/// Whether a URL names a password, or a user only.
+pub(crate) fn has_password(url: &str) -> bool {
+    let Some((_, rest)) = url.split_once("://") else {
+        return false;
+    };
+    // A password may contain a slash.
+    rest.rsplit_once('@')
+        .is_some_and(|(login, _)| login.contains(':'))
+}
+
+/// The hosts that a URL of sentinels or of a cluster names, with their ports; `None` for other URLs.
+pub(crate) fn hosts_of(url: &str) -> Option<Vec<(String, u16)>> {
+    let (scheme, rest) = url.split_once("://")?;
+    let default = match scheme {
+        "redis+sentinel" | "rediss+sentinel" => 26_379,
+        "redis+cluster" | "rediss+cluster" => 6_379,
+        _ => return None,
+    };
+    let hosts = rest.rsplit_once('@').map_or(rest, |(_, hosts)| hosts);
+    let hosts = hosts.split(['/', '?']).next()?;
+    let parse = |host: &str| match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => Some((name.to_owned(), port.parse().ok()?)),
+        _ => Some((host.to_owned(), default)),
+    };
+    hosts.split(',').map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_in_a_url_is_found() {
+        for (url, is_there) in [
+            ("redis://127.0.0.1:6379", false),
+            ("redis://orders@host:6379/1", false),
+            ("redis://orders:pw@host", true),
+            ("redis://:p/w@host:6379", true),
+            ("redis+sentinel://:pw@a:1,b:2/master", true),
+            ("unix:///tmp/socket?db=1", false),
+            ("nonsense", false),
+        ] {
+            assert_eq!(has_password(url), is_there, "{url}");
+        }
+    }
+
+    #[test]
+    fn the_hosts_of_several_servers_are_found() {
+        let hosts = |url| {
+            hosts_of(url).map(|it| {
+                it.into_iter()
+                    .map(|(h, p)| format!("{h} {p}"))
+                    .collect::<Vec<_>>()
+            })
+        };
+        let sentinels = hosts("redis+sentinel://:p/w@a:1,b,[::1]:3/orders/0").unwrap();
+        assert_eq!(sentinels, ["a 1", "b 26379", "[::1] 3"]);
+        assert_eq!(
+            hosts("rediss+cluster://a?protocol=resp3").unwrap(),
+            ["a 6379"]
+        );
+        assert_eq!(hosts("redis+cluster://a:x"), None);
+        assert_eq!(hosts("redis://a"), None);
+    }
+}

@@ -1,0 +1,36 @@
+//! `lockdog doctor`: checks and times each step on the way to a lock.
+
+mod found;
+mod lock;
+mod server;
+mod stream;
+
+use crate::args::Doctor;
+use crate::connect::Settings;
+use crate::failed::{CANNOT, Failed, NO, YES};
+use crate::output::Output;
+use found::State;
+
+pub(crate) async fn doctor(
+    args: &Doctor,
+    settings: &Settings,
+    output: Output,
+) -> Result<u8, Failed> {
+    let mut is_reached = false;
+    let mut has_problem = false;
+    for (url, builder) in settings.urls().iter().zip(settings.builders()) {
+        let mut all = server::check(url, settings, output).await;
+        let is_way_clear = all.iter().all(|found| found.state != State::Fail);
+        // A failure of the way is told once, and by the step where it is.
+        if is_way_clear {
+            all.extend(lock::check(args, builder, output).await);
+        }
+        is_reached |= all.iter().any(|found| found.is_answer);
+        has_problem |= all.iter().any(|found| found.is_problem());
+    }
+    Ok(match (is_reached, has_problem) {
+        (false, _) => CANNOT,
+        (true, true) => NO,
+        (true, false) => YES,
+    })
+}

@@ -1,0 +1,324 @@
+//! The steps that one server answers: login, round trips, clock, scripts, messages.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use redis::aio::{MultiplexedConnection, PubSub};
+use redis::{AsyncConnectionConfig, ConnectionInfo, IntoConnectionInfo, RedisError, Value};
+
+use super::found::{Found, State, millis};
+use super::stream::{Stream, by_tcp, open, place};
+use crate::connect::{Settings, hosts_of};
+use crate::output::Output;
+
+/// Checks the way to the server of this URL. Of sentinels and clusters it checks the way to each host that the
+/// URL names; the library finds the servers behind them.
+pub(super) async fn check(url: &str, settings: &Settings, output: Output) -> Vec<Found> {
+    let mut all = Vec::new();
+    let mut tell = |found: Found| {
+        found.show(output);
+        all.push(found);
+    };
+    if let Some(hosts) = hosts_of(url) {
+        let mut is_any = false;
+        for (host, port) in hosts {
+            let mut of_host = |found: Found| {
+                // Not all of them have to be there.
+                let state = match found.state {
+                    State::Fail => State::Warn,
+                    state => state,
+                };
+                tell(Found { state, ..found });
+            };
+            is_any |= by_tcp(&host, port, settings.command_timeout, &mut of_host)
+                .await
+                .is_some();
+        }
+        if !is_any {
+            tell(Found::new(
+                "connect",
+                "",
+                State::Fail,
+                "none of the servers can be reached",
+            ));
+        }
+        return all;
+    }
+    match information(url, settings) {
+        Some(info) => steps(&info, settings, &mut tell).await,
+        None => {
+            let found = Found::new("url", "", State::Fail, "the URL is not valid");
+            tell(found.fix("write it as redis://host:6379; `lockdog --help` has the other forms"));
+        }
+    }
+    all
+}
+
+fn information(url: &str, settings: &Settings) -> Option<ConnectionInfo> {
+    // The error would quote the URL.
+    let info = url.into_connection_info().ok()?;
+    let mut login = info.redis_settings().clone();
+    let (user, password) = settings.login();
+    if let Some(user) = user {
+        login = login.set_username(user);
+    }
+    if let Some(password) = password {
+        login = login.set_password(password);
+    }
+    Some(info.set_redis_settings(login))
+}
+
+async fn steps(info: &ConnectionInfo, settings: &Settings, tell: &mut impl FnMut(Found)) {
+    let place = place(info);
+    let Some(stream) = open(info, settings, tell).await else {
+        return;
+    };
+    let limit = settings.command_timeout;
+    let Some(mut connection) = login(stream, info, &place, limit, tell).await else {
+        return;
+    };
+    let checks = async {
+        pings(&mut connection, &place, tell).await;
+        clock(&mut connection, &place, tell).await;
+        scripts(&mut connection, &place, tell).await;
+    };
+    if tokio::time::timeout(5 * limit, checks).await.is_err() {
+        tell(silent("ping", &place));
+        return;
+    }
+    // A connection of its own, whose way is known by now.
+    let Some(stream) = open(info, settings, &mut |_| {}).await else {
+        return;
+    };
+    let checked = messages(stream, info, &mut connection, &place);
+    match tokio::time::timeout(2 * limit, checked).await {
+        Ok(found) => tell(found),
+        Err(_) => tell(
+            Found::new(
+                "messages",
+                &place,
+                State::Warn,
+                "no message arrived in time",
+            )
+            .fix("without messages, waiters poll once a second"),
+        ),
+    }
+}
+
+async fn login(
+    stream: Box<dyn Stream>,
+    info: &ConnectionInfo,
+    place: &str,
+    limit: Duration,
+    tell: &mut impl FnMut(Found),
+) -> Option<MultiplexedConnection> {
+    let began = Instant::now();
+    let config = AsyncConnectionConfig::new().set_response_timeout(Some(limit));
+    let opening = async {
+        let opened = MultiplexedConnection::new_with_config(info.redis_settings(), stream, config);
+        let (mut connection, driver) = opened.await?;
+        tokio::spawn(driver);
+        // Without a password the login sends nothing, so this is the first that the server may refuse.
+        redis::cmd("PING")
+            .query_async::<Value>(&mut connection)
+            .await?;
+        Ok::<_, RedisError>(connection)
+    };
+    let Ok(opened) = tokio::time::timeout(limit, opening).await else {
+        tell(silent("login", place));
+        return None;
+    };
+    match opened {
+        Ok(connection) => {
+            let user = info
+                .redis_settings()
+                .username()
+                .unwrap_or("the default user")
+                .to_owned();
+            let password = match info.redis_settings().password() {
+                Some(_) => "with a password",
+                None => "without a password",
+            };
+            tell(
+                Found::new(
+                    "login",
+                    place,
+                    State::Ok,
+                    format_args!("{user}, {password}"),
+                )
+                .since(began),
+            );
+            Some(connection)
+        }
+        Err(error) => {
+            let found = Found::new("login", place, State::Fail, refusal(&error)).answered();
+            let fix = "give the user with --user, and the password by LOCKDOG_PASSWORD or --password-file";
+            tell(found.fix(fix).since(began));
+            None
+        }
+    }
+}
+
+/// A refusal without the server's text, which may repeat what was sent.
+fn refusal(error: &RedisError) -> String {
+    match error.code() {
+        Some(code) => format!("the server answers {code}"),
+        None => error.category().to_owned(),
+    }
+}
+
+fn silent(step: &'static str, place: &str) -> Found {
+    Found::new(
+        step,
+        place,
+        State::Fail,
+        "the server does not answer in time",
+    )
+    .fix("see whether the server hangs, or raise --command-timeout")
+}
+
+async fn pings(on: &mut MultiplexedConnection, place: &str, tell: &mut impl FnMut(Found)) {
+    let mut times = Vec::new();
+    for _ in 0..PINGS {
+        let began = Instant::now();
+        if redis::cmd("PING").query_async::<Value>(on).await.is_err() {
+            let found = Found::new("ping", place, State::Warn, "PING is refused");
+            tell(found.answered().fix("grant +ping to the user"));
+            return;
+        }
+        times.push(began.elapsed());
+    }
+    times.sort_unstable();
+    let (middle, most) = (times[PINGS / 2], times[PINGS - 1]);
+    let text = format!("{PINGS} round trips, at most {}", millis(most));
+    tell(Found::new("ping", place, State::Ok, text).took(middle));
+}
+
+/// Redisson takes times of some locks from the client's clock.
+async fn clock(on: &mut MultiplexedConnection, place: &str, tell: &mut impl FnMut(Found)) {
+    let micros = || {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        now.map_or(0.0, |now| now.as_secs_f64())
+    };
+    let before = micros();
+    let Ok((seconds, fraction)) = redis::cmd("TIME").query_async::<(f64, f64)>(on).await else {
+        tell(Found::new("clock", place, State::Unknown, "TIME is refused").answered());
+        return;
+    };
+    let server = seconds + fraction / 1e6;
+    let difference = server - (before + micros()) / 2.0;
+    let text = format!(
+        "the server is {:.1} ms ahead of this machine",
+        difference * 1_000.0
+    );
+    let found = match difference.abs() < MOST_APART {
+        true => Found::new("clock", place, State::Ok, text),
+        false => Found::new("clock", place, State::Warn, text)
+            .answered()
+            .fix("let both keep the time by NTP: Redisson's fair locks compare the two"),
+    };
+    tell(found);
+}
+
+/// By digest, and with the text once the server does not know it.
+async fn scripts(on: &mut MultiplexedConnection, place: &str, tell: &mut impl FnMut(Found)) {
+    let began = Instant::now();
+    let script = redis::Script::new(SCRIPT);
+    let by_digest = redis::cmd("EVALSHA")
+        .arg(script.get_hash())
+        .arg(0)
+        .query_async::<Value>(on)
+        .await;
+    let known = match by_digest {
+        Ok(_) => "known by its digest",
+        Err(error) if error.code() == Some("NOSCRIPT") => {
+            let whole = redis::cmd("EVAL")
+                .arg(SCRIPT)
+                .arg(0)
+                .query_async::<Value>(on)
+                .await;
+            if let Err(error) = whole {
+                tell(no_scripts(place, &error));
+                return;
+            }
+            "by its text, because the digest is not known"
+        }
+        Err(error) => {
+            tell(no_scripts(place, &error));
+            return;
+        }
+    };
+    tell(
+        Found::new(
+            "scripts",
+            place,
+            State::Ok,
+            format_args!("a script ran {known}"),
+        )
+        .since(began),
+    );
+}
+
+fn no_scripts(place: &str, error: &RedisError) -> Found {
+    Found::new("scripts", place, State::Fail, refusal(error))
+        .answered()
+        .fix("grant +eval +evalsha to the user: every lock needs them")
+}
+
+/// From PUBLISH to the arrival.
+async fn messages(
+    stream: Box<dyn Stream>,
+    info: &ConnectionInfo,
+    on: &mut MultiplexedConnection,
+    place: &str,
+) -> Found {
+    let refused = |error: &RedisError| {
+        Found::new("messages", place, State::Warn, refusal(error))
+            .answered()
+            .fix("grant +subscribe +publish and the channels to the user: without messages, waiters poll once a second")
+    };
+    let channel = format!(
+        "redisson_lock__channel:{{lockdog:doctor:{}}}",
+        std::process::id()
+    );
+    let mut subscriber = match PubSub::new(info.redis_settings(), stream).await {
+        Ok(subscriber) => subscriber,
+        Err(error) => return refused(&error),
+    };
+    if let Err(error) = subscriber.subscribe(&channel).await {
+        return refused(&error);
+    }
+    let began = Instant::now();
+    let published = redis::cmd("PUBLISH")
+        .arg(&channel)
+        .arg("0")
+        .query_async::<Value>(on)
+        .await;
+    if let Err(error) = published {
+        return refused(&error);
+    }
+    let mut messages = subscriber.on_message();
+    let arrived = std::future::poll_fn(|context| {
+        futures_util::Stream::poll_next(std::pin::Pin::new(&mut messages), context)
+    });
+    match arrived.await {
+        Some(_) => Found::new(
+            "messages",
+            place,
+            State::Ok,
+            "from PUBLISH to the subscriber",
+        )
+        .since(began),
+        None => Found::new(
+            "messages",
+            place,
+            State::Warn,
+            "the connection for messages broke",
+        ),
+    }
+}
+
+const PINGS: usize = 20;
+/// In seconds.
+const MOST_APART: f64 = 1.0;
+/// It is no script of a lock, so it is not known at the first time.
+const SCRIPT: &str = "return 'lockdog doctor'";

@@ -1,0 +1,76 @@
+//! Why a command could not be done: one line that says what to do, and the exit code.
+
+use std::fmt::Display;
+
+use lockdog::Error;
+
+/// The end of a command that could not be done.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) code: u8,
+    pub(crate) text: String,
+}
+
+impl Failed {
+    /// It could not be done: server, permission, name.
+    pub(crate) fn new(text: impl Display) -> Self {
+        Self {
+            code: CANNOT,
+            text: one_line(&text.to_string()),
+        }
+    }
+
+    /// The command line is wrong.
+    pub(crate) fn usage(text: impl Display) -> Self {
+        Self {
+            code: USAGE,
+            ..Self::new(text)
+        }
+    }
+
+    /// A signal ended it.
+    pub(crate) fn signalled(number: u8) -> Self {
+        Self {
+            code: 128 + number,
+            text: String::new(),
+        }
+    }
+}
+
+/// Adds what the user can do. The errors of the library have no secrets.
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        let advice = match &error {
+            Error::Unavailable { .. } | Error::Timeout { .. } => {
+                "start the server, or name another one with --url or LOCKDOG_URL"
+            }
+            Error::Refused { code, .. } => match code.as_str() {
+                "NOAUTH" | "WRONGPASS" => {
+                    "give the password by LOCKDOG_PASSWORD or --password-file"
+                }
+                "NOPERM" => "grant it to the user; `lockdog doctor` shows the line",
+                "WRONGTYPE" => "the key of this name is no lock; `lockdog inspect` shows its type",
+                _ => "`lockdog doctor` checks the server",
+            },
+            Error::NoQuorum(_) => "see `lockdog doctor` for each server",
+            _ => "",
+        };
+        let end = if advice.is_empty() { "" } else { "; " };
+        Self::new(format_args!("{error}{end}{advice}"))
+    }
+}
+
+/// Some errors quote what a server said.
+pub(crate) fn one_line(text: &str) -> String {
+    let is_clean = |c: char| !c.is_control();
+    text.chars()
+        .map(|c| if is_clean(c) { c } else { ' ' })
+        .collect()
+}
+
+/// The answer is yes, or it is done.
+pub(crate) const YES: u8 = 0;
+/// The answer is no: the lock is free, not found or not released, or there are problems.
+pub(crate) const NO: u8 = 1;
+pub(crate) const USAGE: u8 = 2;
+pub(crate) const CANNOT: u8 = 125;

@@ -1,0 +1,129 @@
+//! `lockdog ls`: the locks on the servers.
+
+use lockdog::report::LockInfo;
+use lockdog::{Client, Locks};
+
+use crate::args::Ls;
+use crate::connect::Settings;
+use crate::describe;
+use crate::failed::{Failed, NO, YES};
+use crate::output::{Output, Paint, clean};
+
+pub(crate) async fn ls(args: &Ls, settings: &Settings, output: Output) -> Result<u8, Failed> {
+    let mut rows = Vec::new();
+    for client in settings.connect().await? {
+        rows.extend(locks(&client, args, rows.len()).await?);
+    }
+    rows.sort_by(|a: &LockInfo, b| (&a.key, &a.server).cmp(&(&b.key, &b.server)));
+    if output.json {
+        for row in &rows {
+            output.object(describe::object(row, &[]));
+        }
+    } else if !rows.is_empty() {
+        for line in table(&rows, output) {
+            output.line(line);
+        }
+    }
+    if rows.len() as u64 >= args.limit {
+        output.note(format_args!(
+            "there may be more than {} locks: see --limit",
+            args.limit
+        ));
+    }
+    Ok(if rows.is_empty() { NO } else { YES })
+}
+
+async fn locks(client: &Client, args: &Ls, before: usize) -> Result<Vec<LockInfo>, Failed> {
+    let mut locks = client.locks(&args.pattern).pause(args.pause);
+    if args.all {
+        locks = locks.with_semaphores();
+    }
+    let left = args.limit.saturating_sub(before as u64);
+    all(locks, args.max_keys, left).await
+}
+
+/// So many of the locks. Fails if the servers would have to look at more keys than the user wants.
+pub(crate) async fn all(locks: Locks, max_keys: u64, limit: u64) -> Result<Vec<LockInfo>, Failed> {
+    let mut locks = locks.max_keys(max_keys);
+    let mut found = Vec::new();
+    while (found.len() as u64) < limit {
+        match locks.next().await? {
+            Some(lock) => found.push(lock),
+            None if locks.is_done() => break,
+            None => {
+                return Err(Failed::new(format_args!(
+                    "the scan was stopped after {max_keys} keys; narrow the pattern or raise --max-keys"
+                )));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// One line for each lock, below a line of titles.
+pub(crate) fn table(rows: &[LockInfo], output: Output) -> Vec<String> {
+    let mut cells: Vec<Vec<String>> = vec![TITLES.map(str::to_owned).to_vec()];
+    cells.extend(rows.iter().map(self::cells));
+    let mut lines = aligned(&cells);
+    lines[0] = output.paint(Paint::Bold, &lines[0]);
+    lines
+}
+
+fn cells(row: &LockInfo) -> Vec<String> {
+    let first = row.holders.first();
+    let by = first.map_or("-", describe::by);
+    let owner = match (first, row.holders.len()) {
+        (Some(holder), 1) => clean(holder.field()),
+        (Some(_), more) => format!("{more} holders"),
+        (None, _) => "-".to_owned(),
+    };
+    let count = match (row.permits, first) {
+        (Some(free), _) => format!("{free} free"),
+        (None, Some(holder)) => holder.count.to_string(),
+        (None, None) => "-".to_owned(),
+    };
+    let listeners = row
+        .listeners
+        .map_or_else(|| "?".to_owned(), |count| count.to_string());
+    vec![
+        clean(&row.key),
+        describe::kind(row),
+        by.to_owned(),
+        owner,
+        count,
+        describe::ttl(row.ttl),
+        listeners,
+    ]
+}
+
+/// The cells of each row, each column as wide as its widest cell.
+pub(crate) fn aligned(rows: &[Vec<String>]) -> Vec<String> {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths);
+        let text: String = cells
+            .map(|(cell, width)| format!("{cell:width$}  "))
+            .collect();
+        text.trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+const TITLES: [&str; 7] = ["KEY", "KIND", "BY", "OWNER", "COUNT", "TTL", "LISTENERS"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
+        let rows = [row(["KEY", "TTL"]), row(["größer", "3 s"]), row(["a", "-"])];
+        assert_eq!(aligned(&rows), ["KEY     TTL", "größer  3 s", "a       -"]);
+    }
+}

@@ -1,0 +1,124 @@
+//! The command as a process, seen from lockdog: between them is the launcher.
+
+use std::io::{self, IsTerminal};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+
+use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group, set_child_subreaper};
+use tokio::process::Child;
+
+use super::arguments::Args;
+use super::descendants::{self, Process};
+use super::environment::{self, Environment};
+use super::launcher::launcher_command;
+use super::program::{Reach, command_of, exit_code, not_started};
+use crate::failed::{CANNOT, Failed};
+
+/// A started command. It is killed with everything below it if this process dies.
+pub(super) struct RunningCommand {
+    launcher: Child,
+    /// Of the launcher.
+    pid: Pid,
+    reach: Reach,
+}
+
+/// How the launcher ended.
+pub(super) struct LauncherEnd {
+    /// The exit code of the command, or 128+n after the signal n.
+    pub(super) code: u8,
+    /// A signal ended the launcher itself, and the command may still run.
+    pub(super) is_killed: bool,
+}
+
+impl RunningCommand {
+    pub(super) fn start(args: &Args, environment: &Environment) -> Result<Self, Failed> {
+        // In the foreground group of a terminal, or Ctrl-C, editors and ssh would not work.
+        let reach = match io::stdin().is_terminal() {
+            true => Reach::Descendants,
+            false => Reach::Group,
+        };
+        let own = |error| Failed::new(format_args!("lockdog cannot start itself again: {error}"));
+        if reach == Reach::Descendants {
+            // What loses its parent stays below this process, and can be found.
+            set_child_subreaper(Some(getpid())).map_err(|error| own(error.into()))?;
+        }
+        let mut command = launcher_command(reach, &args.words());
+        for name in &environment.removed {
+            command.env_remove(name);
+        }
+        command.envs(environment.set.iter().map(|(name, value)| (name, value)));
+        let launcher = tokio::process::Command::from(command)
+            .spawn()
+            .map_err(own)?;
+        let pid = launcher
+            .id()
+            .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let pid = pid.ok_or_else(|| Failed::new("the command has no process"))?;
+        Ok(Self {
+            launcher,
+            pid,
+            reach,
+        })
+    }
+
+    /// Waits for the end of the command.
+    ///
+    /// # Cancel safety
+    ///
+    /// It can be called again.
+    pub(super) async fn wait(&mut self) -> LauncherEnd {
+        match self.launcher.wait().await {
+            Ok(status) => LauncherEnd {
+                code: exit_code(status),
+                is_killed: status.signal().is_some(),
+            },
+            Err(_) => LauncherEnd {
+                code: CANNOT,
+                is_killed: true,
+            },
+        }
+    }
+
+    /// Whether the terminal itself sends the command what its keys mean, and when it changes.
+    pub(super) fn has_terminal(&self) -> bool {
+        self.reach == Reach::Descendants
+    }
+
+    /// Sends a signal to the command and what it started.
+    pub(super) fn signal(&self, signal: Signal) {
+        match self.reach {
+            // It may have ended meanwhile.
+            Reach::Group => drop(kill_process_group(self.pid, signal)),
+            Reach::Descendants => {
+                for process in self.processes() {
+                    let _ = kill_process(process.pid(), signal);
+                }
+            }
+        }
+    }
+
+    /// Whether nothing is left of the command, and of what it started.
+    pub(super) fn is_gone(&self) -> bool {
+        match self.reach {
+            Reach::Group => !descendants::is_group_alive(self.pid),
+            Reach::Descendants => self.processes().is_empty(),
+        }
+    }
+
+    /// The processes of the command, without the launcher: it has to find out how the command ends.
+    fn processes(&self) -> Vec<Process> {
+        let mut processes = descendants::of(getpid());
+        processes.retain(|process| process.pid() != self.pid && process.is_alive());
+        processes
+    }
+}
+
+/// Replaces this process by the command, which then runs under the hold of a run above. Returns only if that
+/// fails.
+pub(super) fn replace(args: &Args) -> Failed {
+    let words = args.words();
+    let mut command = command_of(&words);
+    for name in environment::secrets(args) {
+        command.env_remove(name);
+    }
+    not_started(&words, &command.exec())
+}

@@ -1,0 +1,130 @@
+//! The processes below one.
+
+use std::fs;
+
+use rustix::process::Pid;
+
+/// A process. Its number may be used again, but not together with its start.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Process {
+    pid: Pid,
+    began: u64,
+}
+
+impl Process {
+    pub(super) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Whether it still runs: a process that only waits to be reaped does not.
+    pub(super) fn is_alive(&self) -> bool {
+        Stat::of(self.pid).is_some_and(|stat| stat.began == self.began && stat.state != 'Z')
+    }
+}
+
+/// All processes below this one.
+pub(super) fn of(root: Pid) -> Vec<Process> {
+    let all = all();
+    let mut found: Vec<Process> = Vec::new();
+    let mut parents = vec![root];
+    while let Some(parent) = parents.pop() {
+        let children = all
+            .iter()
+            .filter(|(_, stat)| stat.parent == parent.as_raw_nonzero().get());
+        for (pid, stat) in children {
+            let process = Process {
+                pid: *pid,
+                began: stat.began,
+            };
+            if !found.contains(&process) {
+                found.push(process);
+                parents.push(*pid);
+            }
+        }
+    }
+    found
+}
+
+/// Whether a process of this group still runs. One that only waits to be reaped does not: in a container, nobody
+/// may reap it.
+pub(super) fn is_group_alive(group: Pid) -> bool {
+    let group = group.as_raw_nonzero().get();
+    let all = all();
+    all.iter()
+        .any(|(_, stat)| stat.group == group && stat.state != 'Z')
+}
+
+/// Empty if the kernel does not list them.
+fn all() -> Vec<(Pid, Stat)> {
+    let Ok(folders) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let pids = folders.filter_map(|folder| {
+        let name = folder.ok()?.file_name();
+        Pid::from_raw(name.to_str()?.parse().ok()?)
+    });
+    pids.filter_map(|pid| Some((pid, Stat::of(pid)?))).collect()
+}
+
+/// What `/proc/<pid>/stat` says.
+struct Stat {
+    state: char,
+    parent: i32,
+    group: i32,
+    began: u64,
+}
+
+impl Stat {
+    fn of(pid: Pid) -> Option<Self> {
+        let text = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+        Self::parse(&text)
+    }
+
+    /// The program's name stands in parentheses and may have some of its own.
+    fn parse(text: &str) -> Option<Self> {
+        let (_, rest) = text.rsplit_once(") ")?;
+        let mut words = rest.split(' ');
+        let state = words.next()?.chars().next()?;
+        let parent = words.next()?.parse().ok()?;
+        let group = words.next()?.parse().ok()?;
+        let began = words.nth(16)?.parse().ok()?;
+        Some(Self {
+            state,
+            parent,
+            group,
+            began,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_program_may_look_like_the_rest() {
+        let text = "17 (a) S 1 (b) S 42 43 17 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 98765 1 2 3\n";
+        let stat = Stat::parse(text).expect("it is whole");
+        assert_eq!((stat.state, stat.parent, stat.group), ('S', 42, 43));
+        assert_eq!(stat.began, 98_765);
+        assert!(Stat::parse("17 (a) S 42").is_none());
+    }
+
+    #[test]
+    fn a_child_of_a_child_is_found() {
+        let mut shell = std::process::Command::new("sh")
+            .args(["-c", "sleep 30 & echo; wait"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("there is a shell");
+        let mut started = [0];
+        let stdout = shell.stdout.as_mut().expect("it is piped");
+        std::io::Read::read_exact(stdout, &mut started).expect("it says a line");
+        let below = of(rustix::process::getpid());
+        assert!(below.len() >= 2, "{below:?}");
+        for process in &below {
+            let _ = rustix::process::kill_process(process.pid(), rustix::process::Signal::KILL);
+        }
+        shell.wait().expect("it is our child");
+    }
+}

@@ -1,0 +1,102 @@
+//! `lockdog run`: a command under a lock.
+
+mod acquire;
+mod ancestors;
+mod arguments;
+mod command;
+mod descendants;
+mod environment;
+mod launcher;
+mod program;
+mod report;
+mod signals;
+mod supervise;
+mod verdict;
+
+use std::time::Instant;
+
+use crate::connect::Settings;
+use crate::failed::Failed;
+use crate::output::Output;
+
+pub(crate) use arguments::Args;
+pub(crate) use launcher::launcher;
+pub(crate) use signals::Signals;
+
+use acquire::{Acquired, Outcome, acquire};
+use ancestors::Ancestors;
+use command::RunningCommand;
+use report::{Ending, Report};
+use supervise::{Ended, supervise};
+
+/// Runs the command under the lock. Returns its exit code, or that of lockdog.
+pub(crate) async fn run(args: Args, settings: &Settings, output: Output) -> Result<u8, Failed> {
+    args.check(settings.is_quorum())?;
+    let mut report = Report::open(&args)?;
+    let ended = under_lock(&args, settings, output, &mut report).await;
+    if let Err(failed) = &ended {
+        report.failed(failed);
+    }
+    report.write(output);
+    ended
+}
+
+async fn under_lock(
+    args: &Args,
+    settings: &Settings,
+    output: Output,
+    report: &mut Report,
+) -> Result<u8, Failed> {
+    let signals = Signals::new();
+    let mut signals = signals.map_err(|error| Failed::new(format_args!("no signals: {error}")))?;
+    let ancestors = Ancestors::of_environment();
+    let acquired = match acquire(args, settings, &ancestors, &mut signals, output, report).await? {
+        Outcome::Acquired(acquired) => acquired,
+        Outcome::Nested => return Err(command::replace(args)),
+        Outcome::Busy => {
+            let code = args.conflict_exit_code;
+            report.ended(Ending::Busy, code);
+            return Ok(code);
+        }
+        Outcome::Signalled(signal) => {
+            let failed = Failed::signalled(signals::number(signal));
+            report.ended(Ending::Interrupted, failed.code);
+            return Ok(failed.code);
+        }
+    };
+    let environment = environment::of(args, &acquired, &ancestors);
+    let started = Instant::now();
+    let mut command = match RunningCommand::start(args, &environment) {
+        Ok(command) => command,
+        Err(failed) => {
+            acquired.release(output).await;
+            return Err(failed);
+        }
+    };
+    let Ended { code, verdict } =
+        supervise(args, &acquired, &mut command, &mut signals, output).await;
+    report.held(started.elapsed());
+    if let Some(verdict) = verdict {
+        let code = verdict.exit_code();
+        report.stopped(verdict, code);
+        acquired.abandon().await;
+        return Ok(code);
+    }
+    report.ended(Ending::Exited, code);
+    keep(args, &acquired, started, &mut signals).await;
+    acquired.release(output).await;
+    Ok(code)
+}
+
+/// Keeps the lock after the command for the rest of `--at-least`, unless a signal or the loss ends it.
+async fn keep(args: &Args, acquired: &Acquired, started: Instant, signals: &mut Signals) {
+    let rest = args.at_least.saturating_sub(started.elapsed());
+    if rest.is_zero() {
+        return;
+    }
+    tokio::select! {
+        () = tokio::time::sleep(rest) => {}
+        _ = signals.ending() => {}
+        _ = acquired.guard().lost() => {}
+    }
+}

@@ -1,0 +1,115 @@
+//! Watches a command and its lock until the command has ended.
+
+use std::time::{Duration, Instant};
+
+use lockdog::error::LostReason;
+use rustix::process::Signal;
+
+use super::acquire::Acquired;
+use super::arguments::Args;
+use super::command::{LauncherEnd, RunningCommand};
+use super::signals::Signals;
+use super::verdict::{Action, Verdict, Watch};
+use crate::duration;
+use crate::output::{Output, clean};
+
+/// How a command ended.
+pub(super) struct Ended {
+    /// Its own exit code.
+    pub(super) code: u8,
+    /// Why it was stopped, if it was.
+    pub(super) verdict: Option<Verdict>,
+}
+
+pub(super) async fn supervise(
+    args: &Args,
+    acquired: &Acquired,
+    command: &mut RunningCommand,
+    signals: &mut Signals,
+    output: Output,
+) -> Ended {
+    let began = Instant::now();
+    let guard = acquired.guard();
+    let mut watch = Watch::new(args);
+    let mut lost: Option<LostReason> = None;
+    let mut has_killed = false;
+    let LauncherEnd { code, is_killed } = loop {
+        let pause = match watch.next(began.elapsed(), guard.remaining(), lost) {
+            Action::Wait(pause) => pause,
+            Action::Warn(reason) => {
+                output.note(format_args!("{} was lost: {reason}", clean(&args.name)));
+                continue;
+            }
+            Action::Ask(verdict) => {
+                let grace = duration::shown(args.grace());
+                output.note(format_args!(
+                    "{}: TERM, and KILL in {grace}",
+                    why(args, verdict)
+                ));
+                command.signal(Signal::TERM);
+                continue;
+            }
+            Action::Kill(verdict) => {
+                if !has_killed {
+                    output.note(format_args!("{}: KILL", why(args, verdict)));
+                    has_killed = true;
+                }
+                command.signal(Signal::KILL);
+                AGAIN
+            }
+        };
+        tokio::select! {
+            biased;
+            end = command.wait() => break end,
+            signal = signals.next() => forward(command, signal),
+            reason = guard.lost(), if lost.is_none() => lost = Some(reason.reason()),
+            () = tokio::time::sleep(pause) => {}
+        }
+    };
+    if is_killed || watch.verdict().is_some() {
+        let is_due = || is_killed || watch.is_kill(began.elapsed());
+        sweep(command, is_due).await;
+    }
+    Ended {
+        code,
+        verdict: watch.verdict(),
+    }
+}
+
+/// Ends what the command has left behind: a shell that ends at TERM may leave the program that it started.
+/// KILL is sent as soon as it is due.
+async fn sweep(command: &RunningCommand, is_due: impl Fn() -> bool) {
+    let mut killed = None;
+    while !command.is_gone() {
+        if is_due() {
+            command.signal(Signal::KILL);
+            let killed = *killed.get_or_insert_with(Instant::now);
+            // Nothing more can be done about a process that the kernel does not end.
+            if killed.elapsed() > MOST {
+                return;
+            }
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+fn forward(command: &RunningCommand, signal: Signal) {
+    // The terminal sends these to the command itself.
+    let by_keys = [Signal::INT, Signal::QUIT, Signal::CONT, Signal::WINCH];
+    if !(command.has_terminal() && by_keys.contains(&signal)) {
+        command.signal(signal);
+    }
+}
+
+fn why(args: &Args, verdict: Verdict) -> String {
+    let name = clean(&args.name);
+    match verdict {
+        Verdict::Jeopardy => format!("{name} cannot be renewed and is about to be lost"),
+        Verdict::Lost(reason) => format!("{name} was lost: {reason}"),
+        Verdict::MaxHold => format!("{name} was held for --max-hold"),
+    }
+}
+
+/// The pause between two looks for what is left.
+const AGAIN: Duration = Duration::from_millis(10);
+const MOST: Duration = Duration::from_secs(2);

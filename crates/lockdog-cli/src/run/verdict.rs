@@ -1,0 +1,248 @@
+//! When a command has to end, decided from times only.
+
+use std::time::Duration;
+
+use lockdog::error::LostReason;
+
+use super::arguments::{Args, OnLoss};
+
+/// Why a command was stopped.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Verdict {
+    /// Renewals fail, and the lease is about to end.
+    Jeopardy,
+    Lost(LostReason),
+    MaxHold,
+}
+
+impl Verdict {
+    /// The exit code of lockdog, in place of that of the command.
+    pub(super) fn exit_code(self) -> u8 {
+        match self {
+            Self::Jeopardy | Self::Lost(_) => LOST,
+            Self::MaxHold => MAX_HOLD,
+        }
+    }
+
+    /// One word for reports.
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            Self::Jeopardy => "renewals_fail",
+            Self::Lost(reason) => reason.as_str(),
+            Self::MaxHold => "max_hold",
+        }
+    }
+}
+
+/// What is to be done now.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Action {
+    /// Nothing, for this time at most.
+    Wait(Duration),
+    /// Tell the user of the loss.
+    Warn(LostReason),
+    /// Ask the command to end: TERM.
+    Ask(Verdict),
+    /// KILL.
+    Kill(Verdict),
+}
+
+/// Watches a lock for its command.
+pub(super) struct Watch {
+    on_loss: OnLoss,
+    grace: Duration,
+    max_hold: Option<Duration>,
+    stop: Option<Stop>,
+    has_warned: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Stop {
+    verdict: Verdict,
+    kill_at: Duration,
+}
+
+impl Watch {
+    pub(super) fn new(args: &Args) -> Self {
+        Self::of(args.lost, args.grace(), args.max_hold)
+    }
+
+    fn of(on_loss: OnLoss, grace: Duration, max_hold: Option<Duration>) -> Self {
+        Self {
+            on_loss,
+            grace,
+            max_hold,
+            stop: None,
+            has_warned: false,
+        }
+    }
+
+    /// Why the command was asked to end, or killed, if it was.
+    pub(super) fn verdict(&self) -> Option<Verdict> {
+        self.stop.map(|stop| stop.verdict)
+    }
+
+    /// Whether it is time for KILL. What succeeds after the first signal does not take it back.
+    pub(super) fn is_kill(&self, ran: Duration) -> bool {
+        self.stop.is_some_and(|stop| ran >= stop.kill_at)
+    }
+
+    /// The next action. `ran` is how long the command runs, `remaining` how long the lock is valid without
+    /// a further renewal.
+    pub(super) fn next(
+        &mut self,
+        ran: Duration,
+        remaining: Duration,
+        lost: Option<LostReason>,
+    ) -> Action {
+        if let Some(Stop { verdict, kill_at }) = self.stop {
+            return match ran >= kill_at {
+                true => Action::Kill(verdict),
+                false => Action::Wait(kill_at - ran),
+            };
+        }
+        if self.max_hold.is_some_and(|most| ran >= most) {
+            return self.stop(Verdict::MaxHold, ran, self.grace);
+        }
+        let until_max = self.max_hold.map_or(Duration::MAX, |most| most - ran);
+        if self.on_loss == OnLoss::Warn {
+            return match lost {
+                Some(reason) if !self.has_warned => {
+                    self.has_warned = true;
+                    Action::Warn(reason)
+                }
+                _ => Action::Wait(until_max.min(TICK)),
+            };
+        }
+        // A healthy hold keeps two thirds of its lease, and the grace is a third at most.
+        let safe = self.grace + MARGIN;
+        match lost {
+            Some(reason) => self.stop(Verdict::Lost(reason), ran, self.grace),
+            None if remaining <= safe => {
+                let grace = remaining.saturating_sub(MARGIN).min(self.grace);
+                self.stop(Verdict::Jeopardy, ran, grace)
+            }
+            None => Action::Wait(until_max.min(remaining - safe).min(TICK)),
+        }
+    }
+
+    fn stop(&mut self, verdict: Verdict, ran: Duration, grace: Duration) -> Action {
+        let grace = match self.on_loss {
+            OnLoss::Kill => Duration::ZERO,
+            OnLoss::Stop | OnLoss::Warn => grace,
+        };
+        let kill_at = ran + grace;
+        self.stop = Some(Stop { verdict, kill_at });
+        match grace.is_zero() {
+            true => Action::Kill(verdict),
+            false => Action::Ask(verdict),
+        }
+    }
+}
+
+/// The time that a killed process may take to be gone, before another owner may hold the lock.
+const MARGIN: Duration = Duration::from_millis(250);
+/// A machine that slept does not wake timers.
+const TICK: Duration = Duration::from_millis(250);
+const LOST: u8 = 76;
+const MAX_HOLD: u8 = 124;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn watch(on_loss: OnLoss) -> Watch {
+        Watch::of(on_loss, ms(3_000), None)
+    }
+
+    #[test]
+    fn a_healthy_lock_lets_the_command_run() {
+        let mut watch = watch(OnLoss::Stop);
+        assert_eq!(watch.next(ms(0), ms(9_800), None), Action::Wait(TICK));
+        assert_eq!(watch.next(ms(3_000), ms(6_600), None), Action::Wait(TICK));
+        assert_eq!(watch.verdict(), None);
+    }
+
+    #[test]
+    fn term_comes_a_grace_before_kill_and_kill_before_the_deadline() {
+        let mut watch = watch(OnLoss::Stop);
+        assert_eq!(watch.next(ms(6_600), ms(3_260), None), Action::Wait(ms(10)));
+        let ask = Action::Ask(Verdict::Jeopardy);
+        assert_eq!(watch.next(ms(6_610), ms(3_250), None), ask);
+        assert_eq!(watch.next(ms(9_000), ms(860), None), Action::Wait(ms(610)));
+        let kill = Action::Kill(Verdict::Jeopardy);
+        assert_eq!(watch.next(ms(9_610), ms(250), None), kill);
+        assert!(watch.is_kill(ms(9_610)) && !watch.is_kill(ms(9_609)));
+    }
+
+    #[test]
+    fn a_late_look_shortens_the_grace_and_not_the_margin() {
+        let mut watch = watch(OnLoss::Stop);
+        let ask = Action::Ask(Verdict::Jeopardy);
+        assert_eq!(watch.next(ms(8_000), ms(1_250), None), ask);
+        assert_eq!(
+            watch.next(ms(8_000), ms(1_250), None),
+            Action::Wait(ms(1_000))
+        );
+        let mut watch = self::watch(OnLoss::Stop);
+        let kill = Action::Kill(Verdict::Jeopardy);
+        assert_eq!(watch.next(ms(8_000), ms(200), None), kill);
+    }
+
+    #[test]
+    fn a_renewal_after_term_does_not_take_it_back() {
+        let mut watch = watch(OnLoss::Stop);
+        let ask = Action::Ask(Verdict::Jeopardy);
+        assert_eq!(watch.next(ms(6_610), ms(3_250), None), ask);
+        assert_eq!(
+            watch.next(ms(7_000), ms(9_900), None),
+            Action::Wait(ms(2_610))
+        );
+        let kill = Action::Kill(Verdict::Jeopardy);
+        assert_eq!(watch.next(ms(9_610), ms(9_900), None), kill);
+    }
+
+    #[test]
+    fn a_loss_stops_at_once() {
+        let lost = Some(LostReason::NotOurs);
+        let mut asked = watch(OnLoss::Stop);
+        let verdict = Verdict::Lost(LostReason::NotOurs);
+        assert_eq!(asked.next(ms(100), ms(0), lost), Action::Ask(verdict));
+        assert_eq!(asked.next(ms(100), ms(0), lost), Action::Wait(ms(3_000)));
+        assert_eq!(asked.next(ms(3_100), ms(0), lost), Action::Kill(verdict));
+        let mut killed = watch(OnLoss::Kill);
+        assert_eq!(killed.next(ms(100), ms(0), lost), Action::Kill(verdict));
+        assert_eq!(verdict.exit_code(), LOST);
+    }
+
+    #[test]
+    fn a_warning_comes_once_and_the_command_runs_on() {
+        let lost = Some(LostReason::NotOurs);
+        let mut watch = watch(OnLoss::Warn);
+        assert_eq!(watch.next(ms(100), ms(10), None), Action::Wait(TICK));
+        let warn = Action::Warn(LostReason::NotOurs);
+        assert_eq!(watch.next(ms(100), ms(0), lost), warn);
+        assert_eq!(watch.next(ms(200), ms(0), lost), Action::Wait(TICK));
+        assert_eq!(watch.verdict(), None);
+    }
+
+    #[test]
+    fn the_longest_hold_stops_in_every_way_of_loss() {
+        for on_loss in [OnLoss::Stop, OnLoss::Warn, OnLoss::Kill] {
+            let mut watch = Watch::of(on_loss, ms(500), Some(ms(1_000)));
+            assert_eq!(watch.next(ms(900), ms(9_000), None), Action::Wait(ms(100)));
+            let expected = match on_loss {
+                OnLoss::Kill => Action::Kill(Verdict::MaxHold),
+                OnLoss::Stop | OnLoss::Warn => Action::Ask(Verdict::MaxHold),
+            };
+            assert_eq!(watch.next(ms(1_000), ms(9_000), None), expected);
+            let kill = Action::Kill(Verdict::MaxHold);
+            assert_eq!(watch.next(ms(1_500), ms(9_000), None), kill);
+            assert_eq!(Verdict::MaxHold.exit_code(), MAX_HOLD);
+        }
+    }
+}

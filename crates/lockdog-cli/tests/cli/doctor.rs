@@ -1,0 +1,130 @@
+//! `lockdog doctor`.
+
+use serde_json::Value;
+
+use crate::program::{lockdog, lockdog_at};
+use crate::support::{Certificates, RedisServer, free_port};
+
+fn step<'a>(lines: &'a [Value], step: &str) -> &'a Value {
+    let found = lines.iter().find(|line| line["step"] == step);
+    found.unwrap_or_else(|| panic!("{step} is not in {lines:#?}"))
+}
+
+#[tokio::test]
+async fn each_step_to_a_good_server_is_timed_and_nothing_is_left() {
+    let server = RedisServer::builder().password("geheim").start().await;
+    let url = server.url().replace("127.0.0.1", "localhost");
+    let ended = lockdog_at(&url, &["doctor", "--json"]).end().await;
+    let lines = ended.json_lines();
+    for name in [
+        "name", "connect", "login", "ping", "scripts", "messages", "client", "lock", "unlock",
+    ] {
+        let found = step(&lines, name);
+        assert_eq!(found["state"], "ok", "{found}");
+        assert!(found["took_us"].as_u64().is_some(), "{found}");
+    }
+    assert_eq!(step(&lines, "clock")["state"], "ok");
+    // The server of a test keeps nothing on disk, and the doctor says so.
+    ended.code(1);
+    let redis = server.redis().await;
+    assert!(redis.keys().await.is_empty() && redis.channels().await.is_empty());
+    let ended = lockdog_at(&url, &["doctor"]).end().await.code(1);
+    assert!(
+        ended.stdout.contains("fix:") && ended.stdout.contains("warn"),
+        "{}",
+        ended.stdout
+    );
+}
+
+#[tokio::test]
+async fn a_failure_is_told_by_the_step_where_it_is() {
+    let server = RedisServer::builder().password("geheim").start().await;
+    let wrong = server.url().replace("geheim", "falsch");
+    let ended = lockdog_at(&wrong, &["doctor", "--json"])
+        .end()
+        .await
+        .code(1);
+    let lines = ended.json_lines();
+    assert_eq!(step(&lines, "connect")["state"], "ok");
+    let login = step(&lines, "login");
+    assert_eq!(login["state"], "fail");
+    assert_eq!(login["text"], "authentication failed", "{login}");
+    assert!(
+        login["fix"].as_str().unwrap().contains("LOCKDOG_PASSWORD"),
+        "{login}"
+    );
+    assert!(!ended.stdout.contains("falsch"));
+
+    let nowhere = format!("redis://127.0.0.1:{}", free_port());
+    let ended = lockdog_at(&nowhere, &["doctor", "--json"])
+        .end()
+        .await
+        .code(125);
+    assert_eq!(step(&ended.json_lines(), "connect")["state"], "fail");
+    let ended = lockdog_at("redis://no-such-host.invalid", &["doctor", "--json"])
+        .end()
+        .await;
+    assert_eq!(step(&ended.json_lines(), "name")["state"], "fail");
+    assert_eq!(ended.status.code(), Some(125));
+    lockdog_at("http://x", &["doctor"]).end().await.code(125);
+}
+
+#[tokio::test]
+async fn a_user_without_messages_gets_the_line_that_grants_them() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    redis
+        .cmd(&[
+            "ACL",
+            "SETUSER",
+            "mute",
+            "on",
+            ">pw",
+            "~*",
+            "resetchannels",
+            "+@all",
+            "-time",
+        ])
+        .await;
+    let args = ["--user", "mute", "doctor", "--json"];
+    let ended = lockdog(&server, &args)
+        .env("LOCKDOG_PASSWORD", "pw")
+        .end()
+        .await
+        .code(1);
+    let lines = ended.json_lines();
+    let found = step(&lines, "messages");
+    assert_eq!(found["state"], "warn", "{found}");
+    assert!(
+        found["fix"].as_str().unwrap().contains("+subscribe"),
+        "{found}"
+    );
+    assert_eq!(step(&lines, "clock")["state"], "unknown");
+    assert!(
+        lines
+            .iter()
+            .any(|it| it["step"] == "set-up" && it["state"] == "warn"),
+        "{lines:#?}"
+    );
+}
+
+#[tokio::test]
+async fn tls_is_a_step_of_its_own() {
+    let certificates = Certificates::new();
+    let (_server, port) = certificates.start_server().await;
+    let url = format!("rediss://localhost:{port}");
+    let issuer = certificates.issuer().display().to_string();
+    let ended = lockdog_at(&url, &["--cacert", &issuer, "doctor", "--json"])
+        .end()
+        .await
+        .code(1);
+    let lines = ended.json_lines();
+    for name in ["tls", "login", "messages", "lock"] {
+        assert_eq!(step(&lines, name)["state"], "ok", "{lines:#?}");
+    }
+    // The system does not know the issuer.
+    let ended = lockdog_at(&url, &["doctor", "--json"]).end().await;
+    let tls = step(&ended.json_lines(), "tls").clone();
+    assert_eq!(tls["state"], "fail");
+    assert!(tls["fix"].as_str().unwrap().contains("--cacert"), "{tls}");
+}

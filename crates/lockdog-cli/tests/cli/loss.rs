@@ -1,0 +1,152 @@
+//! What becomes of the command when its lock is lost.
+
+use std::time::Duration;
+
+use crate::program::{Files, is_running, lockdog, lockdog_at};
+use crate::support::prelude::{SOON, ms};
+use crate::support::{Direction, Proxy, RedisServer, eventually};
+
+/// Longer than three seconds, because KILL comes just before the end of the shortest lease.
+#[tokio::test]
+async fn a_command_that_ignores_term_is_killed_before_another_one_holds_the_lock() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let proxy = Proxy::start(&server).await;
+    let files = Files::new();
+    let [log, begun] = ["log", "begun"].map(|name| files.path(name).display().to_string());
+    // Its last line is its last write. The writer is below the shell, which ends at TERM.
+    let script = "(trap 'echo term >> \"$0\"' TERM; date +%s%N > \"$0\"; while [ -e \"$0\" ]; do date +%s%N >> \"$0\"; done) & \
+                  trap 'exit 0' TERM; wait; wait";
+    let args = ["run", "--lease", "2s", "orders", "sh", "-c", script, &log];
+    let first = lockdog_at(proxy.url(), &args).start();
+    files.lines("log").await;
+    let args = ["run", "orders", "sh", "-c", "date +%s%N > \"$0\"", &begun];
+    let second = lockdog(&server, &args).start();
+    eventually(SOON, "the second one waits", async || {
+        !redis.channels().await.is_empty()
+    })
+    .await;
+    // The first lockdog hears nothing more. The server lives, so the key ends with its lease.
+    proxy.blackhole(Direction::ToServer);
+    let ended = first.end().await.code(76);
+    assert!(
+        ended.stderr.contains("about to be lost"),
+        "{}",
+        ended.stderr
+    );
+    second.end().await.code(0);
+    assert!(proxy.counts().blackholed > 0);
+    let text = files.text("log");
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines.contains(&"term"), "TERM came first");
+    let writes = lines.iter().filter_map(|line| line.parse::<u64>().ok());
+    let last = writes.max().expect("it wrote");
+    let begun: u64 = files.lines("begun").await[0].parse().unwrap();
+    assert!(
+        last < begun,
+        "the first one wrote {} ns after the second began",
+        last - begun
+    );
+    proxy.heal();
+}
+
+#[tokio::test]
+async fn a_deleted_key_stops_the_command_at_the_next_renewal() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let files = Files::new();
+    let [log, report] = ["log", "report"].map(|name| files.path(name).display().to_string());
+    let script = "trap 'echo term >> \"$0\"; exit 0' TERM; echo ready >> \"$0\"; \
+                  while :; do sleep 0.05; done";
+    let args = [
+        "run", "--lease", "3s", "--report", &report, "orders", "sh", "-c", script, &log,
+    ];
+    let running = lockdog(&server, &args).start();
+    files.lines("log").await;
+    redis.cmd(&["DEL", "orders"]).await;
+    let ended = running.end().await.code(76);
+    assert!(ended.stderr.contains("orders was lost"), "{}", ended.stderr);
+    assert_eq!(files.text("log"), "ready\nterm\n");
+    let line: serde_json::Value = serde_json::from_str(&files.text("report")).unwrap();
+    assert_eq!(
+        (&line["outcome"], &line["lost"]),
+        (&"lost".into(), &"not_ours".into())
+    );
+    assert!(redis.keys().await.is_empty());
+}
+
+#[tokio::test]
+async fn kill_gives_the_command_no_time() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let files = Files::new();
+    let pid = files.path("pid").display().to_string();
+    let script = "trap '' TERM; echo $$ > \"$0\"; while :; do sleep 0.05; done";
+    let args = [
+        "run", "--lost", "kill", "--lease", "3s", "orders", "sh", "-c", script, &pid,
+    ];
+    let running = lockdog(&server, &args).start();
+    let pid = files.number("pid").await;
+    redis.cmd(&["DEL", "orders"]).await;
+    running.end().await.code(76);
+    assert!(!is_running(pid));
+}
+
+#[tokio::test]
+async fn warn_lets_the_command_end_as_it_likes() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let files = Files::new();
+    let ready = files.path("ready").display().to_string();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let args = [
+        "run",
+        "--lost",
+        "warn",
+        "--lease",
+        "2s",
+        "orders",
+        "sh",
+        "-c",
+        "echo > \"$0\"; read line; exit 6",
+        &ready,
+    ];
+    let running = lockdog(&server, &args).stdin(reader).start();
+    files.lines("ready").await;
+    redis.cmd(&["DEL", "orders"]).await;
+    // Two renewals.
+    tokio::time::sleep(ms(1_500)).await;
+    drop(writer);
+    let ended = running.end().await.code(6);
+    assert!(ended.stderr.contains("orders was lost"), "{}", ended.stderr);
+}
+
+#[tokio::test]
+async fn a_command_that_runs_too_long_is_stopped_and_the_lock_is_released() {
+    let server = RedisServer::start().await;
+    let args = [
+        "run",
+        "--max-hold",
+        "200ms",
+        "--grace",
+        "100ms",
+        "orders",
+        "sh",
+        "-c",
+    ];
+    for (script, patient) in [("exec sleep 60", false), ("trap '' TERM; sleep 60", true)] {
+        let began = std::time::Instant::now();
+        let ended = lockdog(&server, &[&args[..], &[script]].concat())
+            .end()
+            .await
+            .code(124);
+        assert_eq!(
+            ended.stderr.contains(": KILL\n"),
+            patient,
+            "{}",
+            ended.stderr
+        );
+        assert!(began.elapsed() >= Duration::from_millis(200));
+        assert!(server.redis().await.keys().await.is_empty());
+    }
+}

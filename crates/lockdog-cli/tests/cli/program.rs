@@ -1,0 +1,197 @@
+//! `lockdog` as a process.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+use crate::support::prelude::SOON;
+use crate::support::{RedisServer, eventually};
+
+/// The program under test.
+pub(crate) const LOCKDOG: &str = env!("CARGO_BIN_EXE_lockdog");
+
+/// A start of `lockdog` with these arguments, on this server.
+pub(crate) fn lockdog(server: &RedisServer, args: &[&str]) -> Invocation {
+    lockdog_at(&server.url(), args)
+}
+
+/// As `lockdog`, with this LOCKDOG_URL.
+pub(crate) fn lockdog_at(url: &str, args: &[&str]) -> Invocation {
+    // Whoever started the tests may ignore signals that the program under test is to hear.
+    let mut command = Command::new("env");
+    command.arg("--default-signal").arg(LOCKDOG).args(args);
+    for name in [
+        "LOCKDOG_PASSWORD",
+        "LOCKDOG_USER",
+        "LOCKDOG_HOLDS",
+        "NO_COLOR",
+        "CLICOLOR_FORCE",
+    ] {
+        command.env_remove(name);
+    }
+    command
+        .env("LOCKDOG_URL", url)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    Invocation { command }
+}
+
+#[must_use = "it does nothing itself, use `.start()` or `.end()`"]
+pub(crate) struct Invocation {
+    command: Command,
+}
+
+impl Invocation {
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// What it reads on its standard input.
+    pub(crate) fn stdin(mut self, from: impl Into<Stdio>) -> Self {
+        self.command.stdin(from);
+        self
+    }
+
+    pub(crate) fn start(mut self) -> Running {
+        let child = self.command.spawn().expect("env is installed");
+        Running { child }
+    }
+
+    /// Runs it to its end.
+    pub(crate) async fn end(self) -> Ended {
+        self.start().end().await
+    }
+}
+
+/// A started `lockdog`; killed when dropped, and its command with it.
+pub(crate) struct Running {
+    child: Child,
+}
+
+impl Running {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id().expect("it was not waited for yet")
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal);
+    }
+
+    pub(crate) async fn end(self) -> Ended {
+        let output = tokio::time::timeout(PATIENCE, self.child.wait_with_output());
+        let output = output
+            .await
+            .expect("it does not end")
+            .expect("it is our child");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it writes text");
+        Ended {
+            status: output.status,
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ended {
+    /// Fails unless it ended with this exit code.
+    #[track_caller]
+    pub(crate) fn code(self, expected: i32) -> Self {
+        assert_eq!(self.status.code(), Some(expected), "{self:#?}");
+        self
+    }
+
+    /// Fails unless it says this on stderr, and all of it in one line.
+    #[track_caller]
+    pub(crate) fn complains(self, what: &str) -> Self {
+        assert!(self.stderr.contains(what), "{what:?} is not in {self:#?}");
+        assert_eq!(self.stderr.trim_end().lines().count(), 1, "{self:#?}");
+        self
+    }
+
+    /// The only line of its output.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        let value = serde_json::from_str(&self.stdout);
+        value.unwrap_or_else(|error| panic!("{error}: {self:#?}"))
+    }
+
+    /// Its output, an object a line.
+    #[track_caller]
+    pub(crate) fn json_lines(&self) -> Vec<Value> {
+        let lines = self.stdout.lines();
+        lines
+            .map(|line| {
+                serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+            })
+            .collect()
+    }
+}
+
+/// Signals a process that a test started.
+pub(crate) fn kill(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(pid).expect("it is a pid")).expect("it is not zero");
+    kill_process(pid, signal).expect("it runs");
+}
+
+/// Whether the process runs: one that waits to be reaped does not.
+pub(crate) fn is_running(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| state != 'Z')
+}
+
+/// A folder in which commands leave what a test wants to know. It goes with the value.
+pub(crate) struct Files(TempDir);
+
+impl Files {
+    pub(crate) fn new() -> Self {
+        Self(TempDir::with_prefix("lockdog-cli-").expect("a temporary folder can be made"))
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// Waits until a command has written a whole line, and returns all of them.
+    pub(crate) async fn lines(&self, name: &str) -> Vec<String> {
+        let what = format!("a line is in {name}");
+        eventually(SOON, &what, async || self.text(name).ends_with('\n')).await;
+        self.text(name).lines().map(str::to_owned).collect()
+    }
+
+    /// The number that a command wrote.
+    pub(crate) async fn number(&self, name: &str) -> u32 {
+        let lines = self.lines(name).await;
+        lines[0].trim().parse().expect("it is a number")
+    }
+}
+
+/// A hang is a failure.
+const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,0 +1,128 @@
+//! `lockdog release`: only the holder that was shown loses the lock.
+
+use lockdog::Client;
+use lockdog::error::LostReason;
+
+use crate::program::lockdog;
+use crate::support::RedisServer;
+use crate::support::prelude::{SOON, ms};
+
+#[tokio::test]
+async fn only_the_named_holder_loses_the_lock_and_learns_it() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let client = Client::builder()
+        .url(server.url())
+        .watchdog_lease(ms(3_000));
+    let client = client.build().await.unwrap();
+    let guard = client.lock("orders").lock().await.unwrap();
+    let field = client.holds()[0].field.clone();
+    let stale = format!("{field}0");
+    for (args, text) in [
+        (&["release", "orders"][..], "--force"),
+        (&["release", "orders", "--force"], "--holder"),
+        (&["release", "orders", "--force", "--yes"], "--holder"),
+        (
+            &["release", "orders", "--force", "--holder", &field],
+            "--yes",
+        ),
+    ] {
+        lockdog(&server, args).end().await.code(125).complains(text);
+    }
+    let args = ["release", "orders", "--force", "--yes", "--holder", &stale];
+    let ended = lockdog(&server, &args).end().await.code(1);
+    assert!(
+        ended
+            .stdout
+            .contains(&format!("held by lockdog {field} now")),
+        "{}",
+        ended.stdout
+    );
+    assert!(redis.exists("orders").await && guard.is_valid());
+    let args = [
+        "release", "orders", "--force", "--yes", "--holder", &field, "--json",
+    ];
+    let ended = lockdog(&server, &args).end().await.code(0).json();
+    assert_eq!(
+        (&ended["released"], &ended["from"]),
+        (&true.into(), &field.as_str().into())
+    );
+    assert!(!redis.exists("orders").await);
+    let lost = tokio::time::timeout(SOON, guard.lost())
+        .await
+        .expect("a renewal tells it");
+    assert_eq!(lost.reason(), LostReason::NotOurs);
+    let ended = lockdog(&server, &args).end().await.code(1).json();
+    assert_eq!(
+        (&ended["released"], &ended["held_by"]),
+        (&false.into(), &serde_json::Value::Null)
+    );
+}
+
+#[tokio::test]
+async fn each_reader_and_the_waiters_of_a_fair_lock_are_told() {
+    let server = RedisServer::start().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let rw = client.read_write_lock("rw");
+    let first = rw.read().lock().await.unwrap();
+    let second = rw
+        .read()
+        .lock()
+        .owner(&lockdog::Owner::new())
+        .await
+        .unwrap();
+    let several = ["release", "rw", "--force", "--yes", "--holder"];
+    let fields: Vec<String> = client.holds().into_iter().map(|hold| hold.field).collect();
+    assert_eq!(fields.len(), 2);
+    lockdog(&server, &[&several[..], &[&fields[0]]].concat())
+        .end()
+        .await
+        .code(0);
+    let left = rw.holders().await.unwrap();
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0].field(), fields[1]);
+    drop((first, second));
+
+    let fair = client.fair_lock("fair").lock().await.unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    let waiting = other.fair_lock("fair");
+    let waiter = tokio::spawn(async move { waiting.lock().await.map(drop) });
+    crate::support::eventually(SOON, "it stands in the queue", async || {
+        client.inspect("fair").await.unwrap().queued == 1
+    })
+    .await;
+    let held = client
+        .holds()
+        .into_iter()
+        .find(|hold| hold.lock == "fair")
+        .unwrap();
+    let args = [
+        "release",
+        "fair",
+        "--force",
+        "--yes",
+        "--holder",
+        &held.field,
+    ];
+    lockdog(&server, &args).end().await.code(0);
+    tokio::time::timeout(SOON, waiter)
+        .await
+        .expect("it is its turn")
+        .unwrap()
+        .unwrap();
+    drop(fair);
+}
+
+#[tokio::test]
+async fn what_is_no_lock_is_not_touched() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    redis.cmd(&["HSET", "user", "name", "Ada"]).await;
+    let args = ["release", "user", "--force", "--yes", "--holder", "name"];
+    lockdog(&server, &args)
+        .end()
+        .await
+        .code(125)
+        .complains("no lock (hash)");
+    assert_eq!(redis.hash("user").await["name"], "Ada");
+}

@@ -1,0 +1,162 @@
+//! No output, argument list or environment of a command has a password.
+
+use std::fs;
+
+use crate::program::{Ended, Files, lockdog, lockdog_at};
+use crate::support::RedisServer;
+
+const SECRET: &str = "geheimnis-4711";
+
+#[track_caller]
+fn assert_silent(ended: &Ended) {
+    assert!(!ended.stdout.contains(SECRET), "{ended:#?}");
+    assert!(!ended.stderr.contains(SECRET), "{ended:#?}");
+}
+
+#[tokio::test]
+async fn no_command_shows_the_password() {
+    let server = RedisServer::builder().password(SECRET).start().await;
+    let bare = format!("redis://127.0.0.1:{}", server.port());
+    let files = Files::new();
+    fs::write(files.path("password"), format!("{SECRET}\nmore\n")).unwrap();
+    let file = files.path("password").display().to_string();
+    for args in [
+        &["run", "orders", "true"][..],
+        &["run", "orders", "env"],
+        &["ls"],
+        &["inspect", "orders", "--json"],
+        &["release", "orders", "--force", "--yes", "--holder", "x"],
+        &["watch", "orders", "--until", "free"],
+        &["top", "--once"],
+        &["doctor"],
+        &["doctor", "--json"],
+    ] {
+        let loud = [&["-vvv"], args].concat();
+        let by_url = lockdog(&server, &loud).end().await;
+        let by_variable = lockdog_at(&bare, &loud)
+            .env("LOCKDOG_PASSWORD", SECRET)
+            .end()
+            .await;
+        let by_file = [&["--password-file", &file], &loud[..]].concat();
+        let by_file = lockdog_at(&bare, &by_file).end().await;
+        for ended in [by_url, by_variable, by_file] {
+            assert!(
+                [Some(0), Some(1)].contains(&ended.status.code()),
+                "{args:?}: {ended:#?}"
+            );
+            assert_silent(&ended);
+        }
+    }
+    // The log is there, so that the checks above prove something.
+    let ended = lockdog(&server, &["-vvv", "run", "orders", "true"])
+        .end()
+        .await;
+    assert!(
+        ended.stderr.contains("WARN lockdog::diagnosis"),
+        "{ended:#?}"
+    );
+}
+
+#[tokio::test]
+async fn a_refused_password_is_not_repeated() {
+    let server = RedisServer::builder().password("another").start().await;
+    let bare = format!("redis://127.0.0.1:{}", server.port());
+    let in_url = format!("redis://:{SECRET}@127.0.0.1:{}", server.port());
+    for args in [
+        &["-vvv", "ls"][..],
+        &["-vvv", "doctor"],
+        &["run", "orders", "true"],
+    ] {
+        let by_variable = lockdog_at(&bare, args)
+            .env("LOCKDOG_PASSWORD", SECRET)
+            .end()
+            .await;
+        let by_url = lockdog_at(&in_url, args).end().await;
+        for ended in [by_variable, by_url] {
+            assert!(
+                [Some(1), Some(125)].contains(&ended.status.code()),
+                "{ended:#?}"
+            );
+            assert_silent(&ended);
+        }
+    }
+    // Nor a URL that cannot be read.
+    for url in [
+        format!("http://:{SECRET}@h"),
+        format!(":{SECRET}@h"),
+        format!("redis://:{SECRET}@h:x"),
+    ] {
+        for args in [&["ls"][..], &["doctor"]] {
+            let ended = lockdog_at(&url, args).end().await.code(125);
+            assert_silent(&ended);
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_process_has_the_password_in_its_arguments_and_no_command_in_its_environment() {
+    let server = RedisServer::builder().password(SECRET).start().await;
+    let bare = format!("redis://127.0.0.1:{}", server.port());
+    let files = Files::new();
+    for (number, with_url) in [(0, false), (1, true)] {
+        let name = format!("ready{number}");
+        let ready = files.path(&name).display().to_string();
+        let (reader, writer) = std::io::pipe().unwrap();
+        let args = [
+            "run",
+            "orders",
+            "sh",
+            "-c",
+            "echo $$ > \"$0\"; read line",
+            &ready,
+        ];
+        let running = match with_url {
+            true => lockdog(&server, &args),
+            false => lockdog_at(&bare, &args).env("LOCKDOG_PASSWORD", SECRET),
+        };
+        let running = running.stdin(reader).start();
+        let command = files.number(&name).await;
+        // Lockdog, its launcher and the command.
+        let parent = |pid: u32| -> u32 {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+            let rest = stat.rsplit_once(") ").unwrap().1;
+            rest.split(' ').nth(1).unwrap().parse().unwrap()
+        };
+        let launcher = parent(command);
+        assert_eq!(parent(launcher), running.pid());
+        let has = |pid: u32, what: &str| {
+            let bytes = fs::read(format!("/proc/{pid}/{what}")).unwrap();
+            String::from_utf8_lossy(&bytes).contains(SECRET)
+        };
+        for pid in [command, launcher, running.pid()] {
+            assert!(!has(pid, "cmdline"));
+        }
+        assert!(!has(command, "environ") && !has(launcher, "environ"));
+        // The check finds what is there.
+        assert!(has(running.pid(), "environ"));
+        drop(writer);
+        running.end().await.code(1);
+    }
+    let kept = ["run", "--pass-credentials", "orders", "env"];
+    let ended = lockdog(&server, &kept).end().await.code(0);
+    assert!(ended.stdout.contains(SECRET), "the user asked for it");
+}
+
+#[tokio::test]
+async fn a_password_file_that_cannot_be_used_is_named_without_its_text() {
+    let server = RedisServer::start().await;
+    let files = Files::new();
+    fs::write(files.path("binary"), [0xff, b'g', b'e', b'h']).unwrap();
+    fs::write(files.path("empty"), "\n").unwrap();
+    for (name, text) in [
+        ("binary", "UTF-8"),
+        ("empty", "empty"),
+        ("missing", "No such file"),
+    ] {
+        let file = files.path(name).display().to_string();
+        let ended = lockdog(&server, &["--password-file", &file, "ls"])
+            .end()
+            .await;
+        ended.code(2).complains(text);
+    }
+}

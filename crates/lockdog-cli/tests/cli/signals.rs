@@ -1,0 +1,176 @@
+//! Signals to `lockdog run`, and the death of lockdog.
+
+use rustix::process::Signal;
+
+use crate::program::{Files, is_running, kill, lockdog};
+use crate::support::prelude::{LONG, SOON};
+use crate::support::{RedisServer, eventually};
+
+#[tokio::test]
+async fn signals_reach_a_trap_of_the_command_and_its_code_is_the_exit_code() {
+    let server = RedisServer::start().await;
+    let files = Files::new();
+    for (name, signal) in [
+        ("TERM", Signal::TERM),
+        ("HUP", Signal::HUP),
+        ("INT", Signal::INT),
+        ("USR1", Signal::USR1),
+    ] {
+        let log = files.path(name);
+        let script = format!(
+            "trap 'echo trapped >> \"$0\"; exit 5' {name}; echo ready >> \"$0\"; while :; do sleep 0.05; done"
+        );
+        let lease = format!("{}s", LONG.as_secs());
+        let log = log.to_str().unwrap();
+        let args = ["run", "--lease", &lease, "orders", "sh", "-c", &script, log];
+        let running = lockdog(&server, &args).start();
+        files.lines(name).await;
+        running.signal(signal);
+        running.end().await.code(5);
+        assert_eq!(files.text(name), "ready\ntrapped\n");
+        // The lease is far longer than the test, so the lock was released.
+        assert!(server.redis().await.keys().await.is_empty(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_signal_without_a_trap_ends_the_command_and_all_below_it() {
+    let server = RedisServer::start().await;
+    let files = Files::new();
+    let pid = files.path("pid");
+    let script = "sleep 60 & echo $! > \"$0\"; wait";
+    let args = ["run", "orders", "sh", "-c", script, pid.to_str().unwrap()];
+    let running = lockdog(&server, &args).start();
+    let below = files.number("pid").await;
+    assert!(is_running(below));
+    running.signal(Signal::TERM);
+    running.end().await.code(128 + 15);
+    eventually(SOON, "the grandchild is gone", async || !is_running(below)).await;
+    assert!(server.redis().await.keys().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_lockdog_that_is_killed_takes_its_command_along() {
+    let server = RedisServer::start().await;
+    let files = Files::new();
+    let pids = files.path("pids");
+    // Neither of them ends by anything but KILL.
+    let script = "trap '' TERM HUP INT; sleep 60 & echo $$ $! > \"$0\"; wait";
+    let args = [
+        "run",
+        "--lease",
+        "2s",
+        "orders",
+        "sh",
+        "-c",
+        script,
+        pids.to_str().unwrap(),
+    ];
+    let running = lockdog(&server, &args).start();
+    let line = files.lines("pids").await[0].clone();
+    let pids: Vec<u32> = line.split(' ').map(|pid| pid.parse().unwrap()).collect();
+    running.signal(Signal::KILL);
+    assert_eq!(running.end().await.status.code(), None);
+    // Nobody released the lock: it ends with its lease.
+    for pid in pids {
+        eventually(SOON, "it is gone", async || !is_running(pid)).await;
+    }
+    let redis = server.redis().await;
+    eventually(SOON, "the lock is free", async || {
+        !redis.exists("orders").await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_signal_during_the_wait_for_the_lock_leaves_nothing() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    redis.cmd(&["HSET", "orders", "other:1", "1"]).await;
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let running = lockdog(&server, &["run", "orders", "true"]).start();
+        eventually(SOON, "it waits", async || {
+            !redis.channels().await.is_empty()
+        })
+        .await;
+        running.signal(signal);
+        running.end().await.code(code);
+        eventually(SOON, "it left", async || redis.channels().await.is_empty()).await;
+    }
+    assert_eq!(redis.hash("orders").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_signal_that_was_ignored_at_the_start_is_ignored_by_the_command_too() {
+    let server = RedisServer::start().await;
+    let program = crate::program::LOCKDOG;
+    // As under nohup.
+    let output = tokio::process::Command::new("env")
+        .args([
+            "--default-signal",
+            "--ignore-signal=HUP",
+            program,
+            "run",
+            "orders",
+        ])
+        .args(["sh", "-c", "grep SigIgn: /proc/self/status"])
+        .env("LOCKDOG_URL", server.url())
+        .output()
+        .await
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mask = u64::from_str_radix(text.trim().rsplit('\t').next().unwrap(), 16).unwrap();
+    // Beyond them are the signals of the C library.
+    let standard = mask & ((1 << 31) - 1);
+    assert_eq!(standard, 1, "{text}");
+}
+
+#[tokio::test]
+async fn a_signal_after_the_command_ends_the_rest_of_at_least() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let files = Files::new();
+    let done = files.path("done");
+    let args = [
+        "run",
+        "--at-least",
+        "5m",
+        "orders",
+        "sh",
+        "-c",
+        "echo > \"$0\"",
+        done.to_str().unwrap(),
+    ];
+    let running = lockdog(&server, &args).start();
+    files.lines("done").await;
+    // Not before the command has ended.
+    let launchers = || children(running.pid());
+    eventually(SOON, "the command is gone", async || launchers().is_empty()).await;
+    assert!(redis.exists("orders").await);
+    running.signal(Signal::TERM);
+    running.end().await.code(0);
+    assert!(redis.keys().await.is_empty());
+}
+
+/// The processes that this one started and that are not reaped.
+fn children(pid: u32) -> Vec<String> {
+    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let list = list.expect("the kernel lists them");
+    list.split_whitespace().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_launcher_that_is_killed_ends_the_run() {
+    let server = RedisServer::start().await;
+    let files = Files::new();
+    let ready = files.path("ready");
+    let script = "echo $$ > \"$0\"; exec sleep 60";
+    let args = ["run", "orders", "sh", "-c", script, ready.to_str().unwrap()];
+    let running = lockdog(&server, &args).start();
+    let command = files.number("ready").await;
+    let launcher: u32 = children(running.pid())[0].parse().unwrap();
+    kill(launcher, Signal::KILL);
+    running.end().await.code(137);
+    // No lockdog looks after it any more.
+    eventually(SOON, "the command is gone", async || !is_running(command)).await;
+}

@@ -1,0 +1,187 @@
+//! `lockdog` on a terminal, which script(1) makes.
+
+use std::fs;
+use std::process::Stdio;
+
+use tokio::io::AsyncWriteExt;
+use tokio::process::{Child, ChildStdin, Command};
+
+use crate::program::{Ended, Files, LOCKDOG};
+use crate::support::prelude::SOON;
+use crate::support::{RedisServer, eventually};
+
+/// A shell on a terminal of its own, which runs this text.
+struct Terminal {
+    script: Child,
+    keys: ChildStdin,
+}
+
+impl Terminal {
+    fn open(server: &RedisServer, files: &Files, text: &str) -> Self {
+        // The shell itself outlives Ctrl-C. What it starts does not inherit a trap.
+        let text = format!("trap : INT\ncd {}\n{text}\n", files.folder().display());
+        let program = files.path("program");
+        fs::write(&program, text).unwrap();
+        let run = format!("sh {}", program.display());
+        let mut script = Command::new("env")
+            .args(["--default-signal", "script", "-qec", &run, "/dev/null"])
+            .env("LOCKDOG_URL", server.url())
+            .env("LOCKDOG", LOCKDOG)
+            .env("SHELL", "/bin/sh")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("script is installed: see tests/setup");
+        let keys = script.stdin.take().expect("it is piped");
+        Self { script, keys }
+    }
+
+    async fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).await.unwrap();
+        self.keys.flush().await.unwrap();
+    }
+
+    async fn end(self) -> Ended {
+        let output = tokio::time::timeout(2 * SOON, self.script.wait_with_output()).await;
+        drop(self.keys);
+        let output = output.expect("it does not end").expect("it is our child");
+        Ended {
+            status: output.status,
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+#[tokio::test]
+async fn ctrl_c_reaches_the_command_once_and_the_terminal_stays_as_it_was() {
+    let server = RedisServer::start().await;
+    let files = Files::new();
+    let text = "stty -a > before
+        $LOCKDOG run orders sh -c 'trap \"echo int >> log\" INT; echo ready >> log; \
+          while ! [ -e stop ]; do sleep 0.05; done; exit 9'
+        echo $? > code
+        stty -a > after";
+    let mut terminal = Terminal::open(&server, &files, text);
+    files.lines("log").await;
+    terminal.press("\x03").await;
+    let count = || {
+        files
+            .text("log")
+            .lines()
+            .filter(|line| *line == "int")
+            .count()
+    };
+    eventually(SOON, "it heard", async || count() > 0).await;
+    fs::write(files.path("stop"), "").unwrap();
+    files.lines("after").await;
+    // Its shell heard Ctrl-C, too.
+    terminal.end().await;
+    assert_eq!(files.text("code"), "9\n");
+    assert_eq!(count(), 1, "{}", files.text("log"));
+    assert_eq!(files.text("before"), files.text("after"));
+    assert!(!files.text("before").is_empty());
+    assert!(server.redis().await.keys().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_lost_lock_stops_what_the_command_started_on_a_terminal_too() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let files = Files::new();
+    // It outlives TERM, and the end of the terminal.
+    let inner = "trap : TERM; trap '' HUP; echo $$ > log; while [ -e log ]; do sleep 1; done";
+    fs::write(files.path("inner"), inner).unwrap();
+    let text = "$LOCKDOG run --lease 2s orders sh -c 'sh inner & wait'; echo $? > code";
+    let terminal = Terminal::open(&server, &files, text);
+    files.lines("log").await;
+    redis.cmd(&["DEL", "orders"]).await;
+    let code = files.number("code").await;
+    assert_eq!(code, 76);
+    let ended = terminal.end().await;
+    assert!(ended.stdout.contains("orders was lost"), "{}", ended.stdout);
+    let pid = files.number("log").await;
+    assert!(!crate::program::is_running(pid));
+}
+
+#[tokio::test]
+async fn a_wait_of_a_second_is_told_on_a_terminal() {
+    let server = RedisServer::start().await;
+    server
+        .redis()
+        .await
+        .cmd(&["HSET", "orders", "other:1", "1"])
+        .await;
+    let files = Files::new();
+    let text = "$LOCKDOG run -w 1500ms orders true\necho $? > code";
+    let ended = Terminal::open(&server, &files, text).end().await;
+    assert!(
+        ended.stdout.contains("waiting for orders, held by"),
+        "{}",
+        ended.stdout
+    );
+    assert_eq!(files.text("code"), "75\n");
+}
+
+#[tokio::test]
+async fn a_release_on_a_terminal_asks_for_the_name() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let field = "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d:57";
+    redis.cmd(&["HSET", "orders", field, "1"]).await;
+    let files = Files::new();
+    let text = "$LOCKDOG release orders --force; echo $? >> codes
+        $LOCKDOG release orders --force; echo $? >> codes";
+    let mut terminal = Terminal::open(&server, &files, text);
+    terminal.press("order\n").await;
+    assert_eq!(files.lines("codes").await, ["1"]);
+    assert!(redis.exists("orders").await);
+    terminal.press("orders\n").await;
+    let ended = terminal.end().await;
+    assert_eq!(files.text("codes"), "1\n0\n");
+    assert!(!redis.exists("orders").await);
+    assert!(
+        ended.stdout.contains(&format!("Redisson {field}")),
+        "{}",
+        ended.stdout
+    );
+}
+
+#[tokio::test]
+async fn top_gives_the_terminal_back_as_it_was() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let field = "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d:57";
+    redis.cmd(&["HSET", "orders", field, "1"]).await;
+    let files = Files::new();
+    let text = "stty -a > before
+        $LOCKDOG top --interval 100ms; echo $? > code
+        stty -a > after";
+    let mut terminal = Terminal::open(&server, &files, text);
+    // The second look comes after the screen is open.
+    eventually(SOON, "it looks twice", async || {
+        redis
+            .commandstats()
+            .await
+            .get("scan")
+            .is_some_and(|scans| *scans >= 2)
+    })
+    .await;
+    // The lock is released after its name was typed, and not before.
+    terminal.press("r").await;
+    terminal.press("x\r").await;
+    terminal.press("r").await;
+    assert!(redis.exists("orders").await);
+    terminal.press("orders\r").await;
+    eventually(SOON, "it is released", async || {
+        !redis.exists("orders").await
+    })
+    .await;
+    terminal.press("q").await;
+    let ended = terminal.end().await;
+    assert_eq!(files.text("code"), "0\n", "{}", ended.stdout);
+    assert_eq!(files.text("before"), files.text("after"));
+    assert!(ended.stdout.contains("LISTENERS"), "{}", ended.stdout);
+}
