@@ -7,6 +7,7 @@ use super::{Fixture, LONG, SOON, ms, waiter};
 use crate::kinds::NON_REENTRANT;
 use crate::support::{Cell, eventually};
 
+/// NR1 and NR2, with any options and through any handle.
 #[tokio::test]
 async fn the_owner_is_refused_without_a_command_and_keeps_its_hold() {
     let test = Fixture::of(&NON_REENTRANT).await;

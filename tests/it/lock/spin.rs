@@ -10,6 +10,7 @@ use super::{Fixture, LONG, SOON, ms, waiter};
 use crate::kinds::SPIN;
 use crate::support::eventually;
 
+/// SP1, for an unlock, a drop and a forced unlock.
 #[tokio::test]
 async fn no_message_is_published_and_no_client_subscribes() {
     let test = Fixture::of(&SPIN).await;
@@ -39,6 +40,7 @@ async fn no_message_is_published_and_no_client_subscribes() {
     assert_eq!(messages.seen(), [("end".to_owned(), "1".to_owned())]);
 }
 
+/// SP2: ten waiters poll no more often than one.
 #[tokio::test]
 async fn the_waiters_of_one_client_poll_as_one_and_hand_the_lock_over() {
     let test = Fixture::of(&SPIN).await;
