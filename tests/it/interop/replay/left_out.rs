@@ -12,19 +12,26 @@ pub(super) const LEFT_OUT: &[LeftOut] = &[
         "multi_lock_three_names_one_server",
         "the replay makes the multi lock of three servers only; multi_lock::kinds::interop has such members",
     ),
-    scenario("cluster_watchdog_read_locks", "lockdog has no read lock"),
+    scenario(
+        "cluster_watchdog_read_locks",
+        "the replay has no calls of a read lock; read_write::replay has them on one server",
+    ),
     scenario(
         "cluster_other_objects",
-        "lockdog has no semaphore and no latch",
+        "the replay has no calls of a semaphore and a latch; semaphore::cluster and latch::cluster have them",
     ),
     scenario(
         "replication_other_objects",
-        "lockdog has no semaphore and no latch, and a semaphore's key is there in all its steps",
+        "the replay has no calls of a semaphore and a latch, and a semaphore's key is there in all its steps",
     ),
     step("fair_lock_wait_without_lease", 7, OVERTAKEN),
     step("fair_lock_wait_without_lease", 8, OVERTAKEN),
     step("fair_lock_wait_without_lease", 9, OVERTAKEN),
-    step("replication_replica_gone", 7, "lockdog has no semaphore"),
+    step(
+        "replication_replica_gone",
+        7,
+        "the replay has no calls of a semaphore",
+    ),
 ];
 
 const OVERTAKEN: &str = "the recording leaves one of two unlocks out, and the waiter that Redisson dropped \
