@@ -1,4 +1,4 @@
-//! The read/write lock. RW1 to RW7 are the invariants of `docs/design.md`.
+//! The read/write lock. RW1 to RW8 are the invariants of `docs/design.md`.
 
 mod acceptance;
 mod basics;
