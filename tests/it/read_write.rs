@@ -2,6 +2,7 @@
 
 mod acceptance;
 mod basics;
+mod cluster;
 mod exclusion;
 mod faults;
 mod force;

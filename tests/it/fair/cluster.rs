@@ -112,3 +112,40 @@ async fn a_queue_keeps_its_order_while_its_slot_is_migrated() {
     }
     assert!(!redis.exists(&queue).await);
 }
+
+/// FA4: the new master has the queue, and grants in its order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_keeps_its_order_when_its_master_fails_over() {
+    let cluster = Cluster::start(3, 1).await;
+    let name = &cluster.names_at(&cluster.nodes[0], "door", 1).await[0];
+    let connect = async || {
+        let client = Client::builder().url(cluster.url()).poll_cap(ms(200));
+        client.build().await.unwrap().fair_lock(name)
+    };
+    let locks = [connect().await, connect().await];
+    let held = connect().await.lock().lease(LONG).await.unwrap();
+    let mut waiters = Vec::new();
+    for number in 0..4 {
+        let request = locks[number % 2].try_lock().owner(&Owner::new()).wait(LONG);
+        waiters.push(tokio::spawn(request.into_future()));
+        eventually(SOON, "it stands in the queue", async || {
+            locks[0].waiters().await.unwrap().len() == number + 1
+        })
+        .await;
+    }
+    let queue = format!("redisson_lock_queue:{{{name}}}");
+    let old = cluster.owner(slot(name)).await.redis().await;
+    let before: Vec<String> = old.ask(&["LRANGE", &queue, "0", "-1"]).await;
+    let redis = cluster.fail_over(slot(name)).await.redis().await;
+    let after: Vec<String> = redis.ask(&["LRANGE", &queue, "0", "-1"]).await;
+    assert_eq!(after, before);
+    held.unlock().await.unwrap();
+    for (waiter, entry) in waiters.into_iter().zip(before) {
+        let guard = tokio::time::timeout(SOON, waiter).await;
+        let guard = guard.expect("in time").unwrap().unwrap();
+        let guard = guard.expect("it is its turn");
+        assert_eq!(redis.hash(name).await.keys().next(), Some(&entry));
+        guard.unlock().await.unwrap();
+    }
+    assert!(!redis.exists(&queue).await);
+}

@@ -101,3 +101,25 @@ async fn values_move_with_their_slot() {
     next.unlock().await.unwrap();
     assert!(!redis.exists(GROUP).await);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_whose_key_and_channel_are_in_several_slots_is_refused() {
+    let cluster = Cluster::start(3, 0).await;
+    let client = Client::connect(cluster.url()).await.unwrap();
+    for name in ["{}class", "cla}ss", "class{", "}{"] {
+        let lock = client.group_lock(name, [Value::utf8("Jack")]);
+        for error in [
+            lock.lock().await.map(drop).unwrap_err(),
+            lock.try_lock().await.map(drop).unwrap_err(),
+            lock.force_unlock().await.map(drop).unwrap_err(),
+        ] {
+            assert!(
+                matches!(error, lockdog::Error::Invalid { .. }),
+                "{name}: {error}"
+            );
+        }
+    }
+    for node in &cluster.nodes {
+        assert!(node.redis().await.keys().await.is_empty());
+    }
+}

@@ -86,6 +86,21 @@ const DIFFERENCES: &[Difference] = &[
 ];
 
 #[test]
+fn every_recorded_scenario_is_replayed() {
+    let all: Json =
+        serde_json::from_str(include_str!("../../golden/faster_multi_lock.json")).unwrap();
+    let scenarios = all["scenarios"].as_array().unwrap().iter();
+    let recorded: Vec<&str> = scenarios.filter_map(|it| it["scenario"].as_str()).collect();
+    let replayed = [
+        "lock_unlock",
+        "leases_and_waiters",
+        "expired_value",
+        "string_codec_and_watchdog",
+    ];
+    assert_eq!(recorded, replayed);
+}
+
+#[test]
 fn each_difference_is_documented() {
     let document = include_str!("../../../docs/protocol.md");
     let rest = document

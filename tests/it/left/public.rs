@@ -5,8 +5,8 @@ use std::sync::Arc;
 use lockdog::config::Reentry;
 use lockdog::report::ShutdownReport;
 use lockdog::{
-    Client, Error, Guard, LeasedPermit, LockRequest, Owner, Permit, PermitId, PermitSemaphore,
-    Result, TryLockRequest, Uuid,
+    Client, Error, Guard, LeasedPermit, Lock, LockRequest, Owner, Permit, PermitId,
+    PermitSemaphore, Result, TryLockRequest, Uuid,
 };
 use tokio::task::JoinHandle;
 
@@ -151,6 +151,19 @@ impl Made {
 async fn held(stand: &Stand, owner: &Owner) -> Guard {
     let guard = stand.lock().lock().owner(owner).await;
     guard.expect("the lock is free and the server well")
+}
+
+/// A wait for a lock while another owner has it, or its other mode. It ends without the lock.
+async fn waits_for(lock: Lock, held: Lock) -> Made {
+    let held = held.lock().owner(&Owner::new()).await;
+    let held = held.expect("nobody has it and the server is well");
+    let waiting = lock.try_lock().owner(&Owner::new());
+    let waiting = waiting.wait(super::POLL_CAP / 5).into_future();
+    Made::call(async move {
+        let none = waiting.await;
+        drop(held);
+        none
+    })
 }
 
 async fn forgotten(stand: &Stand, owner: &Owner) {
@@ -327,6 +340,63 @@ pub(super) const PUBLIC: &[Public] = &[
             stand.take_by_another().await;
             let request = stand.lock().try_lock().owner(&Owner::new());
             Made::try_lock(request.wait(LONG).lease(LONG)).in_situation(Situation::Busy)
+        }),
+    ),
+    Public::new(
+        "try_lock with a wait for a spin lock",
+        TRY_LOCK,
+        PLAIN,
+        made!(|stand| waits_for(stand.spin(), stand.spin()).await),
+    ),
+    Public::new(
+        "try_lock with a wait for a non-reentrant lock",
+        TRY_LOCK,
+        PLAIN,
+        made!(|stand| waits_for(stand.non_reentrant(), stand.non_reentrant()).await),
+    ),
+    Public::new(
+        "try_lock with a wait for a fenced lock",
+        TRY_LOCK,
+        PLAIN,
+        made!(|stand| waits_for(stand.fenced(), stand.fenced()).await),
+    ),
+    Public::new(
+        "try_lock with a wait for reading",
+        TRY_LOCK,
+        PLAIN,
+        made!(|stand| {
+            let rw = stand.read_write();
+            waits_for(rw.read().into(), rw.write().into()).await
+        }),
+    ),
+    Public::new(
+        "try_lock with a wait for writing",
+        TRY_LOCK,
+        PLAIN,
+        made!(|stand| {
+            let rw = stand.read_write();
+            waits_for(rw.write().into(), rw.read().into()).await
+        }),
+    ),
+    Public::new(
+        "upgrade while another owner reads",
+        &["UpgradeRequest"],
+        PLAIN,
+        made!(|stand| {
+            let rw = stand.read_write();
+            let reads = rw.read().lock().owner(&Owner::new()).await;
+            let reads = reads.expect("nobody writes");
+            let other = rw.read().lock().owner(&Owner::new()).await;
+            let other = other.expect("nobody writes");
+            let upgrade = reads.upgrade().wait(super::POLL_CAP / 5);
+            Made::call(async move {
+                let upgraded = upgrade.await;
+                drop(other);
+                match upgraded {
+                    Ok(guard) => guard.unlock().await.map(|_| ()),
+                    Err(error) => error.error().cloned().map_or(Ok(()), Err),
+                }
+            })
         }),
     ),
     Public::new(

@@ -116,6 +116,16 @@ impl Stand {
         self.clients[0].fenced_lock(self.key("fenced"))
     }
 
+    /// A spin lock of another name.
+    pub(super) fn spin(&self) -> Lock {
+        self.clients[0].spin_lock(self.key("spin"))
+    }
+
+    /// A non-reentrant lock of another name.
+    pub(super) fn non_reentrant(&self) -> Lock {
+        self.clients[0].non_reentrant_lock(self.key("non-reentrant"))
+    }
+
     /// A read/write lock of another name.
     pub(super) fn read_write(&self) -> ReadWriteLock {
         self.clients[0].read_write_lock(self.key("rw"))
@@ -345,12 +355,13 @@ impl Stand {
     }
 }
 
-/// What the keys of a queue at the server begin with, and of what a leader said.
-const LINES: [&str; 4] = [
+/// What the keys of a queue at the server begin with, of what a leader said, and of an announcement.
+const LINES: [&str; 5] = [
     "redisson_lock_queue",
     "redisson_lock_timeout",
     "lockdog_fair",
     "lockdog_leader",
+    "lockdog_writer",
 ];
 
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;

@@ -4,8 +4,14 @@ use std::time::Duration;
 
 use lockdog::{Client, Error, Lock};
 
-use super::{Fixture, SOON, ms};
+use super::{Fixture, Kind, SOON, each_kind, ms};
 use crate::support::eventually;
+
+each_kind! {
+    every: {
+        a_key_of_another_type_is_refused_and_unchanged
+    }
+}
 
 /// Last list, 14
 #[tokio::test]
@@ -109,6 +115,25 @@ async fn a_key_of_another_type_is_an_error_that_names_it_and_is_unchanged() {
     test.redis.cmd(&["DEL", "l"]).await;
     lock.lock().await.unwrap().unlock().await.unwrap();
     test.redis.assert_clean().await;
+}
+
+/// Last list, 14. Each call has a client of its own, because a waiter that leaves settles in the background.
+async fn a_key_of_another_type_is_refused_and_unchanged(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    test.redis.cmd(&["SET", "l", "a string"]).await;
+    for waits in [false, true] {
+        let lock = kind.lock(&test.another().await, "l");
+        let error = match waits {
+            true => lock.lock().await.map(drop).unwrap_err(),
+            false => lock.try_lock().await.map(drop).unwrap_err(),
+        };
+        let is_refused = matches!(&error, Error::Refused { code, .. } if code == "WRONGTYPE");
+        assert!(is_refused && !error.may_be_held(), "{error}");
+    }
+    let value: String = test.redis.ask(&["GET", "l"]).await;
+    assert_eq!(value, "a string");
+    test.redis.cmd(&["DEL", "l"]).await;
+    test.lock("l").lock().await.unwrap().unlock().await.unwrap();
 }
 
 /// Last list, 14: a waiter in the queue is notified as well.

@@ -3,6 +3,7 @@
 use lockdog::{Client, Error, Uuid};
 
 use super::{LONG, SOON, ms};
+use crate::support::cluster::names;
 use crate::support::{Cluster, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -64,4 +65,52 @@ async fn a_name_whose_keys_are_in_several_slots_is_refused() {
     for node in &cluster.nodes {
         assert!(node.redis().await.keys().await.is_empty());
     }
+}
+
+/// A server answers TRYAGAIN while one of the two keys has moved: an acquire and a release of that time wait for
+/// the rest, and no permit is lost or made.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_semaphore_works_on_after_its_slot_moved_key_by_key() {
+    const SLOT: u16 = 42;
+    let cluster = Cluster::start(3, 0).await;
+    let client = Client::connect(cluster.url()).await.unwrap();
+    let name = &names("seats", 1, |it| it == SLOT)[0];
+    let seats = client.semaphore(name);
+    assert!(seats.try_set_permits(3).await.unwrap());
+    let held = seats.acquire().await.unwrap();
+    let given_back = seats.acquire().await.unwrap();
+
+    let to = &cluster.nodes[2];
+    let migration = cluster.migrate(SLOT, to).await;
+    let source = migration.from.redis().await;
+    source.reset_stats().await;
+    assert!(
+        migration
+            .move_key(&format!("lockdog_ledger:{{{name}}}"))
+            .await
+    );
+    let releasing = tokio::spawn(given_back.release());
+    eventually(SOON, "the release was refused", async || {
+        source.errorstats().await.contains_key("TRYAGAIN")
+    })
+    .await;
+    let waiting = tokio::spawn(seats.acquire().into_future());
+    tokio::time::sleep(ms(100)).await;
+    assert!(!waiting.is_finished());
+    migration.move_keys().await;
+    migration.finish().await;
+
+    let got = tokio::time::timeout(SOON, waiting).await;
+    let got = got.expect("the slot has moved").unwrap().unwrap();
+    // A release that was refused is an error, and the background repeats it.
+    drop(releasing.await.unwrap());
+    eventually(SOON, "one is given back", async || {
+        seats.available().await.unwrap() == 1
+    })
+    .await;
+    for permit in [held, got] {
+        permit.release().await.unwrap();
+    }
+    assert_eq!(seats.available().await.unwrap(), 3);
+    assert!(seats.holders().await.unwrap().is_empty());
 }
