@@ -140,7 +140,7 @@ fn findings_of_a_master_are_logged_when_it_is_first_used() {
                 let line = &warned()[number];
                 let place = format!("127.0.0.1:{}", node.port());
                 assert!(
-                    line.contains(&place) && line.contains("NoPersistence"),
+                    line.contains(&place) && line.contains("no_persistence"),
                     "{line}"
                 );
             }

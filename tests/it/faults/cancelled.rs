@@ -231,10 +231,11 @@ async fn a_dropped_connect_leaves_nothing() {
         }
     }
     let stages = Stages(stages);
-    // Before the connection was there, when redis-rs introduced itself, and when we did.
+    // Before the connection was there, when redis-rs introduced itself and named the connection, and when the
+    // client asked about the server.
     stages.assert_seen("");
     stages.assert_seen("client client");
-    stages.assert_seen("client client client info info");
+    stages.assert_seen("client client client client info info");
 }
 
 /// What the client had sent when a future was dropped.

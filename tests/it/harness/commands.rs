@@ -41,6 +41,25 @@ async fn after_a_dropped_reply_the_connection_is_silent_but_executes() {
     assert_eq!(second.incr().await, Ok(Value::Int(3)));
 }
 
+/// A client would take it for the reply that it did not get.
+#[tokio::test]
+async fn the_reply_of_a_later_command_does_not_come_in_place_of_a_cut_one() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let rule = proxy.on(named("INCR"), Action::ExecuteThenCut);
+    let stream = TcpStream::connect(("127.0.0.1", proxy.port())).await;
+    let mut wire = Wire::new(stream.unwrap());
+    // The replies are due at the same time.
+    proxy.delay(Direction::ToClient, PATIENCE / 10);
+    let later = resp::encode(&["ECHO", "later"]).repeat(10);
+    let all = [resp::encode(&["PING"]), resp::encode(&["INCR", "n"]), later].concat();
+    wire.write(&all).await.unwrap();
+    assert_eq!(wire.next().await.unwrap().kind, b'+');
+    let heard = tokio::time::timeout(SOON, wire.next()).await.unwrap();
+    assert!(heard.is_err(), "{heard:?}");
+    assert_eq!(rule.hits(), 1);
+}
+
 #[tokio::test]
 async fn a_duplicated_command_runs_twice_and_is_answered_once() {
     let (client, proxy, server) = connected().await;

@@ -35,6 +35,9 @@ impl Link {
         while let Some(parcel) = queue.recv().await {
             match parcel {
                 Parcel::Cut(rule) => {
+                    // The reply to the next command may be in the queue already. The client would take it for
+                    // the reply that it does not get.
+                    silent = true;
                     self.end(Ending::Cut);
                     rule.hit();
                 }
