@@ -131,6 +131,10 @@ async fn upgrade(part: &mut Part<Register>, guard: lockdog::ReadGuard, hold: u32
             // It may have been the writer for a moment.
             record.unanswered(began, RegisterCall::Upgrade(hold));
             record.unanswered(began, RegisterCall::Downgrade(hold));
+            // As a hold of its own, which may end after the read hold.
+            for call in phantom(part, RegisterCall::Write) {
+                record.unanswered(began, call);
+            }
             match error.into_guard() {
                 Some(guard) => unlock(part, guard.unlock(), hold).await,
                 None => record.unanswered(began, RegisterCall::Release(hold)),
