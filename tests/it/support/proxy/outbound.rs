@@ -40,6 +40,8 @@ impl Link {
                     silent = true;
                     self.end(Ending::Cut);
                     rule.hit();
+                    // A client would take what comes behind the missing reply for that reply.
+                    return;
                 }
                 // Not a fault: it is passed on as what it is, and not counted.
                 Parcel::ServerLeft => {
@@ -48,13 +50,18 @@ impl Link {
                 _ if silent => {}
                 Parcel::Bytes(due, bytes) => {
                     tokio::time::sleep_until(due).await;
-                    self.put(direction, &bytes, &mut half).await;
+                    if !self.put(direction, &bytes, &mut half).await {
+                        return;
+                    }
                 }
                 Parcel::Held(rule, gate, bytes) => {
                     rule.hit();
                     gate.hold().await;
-                    self.put(direction, &bytes, &mut half).await;
+                    let continues = self.put(direction, &bytes, &mut half).await;
                     gate.pass(Ok(()));
+                    if !continues {
+                        return;
+                    }
                 }
                 Parcel::Replay(rule, gate, request) => {
                     self.shared.runtime.spawn(self.replay(rule, gate, request));
@@ -68,7 +75,8 @@ impl Link {
         let _ = half.shutdown().await;
     }
 
-    async fn put(&self, direction: Direction, bytes: &[u8], half: &mut WriteHalf<'_>) {
+    /// Returns false if the connection ends here, so that nothing may follow.
+    async fn put(&self, direction: Direction, bytes: &[u8], half: &mut WriteHalf<'_>) -> bool {
         self.shared.faults.healed(direction).await;
         let allowed = self
             .shared
@@ -82,6 +90,7 @@ impl Link {
         } else if written.is_err() {
             self.ending.send_replace(Some(Ending::Cut));
         }
+        allowed.is_none() && written.is_ok()
     }
 
     /// Delivers a request again, without this connection, when the gate opens.

@@ -13,7 +13,8 @@ pub(crate) enum Action {
     /// The server executes it; its reply is swallowed, and from then on the client hears nothing on
     /// this connection, which stays open. Later commands are still executed.
     DropReply,
-    /// The server executes it; then the connection is closed and the client has no reply.
+    /// The server executes it; then the connection is closed and the client has no reply, also to no later
+    /// command.
     ExecuteThenCut,
     /// The reply, and every later one on the connection, waits for the gate.
     HoldReply(Gate),
