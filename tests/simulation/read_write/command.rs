@@ -11,6 +11,8 @@ pub(super) enum RwCommand<'a> {
     /// An unlock or a settlement.
     Lower {
         field: &'a str,
+        /// It leaves the hold some of its count.
+        is_inner: bool,
     },
     Renew {
         fields: Vec<&'a str>,
@@ -41,13 +43,16 @@ impl<'a> RwCommand<'a> {
             },
             [
                 field,
-                _target,
+                target,
                 _channel,
                 _publish,
                 _mode,
                 BEFORE_FIELDS,
                 _lease,
-            ] => Self::Lower { field },
+            ] => Self::Lower {
+                field,
+                is_inner: target != "0",
+            },
             _ => Self::Renew {
                 fields: values.iter().step_by(2).copied().collect(),
             },
@@ -57,7 +62,7 @@ impl<'a> RwCommand<'a> {
     /// The holds that it concerns.
     pub(super) fn fields(&self) -> &[&'a str] {
         match self {
-            Self::Acquire { field, .. } | Self::Lower { field } => std::slice::from_ref(field),
+            Self::Acquire { field, .. } | Self::Lower { field, .. } => std::slice::from_ref(field),
             Self::Renew { fields } => fields,
             Self::Other => &[],
         }

@@ -32,6 +32,8 @@ fn no_seed_violates_an_invariant() {
     let rates = [
         seen.executed / 10,
         seen.copies,
+        seen.copied_upgrades * 5,
+        seen.copied_inner * 5,
         seen.reads,
         seen.writes,
         seen.shared,

@@ -34,6 +34,9 @@ pub(super) struct Observer {
 pub(super) struct Seen {
     pub(super) executed: u64,
     pub(super) copies: u64,
+    /// Copies of upgrades and of inner unlocks, most of them after the answers.
+    pub(super) copied_upgrades: u64,
+    pub(super) copied_inner: u64,
     pub(super) reads: u64,
     pub(super) writes: u64,
     /// Reads that were granted beside other readers.
@@ -59,6 +62,8 @@ impl Seen {
     pub(super) fn add(&mut self, other: &Self) {
         self.executed += other.executed;
         self.copies += other.copies;
+        self.copied_upgrades += other.copied_upgrades;
+        self.copied_inner += other.copied_inner;
         self.reads += other.reads;
         self.writes += other.writes;
         self.shared += other.shared;
@@ -192,7 +197,7 @@ impl Observer {
         mine: Option<i64>,
         [before, after]: [&Hash; 2],
     ) {
-        let RwCommand::Lower { field } = command else {
+        let RwCommand::Lower { field, .. } = command else {
             return;
         };
         let ended = before.counts.contains_key(*field) && !after.counts.contains_key(*field);
@@ -385,7 +390,7 @@ impl Observes for Observer {
         let before = self.hash().unwrap_or_default();
         let over = self.over(&before);
         let mine = match command {
-            RwCommand::Lower { field } => self.reads_for(field, 1),
+            RwCommand::Lower { field, .. } => self.reads_for(field, 1),
             _ => None,
         };
         let was_announced = self.is_announced();
@@ -404,6 +409,11 @@ impl Observes for Observer {
             )
         });
         if delivery.copy {
+            match command {
+                RwCommand::Acquire { upgrades: true, .. } => self.seen.copied_upgrades += 1,
+                RwCommand::Lower { is_inner: true, .. } => self.seen.copied_inner += 1,
+                _ => {}
+            }
             self.reached_twice
                 .extend(super::command::counted(&delivery.args));
         }
