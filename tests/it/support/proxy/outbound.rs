@@ -35,12 +35,10 @@ impl Link {
         while let Some(parcel) = queue.recv().await {
             match parcel {
                 Parcel::Cut(rule) => {
-                    // The reply to the next command may be in the queue already. The client would take it for
-                    // the reply that it does not get.
-                    silent = true;
                     self.end(Ending::Cut);
                     rule.hit();
-                    // A client would take what comes behind the missing reply for that reply.
+                    // The reply to the next command may be in the queue already. The client would take it for
+                    // the reply that it does not get.
                     return;
                 }
                 // Not a fault: it is passed on as what it is, and not counted.
