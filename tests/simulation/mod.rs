@@ -27,6 +27,7 @@ mod redisson;
 mod run;
 mod seeds;
 mod semaphore;
+mod shorter;
 mod suite;
 mod task;
 mod world;

@@ -67,6 +67,18 @@ pub(super) enum Cancel {
     Left(u64),
 }
 
+impl Cancel {
+    /// Whether a call is cancelled, as this share of them is, and when.
+    pub(super) fn draw(chance: &mut Chance, percent: u64) -> Self {
+        match chance.within(1, 100) {
+            n if n > percent => Self::Never,
+            n if n % 4 == 0 => Self::Left(chance.within(1, 6)),
+            n if n % 2 == 0 => Self::AtPoll(chance.within(1, 6)),
+            _ => Self::After(chance.within(0, 100)),
+        }
+    }
+}
+
 impl Plan {
     pub(super) fn draw(seed: u64) -> Self {
         let mut chance = Chance::new(seed, 1);
@@ -250,13 +262,7 @@ fn faults(chance: &mut Chance, lease_ms: u64) -> Faults {
 }
 
 fn step(chance: &mut Chance, lease_ms: u64) -> PlanStep {
-    let mut cancel = |percent: u64| match chance.within(1, 100) {
-        n if n > percent => Cancel::Never,
-        n if n % 4 == 0 => Cancel::Left(chance.within(1, 6)),
-        n if n % 2 == 0 => Cancel::AtPoll(chance.within(1, 6)),
-        _ => Cancel::After(chance.within(0, 100)),
-    };
-    let (cancel_acquire, cancel_end) = (cancel(30), cancel(20));
+    let [cancel_acquire, cancel_end] = [30, 20].map(|percent| Cancel::draw(chance, percent));
     match chance.within(0, 99) {
         0..40 => PlanStep::Acquire {
             wait_ms: chance.percent(60).then(|| chance.within(1, 2 * lease_ms)),

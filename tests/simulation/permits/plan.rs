@@ -3,6 +3,7 @@
 use crate::simulation::chance::Chance;
 use crate::simulation::plan::{self, Cancel};
 use crate::simulation::redisson::RedissonPlan;
+use crate::simulation::shorter::{self, Parts};
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Plan {
@@ -82,40 +83,20 @@ impl Plan {
 
     /// Every plan that is a little shorter than this one.
     pub(super) fn smaller(&self) -> Vec<Self> {
-        let mut plans = Vec::new();
-        for i in 0..self.tasks.len() {
-            let mut plan = self.clone();
-            plan.tasks.remove(i);
-            plans.push(plan);
-            for j in (0..self.tasks[i].steps.len()).rev() {
-                let mut plan = self.clone();
-                plan.tasks[i].steps.remove(j);
-                plans.push(plan);
-            }
-        }
-        if self.redisson.is_some() {
-            plans.push(Self {
-                redisson: None,
-                ..self.clone()
-            });
-        }
-        let worlds = self.world.smaller().into_iter();
-        plans.extend(worlds.map(|world| Self {
-            world,
-            ..self.clone()
-        }));
-        plans
+        shorter::plans(
+            self,
+            |plan| Parts {
+                world: &mut plan.world,
+                tasks: &mut plan.tasks,
+                redisson: &mut plan.redisson,
+            },
+            |task| &mut task.steps,
+        )
     }
 }
 
 fn step(chance: &mut Chance, lease_ms: u64, total: u32) -> Step {
-    let mut cancel = |percent: u64| match chance.within(1, 100) {
-        n if n > percent => Cancel::Never,
-        n if n % 4 == 0 => Cancel::Left(chance.within(1, 6)),
-        n if n % 2 == 0 => Cancel::AtPoll(chance.within(1, 6)),
-        _ => Cancel::After(chance.within(0, 100)),
-    };
-    let (cancel_acquire, cancel_end) = (cancel(30), cancel(20));
+    let [cancel_acquire, cancel_end] = [30, 20].map(|percent| Cancel::draw(chance, percent));
     match chance.within(0, 99) {
         0..42 => Step::Acquire {
             permits: chance.within(1, u64::from(total)) as u32,

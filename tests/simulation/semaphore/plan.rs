@@ -3,6 +3,7 @@
 use crate::simulation::chance::Chance;
 use crate::simulation::plan::{self, Cancel};
 use crate::simulation::redisson::RedissonPlan;
+use crate::simulation::shorter::{self, Parts};
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Plan {
@@ -81,29 +82,15 @@ impl Plan {
 
     /// Every plan that is a little shorter than this one.
     pub(super) fn smaller(&self) -> Vec<Self> {
-        let mut plans = Vec::new();
-        for i in 0..self.tasks.len() {
-            let mut plan = self.clone();
-            plan.tasks.remove(i);
-            plans.push(plan);
-            for j in (0..self.tasks[i].steps.len()).rev() {
-                let mut plan = self.clone();
-                plan.tasks[i].steps.remove(j);
-                plans.push(plan);
-            }
-        }
-        if self.redisson.is_some() {
-            plans.push(Self {
-                redisson: None,
-                ..self.clone()
-            });
-        }
-        let worlds = self.world.smaller().into_iter();
-        plans.extend(worlds.map(|world| Self {
-            world,
-            ..self.clone()
-        }));
-        plans
+        shorter::plans(
+            self,
+            |plan| Parts {
+                world: &mut plan.world,
+                tasks: &mut plan.tasks,
+                redisson: &mut plan.redisson,
+            },
+            |task| &mut task.steps,
+        )
     }
 }
 
