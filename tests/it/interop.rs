@@ -97,7 +97,7 @@ fn seconds_of_contention() -> Duration {
 }
 
 /// Longer than any test lasts.
-const NEVER: Duration = Duration::from_secs(60);
+const NEVER: Duration = Duration::from_secs(600);
 /// Far below `NEVER`, so that only a message can have done it.
 const WOKEN_WITHIN: Duration = Duration::from_secs(30);
 const SAFETY: Duration = Duration::from_secs(30);

@@ -274,6 +274,9 @@ impl JavaHeld {
 
     /// What waited for a latch has nothing.
     pub(super) async fn give_back(self) {
-        self.start_give_back().value().await;
+        let answer = self.start_give_back().answer().await;
+        if let Err(error) = answer.result {
+            panic!("{} does not have it: {error:?}", self.name);
+        }
     }
 }

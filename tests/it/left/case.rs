@@ -13,7 +13,7 @@ use super::public::{End, Made, Public, Situation};
 use super::site::Site;
 use super::stand::{Checked, Shape, Stand};
 use super::steps::Steps;
-use super::{ATTEMPTS, LEASE, LONG, STALL, TIMEOUT};
+use super::{LEASE, LONG, TIMEOUT};
 
 /// Which future is left where.
 #[derive(Clone)]
@@ -107,19 +107,7 @@ impl Case {
         Ok(polled)
     }
 
-    /// Runs it, and again if it fails while the machine is so busy that this says nothing.
     pub(super) async fn run(&self) -> Checked<()> {
-        for _ in 1..ATTEMPTS {
-            let began = Instant::now();
-            let outcome = self.run_once().await;
-            if outcome.is_ok() || self.site.stalls.longest(began) < STALL {
-                return outcome;
-            }
-        }
-        self.run_once().await
-    }
-
-    async fn run_once(&self) -> Checked<()> {
         let mut home = Home::of(self.mode);
         let mut begun = self.begin(&mut home).await?;
         let since = Instant::now();

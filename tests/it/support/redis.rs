@@ -30,10 +30,20 @@ impl Redis {
             .set_connection_timeout(Some(ANSWERS_WITHIN))
             .set_response_timeout(Some(ANSWERS_WITHIN));
         let client = Client::open(url).expect("the URL is one of ours");
-        let connection = client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await
-            .unwrap_or_else(|error| panic!("no connection to {url}: {error}"));
+        let began = Instant::now();
+        let connection = loop {
+            match client
+                .get_multiplexed_async_connection_with_config(&config)
+                .await
+            {
+                Ok(connection) => break connection,
+                // A server that becomes a replica closes all its connections, the newest ones too.
+                Err(error) if error.is_io_error() && began.elapsed() < RETRIES_FOR => {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                Err(error) => panic!("no connection to {url}: {error}"),
+            }
+        };
         Self {
             connection,
             others: Vec::new(),
@@ -308,6 +318,7 @@ impl ClientInfo {
 }
 
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+const RETRIES_FOR: Duration = Duration::from_secs(2);
 /// A safety net for what takes milliseconds on an idle machine.
 const RELEASED_WITHIN: Duration = Duration::from_secs(30);
 const CLEAN_WITHIN: Duration = Duration::from_secs(30);
