@@ -43,15 +43,35 @@ impl<S: Sequential> Record<S> {
             .push(Timed { call, began, ended });
     }
 
-    /// A call that began then, and may have asked more than once: what its first command acquired is undone before the
-    /// next one is sent, if there was no answer. `phantom`: that hold, and its end.
-    fn acquired(&self, began: u64, call: S::Call, phantom: [S::Call; 2]) {
-        if self.now() - began > SILENT_NS {
-            for call in phantom {
+    /// A call that began then, and may have asked more than once: what a command without an answer acquired is undone
+    /// before the next one is sent. `phantom`: such a hold, and its end.
+    fn acquired(&self, began: u64, call: S::Call, phantom: impl FnMut() -> [S::Call; 2]) {
+        self.phantoms(began, 0, phantom);
+        self.answered(began, call);
+    }
+
+    /// As [`acquired`](Self::acquired), for a call that did not get what it wanted. If it waited, its time may have
+    /// ended before it had the answer to a command that acquired.
+    fn refused(
+        &self,
+        began: u64,
+        call: S::Call,
+        has_waited: bool,
+        phantom: impl FnMut() -> [S::Call; 2],
+    ) {
+        self.phantoms(began, u64::from(has_waited), phantom);
+        self.answered(began, call);
+    }
+
+    fn phantoms(&self, began: u64, least: u64, mut phantom: impl FnMut() -> [S::Call; 2]) {
+        let silence = COMMAND_TIMEOUT.as_nanos() as u64;
+        // The clocks need not agree to the last.
+        let unanswered = (self.now() - began + silence / 3) / silence;
+        for _ in 0..unanswered.max(least) {
+            for call in phantom() {
                 self.unanswered(began, call);
             }
         }
-        self.answered(began, call);
     }
 
     /// A call that began then and whose outcome is unknown.
@@ -241,8 +261,6 @@ fn is_final(args: &[String]) -> bool {
 }
 
 const COMMAND_TIMEOUT: Duration = ms(150);
-/// A call that is shorter has had its answers.
-const SILENT_NS: u64 = 100_000_000;
 const CLIENTS: usize = 3;
 const HISTORIES: u32 = 3;
 /// For each history, and how many calls each makes.

@@ -40,11 +40,9 @@ async fn calls(mut part: Part<Values>) {
         };
         match part.made(request.into_future()).await {
             Some(Ok(Some(guard))) => {
-                record.acquired(
-                    began,
-                    ValuesCall::Acquire { hold, values },
-                    phantom(&mut part, values),
-                );
+                record.acquired(began, ValuesCall::Acquire { hold, values }, || {
+                    phantom(&mut part, values)
+                });
                 part.rest().await;
                 let began = record.now();
                 match part.made(guard.unlock()).await {
@@ -55,11 +53,9 @@ async fn calls(mut part: Part<Values>) {
             }
             Some(Ok(None)) => {
                 let others = wait.is_some();
-                record.acquired(
-                    began,
-                    ValuesCall::Busy { values, others },
-                    phantom(&mut part, values),
-                );
+                record.refused(began, ValuesCall::Busy { values, others }, others, || {
+                    phantom(&mut part, values)
+                });
             }
             Some(Err(_)) | None => {
                 record.unanswered(began, ValuesCall::Acquire { hold, values });

@@ -78,12 +78,14 @@ async fn calls(mut part: Part<OneHolder>, kind: Kind) {
                         },
                         _ => LockCall::Again { hold, count },
                     };
-                    record.acquired(began, call, phantom(&mut part));
+                    record.acquired(began, call, || phantom(&mut part));
                     guards.push(guard);
                 }
                 Some(Ok(None)) => {
                     let others = wait.is_some() || kind.has_queue;
-                    record.acquired(began, LockCall::Busy { others }, phantom(&mut part));
+                    record.refused(began, LockCall::Busy { others }, wait.is_some(), || {
+                        phantom(&mut part)
+                    });
                     break;
                 }
                 // It may have been acquired, and is undone then.

@@ -34,11 +34,9 @@ macro_rules! history {
                 };
                 match part.made(call.into_future()).await {
                     Some(Ok(Some(mut permit))) => {
-                        record.acquired(
-                            began,
-                            PermitsCall::Acquire { request, permits },
-                            phantom(&mut part, permits),
-                        );
+                        record.acquired(began, PermitsCall::Acquire { request, permits }, || {
+                            phantom(&mut part, permits)
+                        });
                         part.rest().await;
                         if let Some(half) = permit.split(1) {
                             released(&mut part, half.release(), request, 1).await;
@@ -50,10 +48,11 @@ macro_rules! history {
                     }
                     Some(Ok(None)) => {
                         let others = wait.is_some();
-                        record.acquired(
+                        record.refused(
                             began,
                             PermitsCall::Busy { permits, others },
-                            phantom(&mut part, permits),
+                            others,
+                            || phantom(&mut part, permits),
                         );
                     }
                     Some(Err(_)) | None => {

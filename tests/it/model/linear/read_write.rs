@@ -34,11 +34,9 @@ async fn calls(mut part: Part<Register>) {
                 };
                 match part.made(request.into_future()).await {
                     Some(Ok(Some(guard))) => {
-                        record.acquired(
-                            began,
-                            RegisterCall::Read(hold),
-                            phantom(&mut part, RegisterCall::Read),
-                        );
+                        record.acquired(began, RegisterCall::Read(hold), || {
+                            phantom(&mut part, RegisterCall::Read)
+                        });
                         part.rest().await;
                         match part.dice.roll(4) {
                             0 => upgrade(&mut part, guard, hold).await,
@@ -47,13 +45,14 @@ async fn calls(mut part: Part<Register>) {
                         made += 1;
                     }
                     // A writer that was announced kept it out, and need not wait any more.
-                    Some(Ok(None)) => record.acquired(
+                    Some(Ok(None)) => record.refused(
                         began,
                         RegisterCall::Busy {
                             writes: false,
                             others: true,
                         },
-                        phantom(&mut part, RegisterCall::Read),
+                        wait.is_some(),
+                        || phantom(&mut part, RegisterCall::Read),
                     ),
                     Some(Err(_)) | None => {
                         record.unanswered(began, RegisterCall::Read(hold));
@@ -69,11 +68,9 @@ async fn calls(mut part: Part<Register>) {
                 };
                 match part.made(request.into_future()).await {
                     Some(Ok(Some(guard))) => {
-                        record.acquired(
-                            began,
-                            RegisterCall::Write(hold),
-                            phantom(&mut part, RegisterCall::Write),
-                        );
+                        record.acquired(began, RegisterCall::Write(hold), || {
+                            phantom(&mut part, RegisterCall::Write)
+                        });
                         part.rest().await;
                         match part.dice.roll(3) {
                             0 => downgrade(&mut part, guard, hold).await,
@@ -81,13 +78,14 @@ async fn calls(mut part: Part<Register>) {
                         }
                         made += 1;
                     }
-                    Some(Ok(None)) => record.acquired(
+                    Some(Ok(None)) => record.refused(
                         began,
                         RegisterCall::Busy {
                             writes: true,
                             others: wait.is_some(),
                         },
-                        phantom(&mut part, RegisterCall::Write),
+                        wait.is_some(),
+                        || phantom(&mut part, RegisterCall::Write),
                     ),
                     Some(Err(_)) | None => {
                         record.unanswered(began, RegisterCall::Write(hold));
