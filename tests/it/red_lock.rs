@@ -137,4 +137,4 @@ fn states(guard: &Guard) -> Vec<InstanceState> {
 /// free by then was released.
 const SOON: Duration = Duration::from_secs(10);
 /// Longer than any test lasts.
-const NEVER: Duration = Duration::from_secs(600);
+const NEVER: Duration = Duration::from_secs(120);

@@ -231,7 +231,7 @@ async fn waiting_for_disks_requires_a_server_with_waitaof_and_its_permission() {
     let ack = |local: bool| {
         ReplicaAck::require_aof(Replicas::Count(u32::from(!local)))
             .local(local)
-            .timeout(Duration::from_millis(100))
+            .timeout(Duration::from_secs(1))
     };
     for binary in SERVERS {
         let (server, redis) = with_user(binary, &documented()).await;

@@ -88,7 +88,8 @@ async fn java_sees_a_leader_as_the_holder_of_a_fair_lock() {
     assert!(t1.is_locked(java_lock()).await && !t1.is_held(java_lock()).await);
     assert_eq!(t1.hold_count(java_lock()).await, 0);
     let ttl = t1.remaining_ttl_ms(java_lock()).await;
-    assert!((30_000..=60_000).contains(&ttl), "{ttl}");
+    let longest = NEVER.as_millis() as i64;
+    assert!((longest / 2..=longest).contains(&ttl), "{ttl}");
     assert!(!t1.try_lock(java_lock()).await);
     assert!(t1.unlock(java_lock()).await.unwrap_err().is_not_owner());
     lead.resign().await.unwrap();

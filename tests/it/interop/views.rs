@@ -198,7 +198,8 @@ mod of_every_kind {
             }
             if tells_counts(kind) {
                 let ttl = t1.remaining_ttl_ms(&theirs).await;
-                assert!((30_000..=60_000).contains(&ttl), "{name}: {ttl}");
+                let longest = NEVER.as_millis() as i64;
+                assert!((longest / 2..=longest).contains(&ttl), "{name}: {ttl}");
             }
             assert!(!t1.try_lock(&theirs).await, "{name}");
             let refused = t1.unlock(&theirs).await.unwrap_err();

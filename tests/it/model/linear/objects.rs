@@ -39,6 +39,13 @@ pub(super) enum LockCall {
 impl Sequential for OneHolder {
     type Call = LockCall;
 
+    fn acquires(call: &LockCall) -> Option<LockCall> {
+        match *call {
+            LockCall::Acquire { token, .. } => Some(LockCall::Acquire { hold: 0, token }),
+            _ => None,
+        }
+    }
+
     fn is_read(call: &LockCall) -> bool {
         matches!(call, LockCall::Busy { .. } | LockCall::IsLocked(_))
     }
@@ -96,6 +103,14 @@ pub(super) enum RegisterCall {
 
 impl Sequential for Register {
     type Call = RegisterCall;
+
+    fn acquires(call: &RegisterCall) -> Option<RegisterCall> {
+        match *call {
+            RegisterCall::Read(_) => Some(RegisterCall::Read(0)),
+            RegisterCall::Write(_) => Some(RegisterCall::Write(0)),
+            _ => None,
+        }
+    }
 
     fn is_read(call: &RegisterCall) -> bool {
         matches!(call, RegisterCall::Busy { .. } | RegisterCall::IsWritten(_))
@@ -177,6 +192,16 @@ impl Permits {
 
 impl Sequential for Permits {
     type Call = PermitsCall;
+
+    fn acquires(call: &PermitsCall) -> Option<PermitsCall> {
+        match *call {
+            PermitsCall::Acquire { permits, .. } => Some(PermitsCall::Acquire {
+                request: 0,
+                permits,
+            }),
+            _ => None,
+        }
+    }
 
     fn is_read(call: &PermitsCall) -> bool {
         matches!(call, PermitsCall::Busy { .. } | PermitsCall::Free(_))
@@ -286,6 +311,13 @@ impl Values {
 
 impl Sequential for Values {
     type Call = ValuesCall;
+
+    fn acquires(call: &ValuesCall) -> Option<ValuesCall> {
+        match *call {
+            ValuesCall::Acquire { values, .. } => Some(ValuesCall::Acquire { hold: 0, values }),
+            _ => None,
+        }
+    }
 
     fn is_read(call: &ValuesCall) -> bool {
         matches!(call, ValuesCall::Busy { .. } | ValuesCall::AreTaken { .. })
