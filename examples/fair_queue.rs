@@ -7,7 +7,8 @@
 //!
 //! Each process has a number of documents. With a plain lock, one process may print all of its documents
 //! first. With a fair lock, the server has a queue: each process stands last again after each document, so
-//! they take turns. Kill a process that waits: the others pass it after a few seconds.
+//! they take turns. Threads of a Java service that wait for `getFairLock("example:printer")` stand in the same
+//! queue. Kill a process that waits: the others pass it after a few seconds.
 
 use std::time::Duration;
 

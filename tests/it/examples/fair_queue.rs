@@ -1,7 +1,8 @@
-//! Two processes take turns.
+//! Two processes take turns, and a thread of Redisson with them.
 
 use super::program::Program;
 use crate::support::prelude::SOON;
+use crate::support::redisson::{JavaLock, Redisson};
 use crate::support::{RedisServer, eventually};
 
 #[tokio::test]
@@ -35,6 +36,40 @@ async fn two_processes_print_in_turns() {
         redis.keys().await.is_empty()
     })
     .await;
+}
+
+/// One line for processes of ours and a thread of Redisson.
+#[tokio::test]
+async fn a_java_thread_takes_its_turn_between_two_processes() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let java = Redisson::start(&server.url()).await;
+    let (carol, printer) = (
+        java.thread("carol"),
+        JavaLock::from_getter("getFairLock", "example:printer"),
+    );
+    let held = lockdog::Client::connect(server.url()).await.unwrap();
+    let held = held.fair_lock("example:printer").lock().await.unwrap();
+    let mut alice = Program::start("fair_queue", &[&server.url(), "alice", "2"]);
+    queued(&redis, 1).await;
+    let waiting = carol.start_lock(&printer);
+    queued(&redis, 2).await;
+    let mut bob = Program::start("fair_queue", &[&server.url(), "bob", "1"]);
+    queued(&redis, 3).await;
+    held.unlock().await.unwrap();
+    alice.says("alice printed document 1, 2 waited").await;
+    waiting.value().await;
+    assert!(carol.is_held(&printer).await);
+    // Alice stands behind Bob.
+    queued(&redis, 2).await;
+    carol.unlock(&printer).await.unwrap();
+    bob.says("bob printed document 1, 1 waited").await;
+    alice.says("alice printed document 2, 0 waited").await;
+    for process in [alice, bob] {
+        let (status, said) = process.end().await;
+        assert!(status.success(), "{status}: {said:#?}");
+    }
+    redis.eventually_empty().await;
 }
 
 async fn queued(redis: &crate::support::Redis, waiters: usize) {
