@@ -3,6 +3,7 @@
 mod basics;
 mod cluster;
 mod faults;
+mod nemesis;
 mod replay;
 mod waits;
 

@@ -9,6 +9,7 @@ mod force;
 mod input;
 mod leases;
 mod modes;
+mod nemesis;
 mod replay;
 mod upgrades;
 mod waits;

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
 
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::support::{Action, Cell, Dice, Direction, Gate, Proxy, named, until_ok};
+use crate::support::{Cell, Dice, Proxy, harass, named, until_ok};
 
 /// LE1, LE2 and LE3 under faults, and LE4 after them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -32,42 +31,7 @@ async fn an_election_has_one_leader_and_growing_terms_under_a_nemesis() {
         proxies.push(proxy);
     }
     let watching = tokio::spawn(watch(test.another().await, run.clone()));
-    let until = Instant::now() + LASTS;
-    let mut late = Vec::new();
-    while Instant::now() < until {
-        let proxy = &proxies[dice.roll(3) as usize];
-        match dice.roll(6) {
-            0 => drop(proxy.cut_all()),
-            1 => drop(proxy.on(named("evalsha"), Action::DropReply)),
-            2 => drop(proxy.on(named("evalsha"), Action::ExecuteThenCut).times(2)),
-            3 => drop(proxy.on(named("evalsha"), Action::Twice).times(3)),
-            4 => {
-                // It runs once more, or for the first time, when no call expects it any more.
-                let gate = Gate::new();
-                let action = match dice.roll(2) {
-                    0 => Action::TwiceLate(gate.clone()),
-                    _ => Action::HoldRequest(gate.clone()),
-                };
-                drop(proxy.on(named("evalsha"), action));
-                late.push((Instant::now() + ms(dice.roll(1_500)), gate));
-            }
-            _ => {
-                proxy.blackhole(Direction::ToClient);
-                tokio::time::sleep(ms(dice.roll(400))).await;
-                proxy.heal();
-            }
-        }
-        tokio::time::sleep(ms(dice.roll(150))).await;
-        late.retain(|(at, gate)| {
-            let is_due = Instant::now() >= *at;
-            if is_due {
-                gate.open();
-            }
-            !is_due
-        });
-    }
-    late.iter().for_each(|(_, gate)| gate.open());
-    proxies.iter().for_each(Proxy::heal);
+    harass(&proxies, &mut dice, LASTS, named("evalsha")).await;
     run.is_over.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {
         task.expect("none panics");

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::support::{Action, Cell, Dice, Direction, Gate, Proxy, named, until_ok};
+use crate::support::{Cell, Dice, Proxy, harass, named, until_ok};
 
 /// GL1 and GL2, and GL4 after the faults.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -32,43 +32,7 @@ async fn each_value_has_one_holder_under_a_nemesis_and_is_free_after_it() {
         }
         proxies.push(proxy);
     }
-    let until = Instant::now() + LASTS;
-    let mut late = Vec::new();
-    while Instant::now() < until {
-        let proxy = &proxies[dice.roll(3) as usize];
-        match dice.roll(7) {
-            0 => drop(proxy.cut_all()),
-            1 => drop(proxy.on(named("evalsha"), Action::DropReply)),
-            2 => drop(proxy.on(named("evalsha"), Action::ExecuteThenCut).times(2)),
-            3 => drop(proxy.on(named("evalsha"), Action::Twice).times(3)),
-            4 => {
-                // It runs once more, or for the first time, when its sender does not expect it any more.
-                let gate = Gate::new();
-                let action = match dice.roll(2) {
-                    0 => Action::TwiceLate(gate.clone()),
-                    _ => Action::HoldRequest(gate.clone()),
-                };
-                drop(proxy.on(named("evalsha"), action));
-                late.push((Instant::now() + ms(dice.roll(1_500)), gate));
-            }
-            5 => {
-                proxy.blackhole(Direction::ToClient);
-                tokio::time::sleep(ms(dice.roll(400))).await;
-                proxy.heal();
-            }
-            _ => {}
-        }
-        tokio::time::sleep(ms(dice.roll(150))).await;
-        late.retain(|(at, gate)| {
-            let is_due = Instant::now() >= *at;
-            if is_due {
-                gate.open();
-            }
-            !is_due
-        });
-    }
-    late.iter().for_each(|(_, gate)| gate.open());
-    proxies.iter().for_each(Proxy::heal);
+    harass(&proxies, &mut dice, LASTS, named("evalsha")).await;
     run.is_over.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {
         task.expect("no task panics");
@@ -96,13 +60,8 @@ struct Run {
 }
 
 async fn contend(lock: Lock, pair: [usize; 2], run: Arc<Run>, seed: u64) {
-    let mut state = seed;
-    let mut roll = move |faces: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state % faces
-    };
+    let mut dice = Dice::of(seed);
+    let mut roll = |faces| dice.roll(faces);
     while !run.is_over.load(Ordering::Relaxed) {
         let request = lock
             .try_lock()

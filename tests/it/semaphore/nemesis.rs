@@ -8,7 +8,7 @@ use lockdog::{Client, Permit, Semaphore};
 use tokio::task::JoinSet;
 
 use super::{Fixture, NAME, SOON, ms};
-use crate::support::{Action, Dice, Direction, Gate, Proxy, named, until_ok};
+use crate::support::{Dice, Proxy, harass, until_ok};
 
 /// SE1 to SE3.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -30,44 +30,8 @@ async fn no_permit_is_lost_or_made_under_a_nemesis() {
         }
         proxies.push(proxy);
     }
-    let until = Instant::now() + LASTS;
-    let mut late = Vec::new();
-    while Instant::now() < until {
-        let proxy = &proxies[dice.roll(3) as usize];
-        match dice.roll(7) {
-            0 => drop(proxy.cut_all()),
-            1 => drop(proxy.on(named("evalsha"), Action::DropReply)),
-            2 => drop(proxy.on(named("evalsha"), Action::ExecuteThenCut).times(2)),
-            3 => drop(proxy.on(named("evalsha"), Action::Twice).times(3)),
-            4 => {
-                let gate = Gate::new();
-                match dice.roll(2) {
-                    // A release runs once more when nobody expects it any more. (An answered acquire
-                    // that does so is the known hole.)
-                    0 => drop(proxy.on(release(), Action::TwiceLate(gate.clone()))),
-                    // It runs for the first time when its sender has given it up.
-                    _ => drop(proxy.on(named("evalsha"), Action::HoldRequest(gate.clone()))),
-                }
-                late.push((Instant::now() + ms(dice.roll(1_500)), gate));
-            }
-            5 => {
-                proxy.blackhole(Direction::ToClient);
-                tokio::time::sleep(ms(dice.roll(400))).await;
-                proxy.heal();
-            }
-            _ => {}
-        }
-        tokio::time::sleep(ms(dice.roll(150))).await;
-        late.retain(|(at, gate)| {
-            let is_due = Instant::now() >= *at;
-            if is_due {
-                gate.open();
-            }
-            !is_due
-        });
-    }
-    late.iter().for_each(|(_, gate)| gate.open());
-    proxies.iter().for_each(Proxy::heal);
+    // An answered acquire that runs once more is the known hole.
+    harass(&proxies, &mut dice, LASTS, release()).await;
     run.is_over.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {
         task.expect("nobody panics");
@@ -80,7 +44,7 @@ async fn no_permit_is_lost_or_made_under_a_nemesis() {
     assert!(all.is_some());
 }
 
-fn release() -> impl Fn(&[String]) -> bool + Send + Sync + 'static {
+fn release() -> impl Fn(&[String]) -> bool + Clone + Send + Sync + 'static {
     let text = include_str!("../../../lua/semaphore/release.lua");
     let digest = redis::Script::new(text).get_hash().to_owned();
     move |args: &[String]| args.get(1) == Some(&digest)
@@ -112,13 +76,8 @@ impl Run {
 }
 
 async fn contend(seats: Semaphore, run: Arc<Run>, seed: u64) {
-    let mut state = seed;
-    let mut roll = move |faces: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state % faces
-    };
+    let mut dice = Dice::of(seed);
+    let mut roll = |faces| dice.roll(faces);
     while !run.is_over.load(Ordering::Relaxed) {
         let permits = 1 + roll(3) as u32;
         let request = seats.try_acquire_many(permits).wait(ms(100 + roll(900)));

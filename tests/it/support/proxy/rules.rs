@@ -32,7 +32,7 @@ pub(crate) enum Action {
 }
 
 /// Matches a command by its name, in whatever case.
-pub(crate) fn named(name: &str) -> impl Fn(&[String]) -> bool + Send + Sync + use<> {
+pub(crate) fn named(name: &str) -> impl Fn(&[String]) -> bool + Clone + Send + Sync + use<> {
     let name = name.to_owned();
     move |args| {
         args.first()

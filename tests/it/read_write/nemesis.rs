@@ -1,0 +1,141 @@
+//! Lost, late and repeated commands, cut connections and cancelled calls, all at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::support::{Cell, Dice, Proxy, harass, named, until_ok};
+
+/// RW2, and RW4 after the faults.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_and_writers_exclude_each_other_under_a_nemesis_and_nothing_is_left_after_it() {
+    let test = Fixture::new().await;
+    let mut dice = Dice::from_environment();
+    let run = Arc::new(Run::default());
+    let (mut proxies, mut tasks) = (Vec::new(), JoinSet::new());
+    for _ in 0..3 {
+        let proxy = Proxy::start(&test.server).await;
+        let client = Client::builder()
+            .url(proxy.url())
+            .watchdog_lease(LEASE)
+            .command_timeout(ms(500))
+            .poll_cap(ms(200));
+        let client = until_ok(SOON, async || client.clone().build().await).await;
+        for _ in 0..4 {
+            let rw = client.read_write_lock(NAME);
+            tasks.spawn(contend(rw, run.clone(), dice.roll(u64::MAX)));
+        }
+        proxies.push(proxy);
+    }
+    harass(&proxies, &mut dice, LASTS, named("evalsha")).await;
+    run.is_over.store(true, Ordering::Relaxed);
+    while let Some(task) = tasks.join_next().await {
+        task.expect("no task panics");
+    }
+    let counts = [&run.reads, &run.written, &run.upgrades].map(|it| it.load(Ordering::Relaxed));
+    let [reads, written, upgrades] = counts;
+    println!("{reads} reads, {written} writes, {upgrades} upgrades");
+    assert!(reads >= 20 && written >= 20 && upgrades >= 1, "{counts:?}");
+    assert_eq!(run.cell.value(), written as i64, "two wrote at a time");
+    // What a late acquire took ends with its lease.
+    let writer = test.rw.write().try_lock().wait(SOON).await.unwrap();
+    writer.expect("it is free soon").unlock().await.unwrap();
+    test.redis.eventually_empty().await;
+}
+
+#[derive(Default)]
+struct Run {
+    is_over: AtomicBool,
+    reads: AtomicU64,
+    written: AtomicU64,
+    upgrades: AtomicU64,
+    cell: Cell,
+}
+
+impl Run {
+    async fn read(&self, guard: &ReadGuard, stay: Duration) {
+        let before = self.cell.value();
+        tokio::time::sleep(stay).await;
+        let after = self.cell.value();
+        // In this order: it had the lock when it read last.
+        if guard.is_valid() {
+            assert_eq!(before, after, "a writer wrote beside a reader");
+            self.reads.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    async fn write(&self, guard: &WriteGuard, stay: Duration) {
+        let has_written = self.cell.bump_while(stay, || guard.is_valid()).await;
+        self.written
+            .fetch_add(u64::from(has_written), Ordering::Relaxed);
+    }
+}
+
+async fn contend(rw: ReadWriteLock, run: Arc<Run>, seed: u64) {
+    let mut dice = Dice::of(seed);
+    let mut roll = |faces| dice.roll(faces);
+    while !run.is_over.load(Ordering::Relaxed) {
+        let (wait, owner) = (ms(100 + roll(2_000)), Owner::new());
+        // The caller gives up at any point.
+        let limit = match roll(4) {
+            0 => ms(roll(60)),
+            _ => LONG,
+        };
+        let stay = ms(roll(20));
+        if roll(3) > 0 {
+            let request = rw.read().try_lock().owner(&owner).wait(wait);
+            let request = match roll(2) {
+                0 => request,
+                _ => request.lease(LEASE),
+            };
+            let acquired = tokio::time::timeout(limit, request.into_future()).await;
+            let Ok(Ok(Some(guard))) = acquired else {
+                tokio::time::sleep(ms(5)).await;
+                continue;
+            };
+            run.read(&guard, stay).await;
+            match roll(5) {
+                0 => drop(guard),
+                1 => drop(tokio::time::timeout(ms(roll(20)), guard.unlock()).await),
+                2 | 3 => {
+                    let upgrading = guard.upgrade().wait(ms(roll(200))).into_future();
+                    match tokio::time::timeout(limit, upgrading).await {
+                        Ok(Ok(writer)) => {
+                            run.upgrades.fetch_add(1, Ordering::Relaxed);
+                            run.write(&writer, stay).await;
+                            drop(writer.unlock().await);
+                        }
+                        // The read hold that is left, if any, ends with it.
+                        outcome => drop(outcome),
+                    }
+                }
+                // Its outcome may well be unknown.
+                _ => drop(guard.unlock().await),
+            }
+        } else {
+            let request = rw.write().try_lock().owner(&owner).wait(wait);
+            let acquired = tokio::time::timeout(limit, request.into_future()).await;
+            let Ok(Ok(Some(guard))) = acquired else {
+                tokio::time::sleep(ms(5)).await;
+                continue;
+            };
+            run.write(&guard, stay).await;
+            match roll(4) {
+                0 => drop(guard),
+                1 => {
+                    if let Ok(reader) = guard.downgrade().await {
+                        run.read(&reader, stay).await;
+                        drop(reader.unlock().await);
+                    }
+                }
+                _ => drop(guard.unlock().await),
+            }
+        }
+    }
+}
+
+const LASTS: Duration = Duration::from_secs(6);
+/// Its holder is told when it is over.
+const LEASE: Duration = Duration::from_millis(1_500);

@@ -1,0 +1,56 @@
+//! Lost, late and repeated commands and cut connections, at random and all at once.
+
+use std::time::{Duration, Instant};
+
+use crate::support::prelude::ms;
+use crate::support::{Action, Dice, Direction, Gate, Proxy, named};
+
+/// Does harm for this time, and heals it. `repeats_late` names the commands of which a copy may run long after its
+/// answer.
+pub(crate) async fn harass(
+    proxies: &[Proxy],
+    dice: &mut Dice,
+    lasts: Duration,
+    repeats_late: impl Fn(&[String]) -> bool + Clone + Send + Sync + 'static,
+) {
+    let until = Instant::now() + lasts;
+    let mut late: Vec<(Instant, Gate)> = Vec::new();
+    let mut rules = Vec::new();
+    let mut cuts = 0;
+    while Instant::now() < until {
+        let proxy = &proxies[dice.roll(proxies.len() as u64) as usize];
+        match dice.roll(7) {
+            0 => cuts += proxy.cut_all(),
+            1 => rules.push(proxy.on(named("evalsha"), Action::DropReply)),
+            2 => rules.push(proxy.on(named("evalsha"), Action::ExecuteThenCut).times(2)),
+            3 => rules.push(proxy.on(named("evalsha"), Action::Twice).times(3)),
+            4 => {
+                let gate = Gate::new();
+                rules.push(match dice.roll(2) {
+                    0 => proxy.on(repeats_late.clone(), Action::TwiceLate(gate.clone())),
+                    // It runs for the first time when its sender has given it up.
+                    _ => proxy.on(named("evalsha"), Action::HoldRequest(gate.clone())),
+                });
+                late.push((Instant::now() + ms(dice.roll(1_500)), gate));
+            }
+            5 => {
+                proxy.blackhole(Direction::ToClient);
+                tokio::time::sleep(ms(dice.roll(400))).await;
+                proxy.heal();
+            }
+            _ => {}
+        }
+        tokio::time::sleep(ms(dice.roll(150))).await;
+        late.retain(|(at, gate)| {
+            let is_due = Instant::now() >= *at;
+            if is_due {
+                gate.open();
+            }
+            !is_due
+        });
+    }
+    late.iter().for_each(|(_, gate)| gate.open());
+    proxies.iter().for_each(Proxy::heal);
+    let hits: u64 = rules.iter().map(|rule| rule.hits()).sum();
+    assert!(cuts > 0 && hits > 0, "{cuts} cuts, {hits} other faults");
+}
