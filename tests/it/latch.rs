@@ -3,7 +3,7 @@
 mod basics;
 mod cluster;
 mod faults;
-mod replay;
+pub(crate) mod replay;
 mod waits;
 
 use lockdog::{Client, ClientBuilder, CountDownLatch};
