@@ -103,6 +103,13 @@ pub(crate) static WRITE: Kind = Kind {
     java: "getReadWriteLock.writeLock",
 };
 
+/// Not in `ALL`, because its holders do not exclude each other.
+pub(crate) static READ: Kind = Kind {
+    object: "read_lock",
+    lock: |client, name| client.read_write_lock(name).read().into(),
+    java: "getReadWriteLock.readLock",
+};
+
 pub(crate) static GROUP: Kind = Kind {
     object: "faster_multi_lock",
     lock: |client, name| {

@@ -4,7 +4,7 @@ mod basics;
 mod cluster;
 mod faults;
 mod nemesis;
-mod replay;
+pub(crate) mod replay;
 mod waits;
 
 use lockdog::{Client, ClientBuilder, CountDownLatch};

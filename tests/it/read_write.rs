@@ -6,6 +6,7 @@ mod cluster;
 mod exclusion;
 mod faults;
 mod force;
+mod frozen;
 mod input;
 mod leases;
 mod modes;

@@ -11,7 +11,7 @@ mod input;
 mod ledger;
 mod nemesis;
 mod parts;
-mod replay;
+pub(crate) mod replay;
 mod scripts;
 mod waits;
 

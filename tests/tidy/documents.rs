@@ -128,6 +128,12 @@ fn the_variables_of_the_tests_are_documented() {
             read_by_tests.extend(quoted.map(str::to_owned));
         }
     }
+    let script = read(&root().join("tests/run"));
+    for expanded in script.split("${").skip(1) {
+        let end = expanded.find(|c: char| c != '_' && !c.is_ascii_alphanumeric());
+        let name = &expanded[..end.unwrap_or(expanded.len())];
+        read_by_tests.extend(is_variable(name).then(|| name.to_owned()));
+    }
     for internal in SET_BY_TESTS {
         assert!(read_by_tests.remove(internal), "no test reads {internal}");
     }
@@ -163,11 +169,10 @@ fn is_test(name: &str) -> bool {
 }
 
 pub(crate) fn exists(name: &str) -> bool {
-    let of_the_library = ["on_servers::", "simulation::"];
-    let base = if of_the_library.iter().any(|module| name.starts_with(module)) {
-        "tests"
-    } else {
-        "tests/it"
+    let base = match name.split("::").next() {
+        Some("on_servers" | "simulation") => "tests",
+        Some("kit") => "crates/lockdog-test/tests",
+        _ => "tests/it",
     };
     let has = |path: &str, found: fn(&str, &str) -> bool, what: &str| {
         let path = root().join(base).join(path.replace("::", "/"));
@@ -245,22 +250,31 @@ fn is_variable(text: &str) -> bool {
 const SET_BY_TESTS: [&str; 2] = ["LOCKDOG_TEST_ALONE", "LOCKDOG_TEST_CHILD"];
 
 /// The modules with tests.
-const TOPS: [&str; 19] = [
+const TOPS: [&str; 28] = [
     "cluster",
     "diagnose",
+    "election",
     "examples",
     "fair",
     "faults",
+    "group",
     "hand_over",
     "harness",
     "interop",
+    "kit",
+    "latch",
+    "left",
     "lock",
     "model",
     "multi_lock",
     "on_servers",
+    "permits",
+    "read_write",
     "red_lock",
     "regressions",
     "replicas",
+    "runtimes",
+    "semaphore",
     "sentinel",
     "settings",
     "simulation",

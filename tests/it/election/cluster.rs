@@ -1,9 +1,16 @@
 //! Elections on a cluster.
 
-use lockdog::Error;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use lockdog::Error;
+use lockdog::error::LostReason;
+use tokio::task::JoinSet;
+
+use super::nemesis::{LEASE, Run, contend};
 use super::*;
-use crate::support::Cluster;
+use crate::support::cluster::{names, slot};
+use crate::support::{Cluster, Dice};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_master_of_its_slot_has_an_election() {
@@ -60,4 +67,132 @@ async fn an_election_whose_keys_are_in_several_slots_is_refused() {
     for node in &cluster.nodes {
         assert!(node.redis().await.keys().await.is_empty());
     }
+}
+
+/// LE1 and LE4: the nodes answer with TRYAGAIN while the keys of one election are at both. The leader resigns
+/// meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_candidate_leads_a_later_term_after_its_slot_moved_key_by_key() {
+    const SLOT: u16 = 42;
+    let cluster = Cluster::start(3, 0).await;
+    let to = &cluster.nodes[2];
+    let name = &names("leader", 1, |it| it == SLOT)[0];
+    let connect = async || {
+        let client = Client::builder().url(cluster.url()).poll_cap(ms(200));
+        client.build().await.unwrap().election(name)
+    };
+    let (ours, theirs) = (connect().await, connect().await);
+    let lead = ours.campaign("a").await.unwrap();
+    let term = lead.term();
+    let migration = cluster.migrate(SLOT, to).await;
+    let source = migration.from.redis().await;
+    source.reset_stats().await;
+    // The last term is at one node, and the leader at the other.
+    let counter = format!("redisson_lock_token:{{{name}}}");
+    assert!(migration.move_key(&counter).await);
+    let campaign = theirs.campaign("b").owner(&Owner::new()).wait(SOON);
+    let next = tokio::spawn(campaign.into_future());
+    let resigning = tokio::spawn(lead.resign());
+    eventually(SOON, "both met the migration", async || {
+        let errors = source.errorstats().await;
+        errors.get("TRYAGAIN").is_some_and(|met| *met >= 2)
+    })
+    .await;
+    assert!(!next.is_finished());
+    migration.move_keys().await;
+    migration.finish().await;
+    // Its call may have ended before: the client goes on.
+    let _ = resigning.await.unwrap();
+    let next = tokio::time::timeout(SOON, next).await.expect("in time");
+    let next = next.unwrap().unwrap().expect("it is its turn");
+    assert!(next.term() > term);
+    let redis = to.redis().await;
+    assert_eq!(redis.ask::<u64>(&["GET", &counter]).await, next.term());
+    assert_eq!(redis.hash(name).await.len(), 1);
+    next.resign().await.unwrap();
+    assert!(!redis.exists(name).await);
+}
+
+/// LE1 and LE4: the leader's hold was replicated to none, and its master dies. No later leader has its term.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_the_next_master_does_not_know_is_told_and_the_next_term_is_later() {
+    let cluster = Cluster::start(3, 1).await;
+    let (master, replica) = (&cluster.nodes[0], &cluster.nodes[3]);
+    let name = &cluster.names_at(master, "leader", 1).await[0];
+    let connect = async || {
+        let client = Client::builder().url(cluster.url()).poll_cap(ms(200));
+        client.build().await.unwrap().election(name)
+    };
+    let (ours, theirs) = (connect().await, connect().await);
+    ours.campaign("first")
+        .await
+        .unwrap()
+        .resign()
+        .await
+        .unwrap();
+    replica.server.pause();
+    // Nothing more is sent to it, not even to wait in its socket.
+    let redis = master.redis().await;
+    let cut: u32 = redis.ask(&["CLIENT", "KILL", "TYPE", "replica"]).await;
+    assert_eq!(cut, 1);
+    let lead = ours.campaign("a").await.unwrap();
+    let campaign = theirs.campaign("b").owner(&Owner::new()).wait(LONG);
+    let next = tokio::spawn(campaign.into_future());
+    let queue = format!("redisson_lock_queue:{{{name}}}");
+    eventually(SOON, "it stands in the queue", async || {
+        redis.ask::<usize>(&["LLEN", &queue]).await == 1
+    })
+    .await;
+    master.server.kill();
+    replica.server.resume();
+    cluster.take_over(slot(name), replica).await;
+    let lost = tokio::time::timeout(SOON, lead.lost()).await;
+    assert_eq!(lost.expect("it is told").reason(), LostReason::NotOurs);
+    let next = tokio::time::timeout(SOON, next).await.expect("in time");
+    let next = next.unwrap().unwrap().expect("none else campaigns");
+    assert!(next.term() > lead.term());
+    let seen = ours.leader().await.unwrap().expect("it leads");
+    assert_eq!(seen.term, Some(next.term()));
+    assert!(lead.resign().await.unwrap_err().is_lost());
+    next.resign().await.unwrap();
+}
+
+/// LE1, LE2 and LE4, by candidates of two clients that lead one after the other all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_election_goes_on_while_its_slot_fails_over_and_moves() {
+    let cluster = Cluster::start(3, 1).await;
+    let home = cluster.nodes[0].clone();
+    let name = &cluster.names_at(&home, "leader", 1).await[0];
+    let mut dice = Dice::from_environment();
+    let run = Arc::new(Run::default());
+    let mut tasks = JoinSet::new();
+    for _ in 0..2 {
+        let client = Client::builder().url(cluster.url()).watchdog_lease(LEASE);
+        let client = client.poll_cap(ms(200)).fair_absence(ms(800));
+        let client = client.build().await.unwrap();
+        for _ in 0..2 {
+            let dice = Dice::of(dice.roll(u64::MAX) | 1);
+            tasks.spawn(contend(client.election(name), run.clone(), dice));
+        }
+    }
+    let goes_on = async || {
+        let before = run.leaderships();
+        eventually(SOON, "there are new leaders", async || {
+            run.leaderships() >= before + 4
+        })
+        .await;
+    };
+    goes_on().await;
+    let heir = cluster.fail_over(slot(name)).await;
+    assert_ne!(heir.id, home.id);
+    goes_on().await;
+    for to in [&cluster.nodes[1], &heir] {
+        cluster.move_slot(slot(name), to).await;
+        goes_on().await;
+    }
+    run.is_over.store(true, Ordering::Relaxed);
+    while let Some(task) = tasks.join_next().await {
+        task.expect("none panics");
+    }
+    run.assert_one_led_at_a_time();
 }

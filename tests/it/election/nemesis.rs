@@ -1,7 +1,8 @@
 //! Lost, late and repeated commands, cut connections and cancelled campaigns, all at once.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio::task::JoinSet;
 
@@ -31,17 +32,17 @@ async fn an_election_has_one_leader_and_growing_terms_under_a_nemesis() {
         proxies.push(proxy);
     }
     let watching = tokio::spawn(watch(test.another().await, run.clone()));
-    harass(&proxies, &mut dice, LASTS, named("evalsha")).await;
+    harass(&proxies, &mut dice, LASTS, named("evalsha"), || {
+        run.is_enough()
+    })
+    .await;
     run.is_over.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {
         task.expect("none panics");
     }
-    let seen = watching.await.expect("it saw no term twice");
-    let terms = run.terms.load(Ordering::Relaxed);
-    println!("{terms} leaderships, {seen} of them observed");
-    assert!(terms >= 20 && seen >= 5, "{terms}, {seen}");
-    let written = run.written.load(Ordering::Relaxed);
-    assert_eq!(run.cell.value(), written as i64, "two led at a time");
+    watching.await.expect("it saw no term after a later one");
+    println!("{}", run.shown());
+    run.assert_one_led_at_a_time();
     let lead = test.election.campaign("last").wait(SOON).await.unwrap();
     let lead = lead.expect("it is free soon");
     assert!(lead.term() > run.last.load(Ordering::Relaxed));
@@ -49,17 +50,47 @@ async fn an_election_has_one_leader_and_growing_terms_under_a_nemesis() {
     test.eventually_over().await;
 }
 
+/// What the candidates of one election share.
 #[derive(Default)]
-struct Run {
-    is_over: AtomicBool,
-    terms: AtomicU64,
+pub(super) struct Run {
+    pub(super) is_over: AtomicBool,
+    /// The terms of all leaderships.
+    terms: Mutex<BTreeSet<u64>>,
+    /// How many of them an observer saw.
+    observed: AtomicUsize,
     written: AtomicU64,
     /// The term of the last one that wrote.
     last: AtomicU64,
     cell: Cell,
 }
 
-async fn contend(election: Election, run: Arc<Run>, mut dice: Dice) {
+impl Run {
+    /// How many leaderships there were.
+    pub(super) fn leaderships(&self) -> usize {
+        self.terms.lock().expect("nobody panicked").len()
+    }
+
+    fn is_enough(&self) -> bool {
+        self.leaderships() >= 20 && self.observed.load(Ordering::Relaxed) >= 5
+    }
+
+    fn shown(&self) -> String {
+        let observed = self.observed.load(Ordering::Relaxed);
+        format!(
+            "{} leaderships, {observed} of them observed",
+            self.leaderships()
+        )
+    }
+
+    /// LE2: a leader that wrote beside another one has lost its write.
+    pub(super) fn assert_one_led_at_a_time(&self) {
+        let written = self.written.load(Ordering::Relaxed);
+        assert_eq!(self.cell.value(), written as i64, "two led at a time");
+    }
+}
+
+/// Campaigns again and again, and checks the terms.
+pub(super) async fn contend(election: Election, run: Arc<Run>, mut dice: Dice) {
     while !run.is_over.load(Ordering::Relaxed) {
         let campaign = election.campaign(dice.roll(99).to_string());
         let campaign = campaign
@@ -77,7 +108,9 @@ async fn contend(election: Election, run: Arc<Run>, mut dice: Dice) {
             tokio::time::sleep(ms(5)).await;
             continue;
         };
-        run.terms.fetch_add(1, Ordering::Relaxed);
+        let term = lead.term();
+        let is_new = run.terms.lock().expect("nobody panicked").insert(term);
+        assert!(is_new, "two leaders have term {term}");
         let before = run.last.load(Ordering::Relaxed);
         let has_written = run.cell.bump_while(ms(dice.roll(30)), || lead.is_valid());
         if has_written.await {
@@ -94,22 +127,22 @@ async fn contend(election: Election, run: Arc<Run>, mut dice: Dice) {
     }
 }
 
-/// Observes, and checks that no term comes after a later one. Returns how many leaders it saw.
-async fn watch(election: Election, run: Arc<Run>) -> usize {
+/// Observes, and checks that no term comes after a later one.
+async fn watch(election: Election, run: Arc<Run>) {
     let mut leaders = election.observe();
-    let (mut last, mut seen) = (0, 0);
+    let mut last = 0;
     while !run.is_over.load(Ordering::Relaxed) {
         let next = tokio::time::timeout(ms(500), leaders.next()).await;
         let Ok(Ok(Some(leader))) = next else { continue };
         if let Some(term) = leader.term {
             assert!(term >= last, "{term} was seen after {last}");
-            seen += usize::from(term > last);
+            let is_new = usize::from(term > last);
+            run.observed.fetch_add(is_new, Ordering::Relaxed);
             last = term;
         }
     }
-    seen
 }
 
 const LASTS: Duration = Duration::from_secs(8);
 /// A leader that is lost is told.
-const LEASE: Duration = Duration::from_millis(1_500);
+pub(super) const LEASE: Duration = Duration::from_millis(1_500);

@@ -8,6 +8,7 @@ use lockdog::{Client, Error, Unlocked};
 use crate::faults::SOON;
 use crate::faults::scripts::{acquire, renew};
 use crate::faults::stand::{NAME, PATIENCE, Stand};
+use crate::kinds::{FENCED, FENCED_FROM_ONE};
 use crate::support::{Data, RedisServer, eventually};
 
 /// The whole of [`Error::Refused`], or the failure of the test.
@@ -56,6 +57,52 @@ async fn without_memory_only_acquires_are_refused() {
     assert!(stand.redis.errorstats().await.values().sum::<u64>() >= 3);
     stand.redis.cmd(&["CONFIG", "SET", "maxmemory", "0"]).await;
     stand.assert_recovered().await;
+}
+
+/// FE1 and FE2: what is refused leaves no lock and no token, and what is held keeps its own.
+#[tokio::test]
+async fn without_memory_no_token_is_issued_and_none_goes_back() {
+    for kind in [&FENCED, &FENCED_FROM_ONE] {
+        let stand = Stand::start().await;
+        let lock = |name| kind.lock(&stand.client, name);
+        let counter = async |name: &str| {
+            let counter = format!("redisson_lock_token:{{{name}}}");
+            stand.redis.ask::<Option<u64>>(&["GET", &counter]).await
+        };
+        let set = async |to: &str| stand.redis.cmd(&["CONFIG", "SET", "maxmemory", to]).await;
+        let first = lock("free").lock().await.unwrap();
+        let last = first.token().expect("it has one");
+        first.unlock().await.unwrap();
+        let held = lock("held").lock().await.unwrap();
+        let token = held.token();
+        set("1").await;
+        for name in ["free", "new"] {
+            let error = lock(name).lock().await.unwrap_err();
+            assert_eq!(refused(&error).0, "OOM");
+            let error = lock(name).try_lock().wait(SOON).await.unwrap_err();
+            assert_eq!(refused(&error).0, "OOM");
+            assert!(!stand.redis.exists(name).await, "half a lock is left");
+        }
+        assert_eq!(counter("free").await, Some(last));
+        assert_eq!(counter("new").await, None);
+        // A re-entry of what is held.
+        let error = lock("held").lock().await.unwrap_err();
+        assert_eq!(refused(&error).0, "OOM");
+        assert!(held.is_valid() && held.token() == token);
+        assert_eq!(counter("held").await, token);
+        assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
+        assert!(stand.redis.errorstats().await["OOM"] >= 5);
+
+        set("0").await;
+        let next = lock("free").lock().await.unwrap();
+        assert!(next.token() > Some(last));
+        assert_eq!(counter("free").await, next.token());
+        next.unlock().await.unwrap();
+        let next = lock("held").lock().await.unwrap();
+        assert!(next.token() > token);
+        next.unlock().await.unwrap();
+        stand.assert_recovered().await;
+    }
 }
 
 #[tokio::test]

@@ -64,6 +64,17 @@ async fn a_killed_master_is_replaced_by_its_replica() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_takes_over_from_a_killed_master_at_once() {
+    let cluster = Cluster::start(3, 1).await;
+    let (old, replica) = (&cluster.nodes[0], &cluster.nodes[3]);
+    old.server.kill();
+    let ((), took) = timed(cluster.take_over(0, replica)).await;
+    println!("switched after {took:?}");
+    assert_eq!(cluster.owner(0).await.id, replica.id);
+    replica.redis().await.cmd(&["SET", &key_at(0), "v"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_master_is_replaced_and_is_a_replica_when_it_returns() {
     let cluster = Cluster::start(3, 1).await;
     let old = cluster.nodes[1].clone();

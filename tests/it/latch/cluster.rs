@@ -3,7 +3,7 @@
 use lockdog::{Client, Error};
 
 use super::{LONG, SOON, ms};
-use crate::support::cluster::names;
+use crate::support::cluster::{names, slot};
 use crate::support::{Cluster, Redis, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -109,4 +109,63 @@ async fn a_latch_opens_whose_slot_was_migrated_under_its_waiters() {
         ended.expect("a message lets it go").unwrap().unwrap();
     }
     assert!(!target.exists(name).await);
+}
+
+/// CL2: a latch of the new master opens by a message, after a planned failover and after a crash. Its waiters are
+/// woken by nothing else, but for what the client learns of the failover.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_latch_opens_by_a_message_after_each_failover() {
+    let cluster = Cluster::start(3, 1).await;
+    let name = &cluster.names_at(&cluster.nodes[0], "start", 1).await[0];
+    let client = Client::connect(cluster.url()).await.unwrap();
+    let start = client.count_down_latch(name);
+    assert!(start.try_set_count(3).await.unwrap());
+    let another = Client::builder().url(cluster.url()).poll_cap(LONG);
+    let another = another.build().await.unwrap();
+    let theirs = another.count_down_latch(name);
+    let waiting = tokio::spawn(async move { theirs.wait_zero_within(LONG).await });
+    let listens_at = async |redis: &Redis| {
+        let what = "it listens at the master";
+        eventually(SOON, what, async || {
+            let channels = redis.channels().await;
+            channels.iter().any(|it| it.contains(name))
+        })
+        .await;
+    };
+    let old = cluster.owner(slot(name)).await;
+    listens_at(&old.redis().await).await;
+    for (left, crashes) in [(2, false), (1, true)] {
+        let old = cluster.owner(slot(name)).await;
+        let new = match crashes {
+            true => {
+                let redis = old.redis().await;
+                redis.cmd(&["SET", &format!("{{{name}}}:last"), "1"]).await;
+                eventually(SOON, "its replica has all of it", async || {
+                    redis.ask::<u32>(&["WAIT", "1", "1000"]).await == 1
+                })
+                .await;
+                let heir = cluster.replica_of(&old).await;
+                old.server.kill();
+                cluster.take_over(slot(name), &heir).await;
+                heir
+            }
+            false => cluster.fail_over(slot(name)).await,
+        };
+        assert_ne!(new.id, old.id);
+        let redis = new.redis().await;
+        listens_at(&redis).await;
+        // If the old master refuses it, the client goes on.
+        let _ = start.count_down().await;
+        eventually(SOON, "it has counted", async || {
+            redis.ask::<Option<i64>>(&["GET", name]).await == Some(left)
+        })
+        .await;
+        tokio::time::sleep(ms(200)).await;
+        assert!(!waiting.is_finished());
+    }
+    start.count_down().await.unwrap();
+    let ended = tokio::time::timeout(SOON, waiting).await;
+    assert!(ended.expect("a message lets it go").unwrap().unwrap());
+    let redis = cluster.owner(slot(name)).await.redis().await;
+    assert!(!redis.exists(name).await);
 }

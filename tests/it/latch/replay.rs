@@ -42,7 +42,7 @@ const RECORDED: Recorded = Recorded {
     perform: |call| Box::pin(perform(call)) as Answered,
 };
 
-async fn perform(call: Call) -> Result<String> {
+pub(crate) async fn perform(call: Call) -> Result<String> {
     let latch = call.client.count_down_latch(&call.name);
     let args: Vec<&str> = call.args.iter().map(String::as_str).collect();
     let time = |amount: &str, unit: &str| {

@@ -50,7 +50,7 @@ const RECORDED: Recorded = Recorded {
     perform: |call| Box::pin(perform(call)) as Answered,
 };
 
-async fn perform(call: Call) -> Result<String> {
+pub(crate) async fn perform(call: Call) -> Result<String> {
     let Call {
         client,
         redis,

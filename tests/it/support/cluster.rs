@@ -128,6 +128,17 @@ impl Cluster {
         self.owner(slot).await
     }
 
+    /// Makes a replica the owner of its dead master's slots at once, instead of after the others' node timeout.
+    pub(crate) async fn take_over(&self, slot: u16, replica: &Node) {
+        eventually(SWITCHED_WITHIN, "the replica took over", async || {
+            let _begun: Option<String> = replica.try_ask("CLUSTER FAILOVER TAKEOVER").await;
+            let owner = self.try_owner(slot).await;
+            owner.is_some_and(|owner| owner.id == replica.id)
+        })
+        .await;
+        self.await_health().await;
+    }
+
     /// Makes a replica of the slot's owner the owner, though that one is well.
     pub(crate) async fn fail_over(&self, slot: u16) -> Arc<Node> {
         let old = self.owner(slot).await;

@@ -2,22 +2,27 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::prelude::ms;
+use crate::support::prelude::{SOON, ms};
 use crate::support::{Action, Dice, Direction, Gate, Proxy, named};
 
-/// Does harm for this time, and heals it. `repeats_late` names the commands of which a copy may run long after its
-/// answer.
+/// Does harm for this time, and longer if it is not enough yet, as on a busy machine. Then heals it. `repeats_late` names
+/// the commands of which a copy may run long after its answer.
+///
+/// # Panics
+/// If it is not enough for long.
 pub(crate) async fn harass(
     proxies: &[Proxy],
     dice: &mut Dice,
     lasts: Duration,
     repeats_late: impl Fn(&[String]) -> bool + Clone + Send + Sync + 'static,
+    is_enough: impl Fn() -> bool,
 ) {
     let until = Instant::now() + lasts;
     let mut late: Vec<(Instant, Gate)> = Vec::new();
     let mut rules = Vec::new();
     let mut cuts = 0;
-    while Instant::now() < until {
+    while Instant::now() < until || !is_enough() {
+        assert!(Instant::now() < until + SOON * 3, "too little happens");
         let proxy = &proxies[dice.roll(proxies.len() as u64) as usize];
         match dice.roll(7) {
             0 => cuts += proxy.cut_all(),

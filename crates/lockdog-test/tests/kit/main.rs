@@ -13,6 +13,7 @@ mod failure_model;
 mod fair;
 mod faults;
 mod fenced;
+mod flushed;
 mod latches;
 mod left_to_lease;
 mod limits;

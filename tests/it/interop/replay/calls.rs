@@ -8,7 +8,9 @@ use lockdog::{AnyLock, Client, Error, Guard, Lock, Owner};
 
 use super::cast::thread_number;
 use super::tokens::{self, counter};
-use crate::kinds::{FAIR, FENCED, Kind};
+use crate::kinds::{FAIR, FENCED, FENCED_FROM_ONE, Kind, READ};
+use crate::support::Redis;
+use crate::{latch, recorded, semaphore};
 
 /// One call on one lock.
 #[derive(Clone, Debug)]
@@ -30,6 +32,14 @@ pub(super) enum Target {
     Lock(Option<usize>),
     /// `multiLock` or `redLock`: the lock of several that the scenario has.
     Several,
+    /// A semaphore or a latch, whose own replay has its calls. Its `lock` is its name.
+    Object(Object),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Object {
+    Semaphore,
+    Latch,
 }
 
 #[derive(Clone, Debug)]
@@ -52,6 +62,8 @@ pub(super) enum What {
     LastToken,
     /// A call that we do not have. The test sends its commands.
     Absent,
+    /// A method of an object, and its arguments.
+    Of(String, Vec<String>),
     Shutdown,
     Start,
 }
@@ -77,6 +89,13 @@ impl Call {
             Some((text, server)) => (text, Some(server.parse().expect("a number"))),
             None => (text, None),
         };
+        if let Some(call) = Self::on_object(kind, text) {
+            return call;
+        }
+        // The call that makes it is the first one on it.
+        let of_several = text.strip_prefix(THREE_NAMES);
+        let of_several = of_several.map(|call| format!("multiLock{call}"));
+        let text = of_several.as_deref().unwrap_or(text);
         // `lock.unlock()`, `lockOnS3.unlock()`, `getLock.unlock()` or `getLock("a b").unlock()`
         let (handle, call) = text.split_once('.').expect("a call follows the lock");
         let (handle, lock, call) = match text.split_once("(\"") {
@@ -84,10 +103,18 @@ impl Call {
                 let (lock, call) = rest.split_once("\").").expect("a call follows the lock");
                 (getter, lock, call)
             }
-            _ => (handle, "orders", call),
+            _ => match handle {
+                "readLock" => (handle, "doc", call),
+                "fairLock" => (handle, "fair", call),
+                _ => (handle, "orders", call),
+            },
         };
         let kind = match handle {
             getter if getter == kind.java => kind,
+            "readLock" => &READ,
+            "fairLock" => &FAIR,
+            // The recordings of its own file are replayed with both kinds.
+            "fencedLock" => &FENCED_FROM_ONE,
             other => Kind::find(other).unwrap_or(kind),
         };
         let on = match (handle, handle.strip_prefix("lockOnS")) {
@@ -152,6 +179,24 @@ impl Call {
         }
     }
 
+    /// `semaphore.release()` or `getCountDownLatch("a").countDown()`
+    fn on_object(kind: &'static Kind, text: &str) -> Option<Self> {
+        let (handle, call) = text.split_once('.')?;
+        let (object, name) = match handle.split_once("(\"") {
+            None if handle == "semaphore" => (Object::Semaphore, "seats"),
+            None if handle == "latch" => (Object::Latch, "start"),
+            Some(("getCountDownLatch", name)) => (Object::Latch, name.strip_suffix("\")")?),
+            _ => return None,
+        };
+        let (method, args) = call.strip_suffix(')')?.split_once('(')?;
+        let args = args.split(", ").filter(|arg| !arg.is_empty());
+        let what = What::Of(method.to_owned(), args.map(str::to_owned).collect());
+        Some(Self {
+            on: Target::Object(object),
+            ..Self::on(kind, name, what)
+        })
+    }
+
     fn on(kind: &'static Kind, lock: &str, what: What) -> Self {
         let lock = lock.to_owned();
         Self {
@@ -176,22 +221,33 @@ impl Call {
     }
 
     /// Makes the call as ported code does: guards are forgotten, unlocks name their owner. `several` is
-    /// the lock of a call on [`Target::Several`].
+    /// the lock of a call on [`Target::Several`], and `redis` is for commands that are sent past us.
     pub(super) async fn make(
         self,
         client: Client,
         several: Option<Arc<dyn AnyLock>>,
+        redis: Redis,
         thread: u64,
     ) -> String {
         let owner = Owner::from_id(self.owner.unwrap_or(thread));
-        let made = match (self.on, several) {
-            (Target::Several, several) => {
+        let made = match (self.on, self.what) {
+            (Target::Several, what) => {
                 let several = several.expect("the scenario has such a lock");
-                make_on_any(&*several, &owner, &self.what).await
+                make_on_any(&*several, &owner, &what).await
             }
-            (Target::Lock(_), _) => {
+            (Target::Object(object), What::Of(method, args)) => {
+                let call = recorded::Call {
+                    client,
+                    redis,
+                    name: self.lock,
+                    method,
+                    args,
+                };
+                owner.scope(make_on_object(object, call)).await
+            }
+            (_, what) => {
                 let lock = self.kind.lock(&client, &self.lock);
-                make(&client, &lock, &owner, &self.what).await
+                make(&client, &lock, &owner, &what).await
             }
         };
         made.unwrap_or_else(|error| named(&error))
@@ -214,6 +270,18 @@ async fn make(client: &Client, lock: &Lock, owner: &Owner, what: &What) -> Resul
         }
         What::Start => String::new(),
         what => make_on_any(lock, owner, what).await?,
+    })
+}
+
+/// Answered as the recordings of several servers have it.
+async fn make_on_object(object: Object, call: recorded::Call) -> Result<String, Error> {
+    let answer = match object {
+        Object::Semaphore => semaphore::replay::perform(call).await?,
+        Object::Latch => latch::replay::perform(call).await?,
+    };
+    Ok(match answer.as_str() {
+        "" => "void".to_owned(),
+        _ => answer,
     })
 }
 
@@ -322,6 +390,10 @@ fn in_20_seconds() -> String {
     let now = SystemTime::UNIX_EPOCH.elapsed().expect("it is after 1970");
     (now + Duration::from_secs(20)).as_millis().to_string()
 }
+
+/// What makes the multi lock of one scenario.
+const THREE_NAMES: &str =
+    "getMultiLock(getLock one, getFairLock two, getReadWriteLock three .writeLock())";
 
 fn is_unit(arg: &str) -> bool {
     arg.ends_with("SECONDS")

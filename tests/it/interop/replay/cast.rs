@@ -46,48 +46,37 @@ impl Cast {
         self.actors.insert(other.to_owned(), a);
     }
 
-    /// A message, whose channel may end with a field of ours.
-    pub(super) fn recorded_message(&self, message: &str) -> String {
-        let (channel, rest) = message.split_once(" <- ").expect("a message was published");
+    /// A text of ours as the recording writes it: `<uuid1>:<t2>` for the field in it, if there is one. The
+    /// hold's number is left away.
+    pub(super) fn recorded(&self, text: &str) -> String {
         let mut clients = self.clients.iter();
-        let field = clients.find_map(|(_, client)| channel.find(&client.id().to_string()));
-        match field {
-            Some(at) => format!(
-                "{}{} <- {rest}",
-                &channel[..at],
-                self.recorded(&channel[at..])
-            ),
-            None => message.to_owned(),
-        }
-    }
-
-    /// Our field as the recording writes it: `<uuid1>:<t2>`; the hold's number is left away.
-    pub(super) fn recorded(&self, field: &str) -> String {
-        let own = self.clients.iter().find_map(|(name, client)| {
-            let task = field
-                .strip_prefix(&client.id().to_string())?
-                .strip_prefix(':')?;
-            let (id, hold) = task.split_once('.').expect("a hold has a number");
-            hold.parse::<u64>().expect("a hold has a number");
-            Some((name, id.parse::<u64>().expect("our owners are numbers")))
+        let found = clients.find_map(|(name, client)| {
+            let (before, task) = text.split_once(&format!("{}:", client.id()))?;
+            Some((before, name, task))
         });
-        let Some((name, id)) = own else {
-            return field.to_owned();
+        let Some((before, name, task)) = found else {
+            return text.to_owned();
         };
+        let (id, hold) = task.split_once('.').expect("a hold has a number");
+        let rest = hold.trim_start_matches(|it: char| it.is_ascii_digit());
+        assert_ne!(rest, hold, "a hold has a number");
         let (letter, server) = name.split_at(1);
-        let actor = (letter.chars().next().expect("a client has a name"), id);
+        let client = letter.chars().next().expect("a client has a name");
+        let actor = id.parse().ok().map(|id| (client, id));
         let mut actors = self.actors.iter();
-        let (letter, thread) = match actors.find(|(_, known)| **known == actor) {
+        let (letter, thread) = match actors.find(|(_, known)| Some(**known) == actor) {
             Some((who, _)) => {
                 let (client, thread) = who.split_once(' ').expect("a thread has a name");
                 (&client[..1], thread.to_owned())
             }
-            None => (letter, id.to_string()),
+            // An acquire of permits has an owner of its own.
+            None if actor.is_none() => (letter, "<permits>".to_owned()),
+            None => (letter, id.to_owned()),
         };
         let name = format!("{letter}{server}");
         let number = self.clients.iter().position(|(known, _)| *known == name);
         let number = number.expect("it is a client of ours") + 1;
-        format!("<uuid{number}>:{thread}")
+        format!("{before}<uuid{number}>:{thread}{rest}")
     }
 }
 

@@ -138,7 +138,12 @@ impl Expiries {
 /// How often each key was renewed: which ones at all, and whether far too often.
 ///
 /// A count would depend on where a step ends between two renewals.
-pub(super) fn renewals<'a>(expiries: impl Iterator<Item = &'a Expiry>) -> String {
+///
+/// `recorded` writes a key as the recording does.
+pub(super) fn renewals<'a>(
+    expiries: impl Iterator<Item = &'a Expiry>,
+    recorded: impl Fn(&str) -> String,
+) -> String {
     let mut counts = BTreeMap::new();
     for Expiry { place, change } in expiries {
         if matches!(change, Change::Renewed(_) | Change::Asked) {
@@ -146,7 +151,7 @@ pub(super) fn renewals<'a>(expiries: impl Iterator<Item = &'a Expiry>) -> String
         }
     }
     let text = |(place, count): (&Place, &u32)| {
-        let key = at(&place.server, &place.key);
+        let key = at(&place.server, &recorded(&place.key));
         match count {
             1..=6 => key,
             _ => format!("{key} far too often"),
@@ -173,8 +178,7 @@ pub(super) fn message_text(channel: &str, message: &str, sharded: bool) -> Strin
 }
 
 /// One key of a server.
-pub(super) fn key_text(place: &Place, kind: &str, content: &str, expiry: &str) -> String {
-    let Place { server, key } = place;
+pub(super) fn key_text(server: &str, key: &str, kind: &str, content: &str, expiry: &str) -> String {
     at(server, &format!("{key:?} {kind} {content} {expiry}"))
 }
 

@@ -47,6 +47,13 @@ impl Line {
         self.is("wait") && self.args.get(1).is_some_and(|replicas| replicas != "0")
     }
 
+    /// The milliseconds of a SET with a TTL.
+    fn set_for(&self) -> Option<i64> {
+        let (option, ms) = (self.args.get(3)?, self.args.get(4)?);
+        (self.is("set") && option.eq_ignore_ascii_case("px"))
+            .then(|| ms.parse().expect("milliseconds"))
+    }
+
     /// Channel and message of a sharded message.
     pub(super) fn sharded_message(&self) -> Option<(&str, &str)> {
         match &self.args[..] {
@@ -62,27 +69,34 @@ pub(super) fn expiry_changes(server: &str, lines: &[Line]) -> Vec<Expiry> {
     let mut is_renewal = false;
     for line in lines {
         if !line.in_script {
-            is_renewal = line.runs(RENEW);
+            is_renewal = line.runs(RENEW) || line.runs(RENEW_READS);
         }
         let key = line.args.get(1).map_or("", String::as_str);
         let number = || line.args[2].parse::<i64>().expect("milliseconds");
-        let change = if line.is("pexpire") && is_renewal {
-            // It asked first, and that is counted.
-            changes.pop();
+        let place = Place::new(server, key);
+        let change = if let Some(ms) = line.set_for() {
+            match is_renewal {
+                true => Change::Renewed(ms),
+                false => Change::Set(ms),
+            }
+        } else if line.is("pexpire") && is_renewal {
+            // It asked for the key first, and that is counted.
+            let asked = |it: &Expiry| it.place == place && matches!(it.change, Change::Asked);
+            if let Some(asked) = changes.iter().rposition(asked) {
+                changes.remove(asked);
+            }
             Change::Renewed(number())
         } else if line.is("pexpire") {
             Change::Set(number())
         } else if line.is("pexpireat") {
             Change::Set(((number() as f64 - line.at) / 1_000.0).round() as i64 * 1_000)
         } else if line.is("persist") || line.is("del") || line.is("set") {
-            // No SET of ours has an expiry.
             Change::Removed
         } else if line.is("hexists") && is_renewal {
             Change::Asked
         } else {
             continue;
         };
-        let place = Place::new(server, key);
         changes.push(Expiry { place, change });
     }
     changes
@@ -134,4 +148,5 @@ fn unquote(text: &str) -> Vec<String> {
 }
 
 pub(super) const RENEW: &str = include_str!("../../../../lua/lock/renew.lua");
+const RENEW_READS: &str = include_str!("../../../../lua/read_write/renew.lua");
 pub(super) const UNLOCK: &str = include_str!("../../../../lua/lock/unlock.lua");

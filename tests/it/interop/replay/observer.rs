@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::facts::{
-    Expiries, Expiry, Place, hash_text, is_queue, is_side_key, key_text, list_text, lock_of,
+    Expiries, Expiry, Place, at, hash_text, is_queue, is_side_key, key_text, list_text, lock_of,
     message_text, places_text,
 };
 use super::monitor::{Line, expiry_changes, replicated_changes};
@@ -140,7 +140,7 @@ impl Observer {
         keys.iter().map(|key| Place::new(self.name, key)).collect()
     }
 
-    /// Its keys. `recorded` writes a field as the recording does.
+    /// Its keys. `recorded` writes a field, or a key with one, as the recording does.
     pub(super) async fn keys(
         &self,
         places: &[Place],
@@ -162,7 +162,8 @@ impl Observer {
         texts
     }
 
-    /// What only lockdog has of the queues: the fields of the waiters that are present, in their order.
+    /// What only lockdog has: the fields of the waiters that are present, in their order, and of the acquires in
+    /// the ledgers of semaphores. The marks of calls are not told, because they end with time.
     pub(super) async fn side_keys(
         &self,
         places: &[Place],
@@ -171,11 +172,21 @@ impl Observer {
         let mut texts = Vec::new();
         let is_side = |place: &&Place| place.server == self.name && is_side_key(&place.key);
         for place in places.iter().filter(is_side) {
-            let present: Vec<String> = self.redis.ask(&["ZRANGE", &place.key, "0", "-1"]).await;
-            let mut present: Vec<String> = present.iter().map(|field| recorded(field)).collect();
-            present.sort();
-            if !present.is_empty() {
-                texts.push(format!("present {}", list_text(&present)));
+            let kind: String = self.redis.ask(&["TYPE", &place.key]).await;
+            if kind != "zset" {
+                continue;
+            }
+            let what = match place.key.starts_with(LEDGERS) {
+                true => "ledger",
+                false => "present",
+            };
+            let fields: Vec<String> = self.redis.ask(&["ZRANGE", &place.key, "0", "-1"]).await;
+            let fields = fields.iter().filter(|field| !field.is_empty());
+            let mut fields: Vec<String> = fields.map(|field| recorded(field)).collect();
+            fields.sort();
+            if !fields.is_empty() {
+                let text = format!("{what} {}", list_text(&fields));
+                texts.push(at(self.name, &text));
             }
         }
         texts
@@ -235,9 +246,17 @@ impl Observer {
         if !is_told {
             expiry = format!("{expiry}, really {pttl}");
         }
-        Some(key_text(place, &kind, &content, &expiry))
+        Some(key_text(
+            self.name,
+            &recorded(name),
+            &kind,
+            &content,
+            &expiry,
+        ))
     }
 }
+
+const LEDGERS: &str = "lockdog_ledger:";
 
 /// Where we tell the recorders how far to read.
 const MARKS: &str = "replay:marks";

@@ -50,7 +50,10 @@ impl<'a> Ours<'a> {
         }
         let mut several: Option<Arc<dyn AnyLock>> = None;
         if scenario.deployment == Deployment::Three {
-            let lock = MultiLock::new(cast.clients().map(|client| client.lock("orders")));
+            let lock = match &*scenario.name {
+                "multi_lock_three_names_one_server" => three_names(&cast),
+                _ => MultiLock::new(cast.clients().map(|client| client.lock("orders"))),
+            };
             // The recorded clients had their connections and scripts before the first step too.
             lock.lock()
                 .await
@@ -86,7 +89,8 @@ impl<'a> Ours<'a> {
             for _ in 0..6 {
                 for call in ["lock.lock()", "lock.unlock()"] {
                     let call = Call::parse(scenario.kind, call);
-                    let answer = call.make(client.clone(), None, 1).await;
+                    let redis = ours.observers[0].redis.clone();
+                    let answer = call.make(client.clone(), None, redis, 1).await;
                     assert_eq!(answer, "void");
                 }
             }
@@ -197,9 +201,10 @@ impl<'a> Ours<'a> {
         let client = match call.on {
             Target::Lock(Some(server)) => self.client(&format!("{role}{server}")).await,
             Target::Several => self.client(&format!("{role}1")).await,
-            Target::Lock(None) => self.client(&role.to_string()).await,
+            Target::Lock(None) | Target::Object(_) => self.client(&role.to_string()).await,
         };
-        let mut task = tokio::spawn(call.make(client, self.several.clone(), thread));
+        let redis = self.observers[0].redis.clone();
+        let mut task = tokio::spawn(call.make(client, self.several.clone(), redis, thread));
         let patience = if waits {
             LOOKS_LIKE_WAITING
         } else {
@@ -260,7 +265,7 @@ impl<'a> Ours<'a> {
             keys.extend(seen.await);
             side_keys.extend(observer.side_keys(&places, recorded).await);
             let messages = observer.published().into_iter();
-            let messages = messages.map(|message| self.cast.recorded_message(&message));
+            let messages = messages.map(|message| self.cast.recorded(&message));
             published.extend(messages.map(|message| at(observer.name, &message)));
         }
         let mut facts = Facts::default();
@@ -271,7 +276,8 @@ impl<'a> Ours<'a> {
         facts.set("keys", keys.join(", "));
         facts.set("side keys", side_keys.join(", "));
         if step.who.is_empty() {
-            facts.set("renewals", renewals(changes.iter()));
+            let renewals = renewals(changes.iter(), |key| self.cast.recorded(key));
+            facts.set("renewals", renewals);
         }
         if self.scenario.deployment != Deployment::One {
             facts.set("asked", self.asked.clone());
@@ -358,6 +364,16 @@ impl<'a> Ours<'a> {
         }
         assert_eq!(self.places().await, []);
     }
+}
+
+/// Of the first client.
+fn three_names(cast: &Cast) -> MultiLock {
+    let client = cast.client("A1").expect("it is there");
+    MultiLock::new([
+        client.lock("one"),
+        client.fair_lock("two"),
+        client.read_write_lock("three").write().into(),
+    ])
 }
 
 fn text(value: &Value) -> String {

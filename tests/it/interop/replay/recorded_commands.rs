@@ -73,7 +73,7 @@ pub(super) fn expiry_changes(command: &Value) -> Vec<Expiry> {
     if name(command) == "PEXPIREAT" && text(&command["by"]) == "replication" {
         return vec![on_key(&key, Change::Replicated)];
     }
-    let is_renewal = key == RENEWAL;
+    let is_renewal = RENEWALS.contains(&&*key);
     let of_call = |call: &Value| {
         let call = text(call);
         if let Some(key) = call.strip_prefix("persist ") {
@@ -99,10 +99,14 @@ pub(super) fn expiry_changes(command: &Value) -> Vec<Expiry> {
             .strip_prefix("set ")
             .and_then(|set| set.split(' ').next())
         {
-            let change = Change::Set(last.parse().expect("milliseconds"));
+            let change = match call.ends_with(" px") {
+                true => Change::Set(last.parse().expect("milliseconds")),
+                false => Change::Removed,
+            };
             return Some(on_key(&unquoted(key), change));
         }
-        if is_renewal && let Some(key) = call.strip_prefix("hexists ") {
+        let asks = ["hexists ", "hget "].iter();
+        if is_renewal && let Some(key) = asks.filter_map(|name| call.strip_prefix(name)).next() {
             return Some(on_key(&unquoted(key), Change::Asked));
         }
         None
@@ -130,5 +134,5 @@ pub(super) fn expiry_changes(command: &Value) -> Vec<Expiry> {
     changes
 }
 
-/// Redisson's renewal script.
-const RENEWAL: &str = "6a3d3157";
+/// Redisson's scripts that renew: the one of most locks, and that of read locks.
+const RENEWALS: [&str; 2] = ["6a3d3157", "38d2b478"];

@@ -95,7 +95,7 @@ impl Step {
         facts.set("published", published(step).join(", "));
         facts.set("keys", keys(step, deployment, expiries).join(", "));
         if step["who"].is_null() {
-            facts.set("renewals", renewals(changes.iter()));
+            facts.set("renewals", renewals(changes.iter(), str::to_owned));
         }
         if deployment != Deployment::One {
             facts.set("asked", asked(commands).join(", "));
@@ -254,7 +254,8 @@ fn key_facts(
         other => text(other),
     };
     key_text(
-        &place,
+        server,
+        &place.key,
         &text(&key["type"]),
         &content,
         &expiries.text(&place),

@@ -138,7 +138,7 @@ impl Recording {
         for step in list(&scenario["steps"]) {
             match step_number(step) {
                 None => note = text(&step["note"]),
-                number if is_left_out(&recorded, number) => {}
+                Some(number) if is_left_out(&recorded, number) => {}
                 Some(number) => {
                     let note = std::mem::take(&mut note);
                     let mut step = Step::read(number, step, note, self.deployment, &mut expiries);
@@ -224,7 +224,7 @@ fn slower(scenario: &str) -> u32 {
         "fair_lock_middle_times_out" => 3,
         "fenced_lock_leases" | "fenced_lock_waiters" => 3,
         "multi_lock_one_held_by_other" => 5,
-        "multi_lock_leases" => 3,
+        "multi_lock_leases" | "cluster_other_objects" => 3,
         // Each acquire has one second for its replicas.
         replicated if replicated.starts_with("replication_") => 5,
         _ => 1,

@@ -1,0 +1,299 @@
+//! `FLUSHALL` while objects of each kind are held and waited for. It publishes nothing, so each party finds out by
+//! its own timer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use lockdog::error::LostReason;
+use lockdog::{Client, Error, Lock, Owner, ReadWriteLock, Value};
+use lockdog_test::Server;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+/// The holder learns of the loss by its next renewal, and the waiters get the lock one after the other. Two of them
+/// are in the holder's own client, where they ask for nothing while it has the lock.
+#[tokio::test(start_paused = true)]
+async fn waiters_of_each_kind_of_lock_get_it_one_after_the_other() {
+    for lock in EXCLUSIVE {
+        for millis in MOMENTS {
+            let server = Server::new();
+            let [own, other] = clients(&server).await;
+            let wanted = [own.clone(), other, client(&server).await];
+            let held = lock(&own).lock().owner(&Owner::new()).await.unwrap();
+            let (mut soon, written) = (0, Arc::new(AtomicU64::new(0)));
+            let waiters: Vec<JoinHandle<Instant>> = (0..6)
+                .map(|number| {
+                    let request = lock(&wanted[number % 3]).lock().owner(&Owner::new());
+                    let written = written.clone();
+                    tokio::spawn(async move {
+                        let guard = request.await.expect("a flush is no error");
+                        let got = Instant::now();
+                        let before = written.load(Ordering::Relaxed);
+                        sleep(ms(10)).await;
+                        assert!(guard.is_valid());
+                        written.store(before + 1, Ordering::Relaxed);
+                        guard.unlock().await.expect("it has the lock");
+                        got
+                    })
+                })
+                .collect();
+            sleep(millis).await;
+            assert_eq!(written.load(Ordering::Relaxed), 0);
+            let flushed = flush(&server).await;
+            let lost = timeout_at(flushed + PERIOD, held.lost()).await;
+            let lost = lost.expect("its next renewal tells it");
+            assert_eq!(lost.reason(), LostReason::NotOurs);
+            for waiter in waiters {
+                let done = timeout_at(flushed + PERIOD + SOON, waiter).await;
+                let got = done.expect("its client is told").unwrap();
+                soon += usize::from(got <= flushed + SOON);
+            }
+            assert!(soon >= 4, "the timers of {soon} woke them");
+            assert_eq!(written.load(Ordering::Relaxed), 6, "two had it at a time");
+            let error = held.unlock().await.unwrap_err();
+            assert!(error.is_lost(), "{error}");
+            server.assert_clean().await;
+        }
+    }
+}
+
+/// Readers with and without a watchdog learn that they are none, and the writer that waited for them goes in.
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_waits_for_readers_goes_in_and_they_are_told() {
+    for millis in MOMENTS {
+        let server = Server::new();
+        let (reads, writes) = (client(&server).await, client(&server).await);
+        let rw = reads.read_write_lock("doc");
+        let read = || rw.read().lock().owner(&Owner::new());
+        let watched = read().await.unwrap();
+        let leased = read().lease(LEASE * 5).await.unwrap();
+        let rw = writes.read_write_lock("doc");
+        let writer = tokio::spawn(rw.write().lock().owner(&Owner::new()).into_future());
+        sleep(ms(100) + millis).await;
+        // Behind the writer, in the same client.
+        let reader = tokio::spawn(rw.read().lock().owner(&Owner::new()).into_future());
+        sleep(ms(20)).await;
+        assert!(!writer.is_finished() && !reader.is_finished());
+        let flushed = flush(&server).await;
+        let writer = timeout_at(flushed + SOON, writer).await;
+        let writer = writer.expect("its timer wakes it").unwrap().unwrap();
+        let lost = timeout_at(flushed + PERIOD, watched.lost()).await;
+        let lost = lost.expect("its next renewal tells it");
+        assert_eq!(lost.reason(), LostReason::NotOurs);
+        let lost = timeout_at(flushed + LEASE * 5, leased.lost()).await;
+        lost.expect("its lease ends at the latest");
+        for reads in [watched, leased] {
+            let error = reads.unlock().await.unwrap_err();
+            assert!(error.is_lost(), "{error}");
+        }
+        assert!(writer.is_valid() && !reader.is_finished());
+        writer.unlock().await.unwrap();
+        let reader = timeout(SOON, reader).await.expect("it is woken").unwrap();
+        reader.unwrap().unlock().await.unwrap();
+        server.assert_clean().await;
+    }
+}
+
+/// All of them at the same time.
+#[tokio::test(start_paused = true)]
+async fn readers_that_wait_for_a_writer_go_in_and_it_is_told() {
+    for millis in MOMENTS {
+        let server = Server::new();
+        let (writes, reads) = (client(&server).await, clients(&server).await);
+        let writer = writes.read_write_lock("doc").write().lock().await.unwrap();
+        let readers: Vec<_> = (0..4)
+            .map(|number| {
+                let rw = reads[number % 2].read_write_lock("doc");
+                tokio::spawn(rw.read().lock().owner(&Owner::new()).into_future())
+            })
+            .collect();
+        sleep(millis).await;
+        assert!(!readers.iter().any(JoinHandle::is_finished));
+        let flushed = flush(&server).await;
+        let lost = timeout_at(flushed + PERIOD, writer.lost()).await;
+        let lost = lost.expect("its next renewal tells it");
+        assert_eq!(lost.reason(), LostReason::NotOurs);
+        let mut guards = Vec::new();
+        for reader in readers {
+            let reader = timeout_at(flushed + SOON, reader).await;
+            guards.push(reader.expect("its timer wakes it").unwrap().unwrap());
+        }
+        assert!(guards.iter().all(|guard| guard.is_valid()));
+        assert!(writer.unlock().await.unwrap_err().is_lost());
+        for guard in guards {
+            guard.unlock().await.unwrap();
+        }
+        server.assert_clean().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_waits_to_become_the_writer_is_told_that_it_reads_no_more() {
+    for millis in MOMENTS {
+        let server = Server::new();
+        let [reads, others] = clients(&server).await.map(|it| it.read_write_lock("doc"));
+        let read = async |rw: &ReadWriteLock| rw.read().lock().owner(&Owner::new()).await.unwrap();
+        let (reader, other) = (read(&reads).await, read(&others).await);
+        let upgrade = tokio::spawn(reader.upgrade().into_future());
+        sleep(ms(100) + millis).await;
+        assert!(!upgrade.is_finished());
+        let flushed = flush(&server).await;
+        let ended = timeout_at(flushed + SOON, upgrade).await;
+        let error = ended.expect("its timer wakes it").unwrap().unwrap_err();
+        assert!(error.error().is_some_and(Error::is_lost), "{error:?}");
+        let lost = timeout_at(flushed + PERIOD, other.lost()).await;
+        lost.expect("its next renewal tells it");
+        drop((error, other));
+        server.assert_clean().await;
+    }
+}
+
+/// The semaphore is gone, and with it the permits of its holders. Its waiters wait for a new one.
+#[tokio::test(start_paused = true)]
+async fn permits_with_leases_end_and_waiters_wait_for_new_ones() {
+    for millis in MOMENTS {
+        let server = Server::new();
+        let (held, wanted) = (client(&server).await, client(&server).await);
+        let seats = held.permit_semaphore("seats");
+        assert!(seats.try_set_permits(2).await.unwrap());
+        let both = seats.acquire_many(2).await.unwrap();
+        let theirs = wanted.permit_semaphore("seats");
+        let patient = tokio::spawn(theirs.acquire().into_future());
+        let limit = ms(45_000);
+        let began = Instant::now();
+        let hurried = tokio::spawn(theirs.try_acquire().wait(limit).into_future());
+        sleep(millis).await;
+        let flushed = flush(&server).await;
+        let lost = timeout_at(flushed + PERIOD, both.lost()).await;
+        let lost = lost.expect("its next renewal tells it");
+        assert_eq!(lost.reason(), LostReason::NotOurs);
+        assert!(hurried.await.unwrap().unwrap().is_none(), "none is free");
+        assert!(began.elapsed() >= limit && !patient.is_finished());
+        server.lose_messages(true);
+        assert!(theirs.try_set_permits(2).await.unwrap());
+        let permit = timeout(SOON, patient).await.expect("its timer wakes it");
+        let permit = permit.unwrap().unwrap();
+        // What is lost is not given back to the new semaphore.
+        assert!(both.release().await.unwrap_err().is_lost());
+        assert_eq!(seats.available().await.unwrap(), 1);
+        assert!(permit.is_valid());
+        permit.release().await.unwrap();
+        assert_eq!(seats.available().await.unwrap(), 2);
+        assert_eq!(seats.acquired().await.unwrap(), 0);
+    }
+}
+
+/// A permit without a lease has no renewal that could tell its holder: the release does.
+#[tokio::test(start_paused = true)]
+async fn permits_without_leases_end_and_waiters_wait_for_new_ones() {
+    for millis in MOMENTS {
+        let server = Server::new();
+        let (held, wanted) = (client(&server).await, client(&server).await);
+        let seats = held.semaphore("seats");
+        assert!(seats.try_set_permits(3).await.unwrap());
+        let one = seats.acquire().await.unwrap();
+        let two = seats.acquire_many(2).await.unwrap();
+        let theirs = wanted.semaphore("seats");
+        let patient = tokio::spawn(theirs.acquire().into_future());
+        let limit = ms(45_000);
+        let began = Instant::now();
+        let hurried = tokio::spawn(theirs.try_acquire().wait(limit).into_future());
+        sleep(millis).await;
+        flush(&server).await;
+        assert!(one.release().await.unwrap_err().is_lost());
+        assert!(hurried.await.unwrap().unwrap().is_none(), "none is free");
+        assert!(began.elapsed() >= limit && !patient.is_finished());
+        server.lose_messages(true);
+        assert!(theirs.try_set_permits(2).await.unwrap());
+        let permit = timeout(SOON, patient).await.expect("its timer wakes it");
+        let permit = permit.unwrap().unwrap();
+        // What is lost is not given back to the new semaphore.
+        assert!(two.release().await.unwrap_err().is_lost());
+        assert_eq!(seats.available().await.unwrap(), 1);
+        permit.release().await.unwrap();
+        assert_eq!(seats.available().await.unwrap(), 2);
+        assert!(seats.holders().await.unwrap().is_empty());
+    }
+}
+
+/// A latch without a count is open.
+#[tokio::test(start_paused = true)]
+async fn a_latch_lets_its_waiters_go() {
+    for millis in MOMENTS {
+        let server = Server::new();
+        let clients = clients(&server).await;
+        let latches = [0, 1].map(|client: usize| clients[client].count_down_latch("start"));
+        assert!(latches[0].try_set_count(2).await.unwrap());
+        let wait = |number: usize| {
+            let latch = latches[number % 2].clone();
+            tokio::spawn(async move { latch.wait_zero().await })
+        };
+        let waiters: Vec<_> = (0..4).map(wait).collect();
+        sleep(millis).await;
+        assert!(!waiters.iter().any(JoinHandle::is_finished));
+        let flushed = flush(&server).await;
+        for waiter in waiters {
+            let ended = timeout_at(flushed + SOON, waiter).await;
+            ended.expect("its timer wakes it").unwrap().unwrap();
+        }
+        latches[0].count_down().await.unwrap();
+        assert_eq!(latches[1].count().await.unwrap(), 0);
+        // What the server remembered of earlier calls does not stand in the way of a new count.
+        assert!(latches[0].try_set_count(1).await.unwrap());
+        let waiter = wait(1);
+        sleep(SOON).await;
+        assert!(!waiter.is_finished());
+        latches[0].count_down().await.unwrap();
+        let ended = timeout(SOON, waiter).await;
+        ended.expect("a message lets it go").unwrap().unwrap();
+    }
+}
+
+/// Returns when it was done.
+async fn flush(server: &Server) -> Instant {
+    let mut stream = server.connect();
+    stream.write_all(b"*1\r\n$8\r\nFLUSHALL\r\n").await.unwrap();
+    let mut answer = [0; 5];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"+OK\r\n");
+    Instant::now()
+}
+
+async fn client(server: &Server) -> Client {
+    let client = server.builder().watchdog_lease(LEASE).poll_cap(POLL_CAP);
+    client.build().await.expect("the server is there")
+}
+
+async fn clients(server: &Server) -> [Client; 2] {
+    [client(server).await, client(server).await]
+}
+
+/// One for each kind of lock that has one holder at a time.
+const EXCLUSIVE: [fn(&Client) -> Lock; 7] = [
+    |client| client.lock("doc"),
+    |client| client.spin_lock("doc"),
+    |client| client.fenced_lock("doc"),
+    |client| client.fair_lock("doc"),
+    |client| client.non_reentrant_lock("doc"),
+    |client| client.read_write_lock("doc").write().into(),
+    |client| client.group_lock("people", ["Jack", "Mary"].map(value)),
+];
+
+fn value(text: &str) -> Value {
+    Value::kryo5(text).expect("it is short")
+}
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Moments of a waiter's and of a watchdog's periods.
+const MOMENTS: [Duration; 5] = [ms(50), ms(310), ms(650), ms(5_500), ms(9_990)];
+/// So long that the poll cap is what wakes the waiters, and not the end of a lease.
+const LEASE: Duration = ms(30_000);
+const PERIOD: Duration = ms(10_000);
+const POLL_CAP: Duration = ms(1_000);
+/// A poll cap with its jitter, and one more: clients may wait for each other.
+const SOON: Duration = ms(2_500);
