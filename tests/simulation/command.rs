@@ -34,6 +34,17 @@ impl<'a> SimulatedCommand<'a> {
         let is_number = |text: &str| text.parse::<u64>().is_ok();
         match values[..] {
             [field, target, _lease] if is_number(target) => Self::count(field, target, true),
+            [field, target, _lease, TOKENS_FROM_CLOCK | TOKENS_FROM_ONE] => {
+                Self::count(field, target, true)
+            }
+            [
+                from,
+                to,
+                _lease,
+                _channel,
+                _publishes,
+                TOKENS_FROM_CLOCK | TOKENS_FROM_ONE,
+            ] => Self::Transfer { from, to },
             [field, target, _channel, publishes] if !is_number(publishes) => {
                 Self::count(field, target, false)
             }
@@ -71,6 +82,10 @@ impl<'a> SimulatedCommand<'a> {
         }
     }
 }
+
+/// Where the tokens of a fenced lock begin.
+const TOKENS_FROM_CLOCK: &str = "clock";
+const TOKENS_FROM_ONE: &str = "one";
 
 /// The holds whose counts a command may change.
 pub(super) fn counted(args: &[String]) -> Vec<String> {

@@ -30,6 +30,7 @@ mod semaphore;
 mod shorter;
 mod suite;
 mod task;
+mod tokens;
 mod world;
 
 pub(crate) use messages::SimulatedSubscriber;
@@ -68,6 +69,8 @@ fn no_seed_violates_an_invariant() {
         seen.killed * 10,
         seen.transfers * 2,
         seen.local,
+        seen.tokens,
+        seen.counters_lost * 5,
     ];
     assert!(rates.iter().all(|rate| *rate >= seeds / 10), "{seen:?}");
 }

@@ -10,6 +10,7 @@ use super::findings::Findings;
 use super::keys::Hash;
 use super::network::{Delivery, Network};
 use super::redis::Redis;
+use super::tokens::Tokens;
 use super::world::Observes;
 use crate::hold::{Hold, HoldPhase};
 
@@ -27,6 +28,7 @@ pub(super) struct Observer {
     reached_twice: HashSet<String>,
     /// Fields that a command has deleted.
     deleted: HashSet<String>,
+    tokens: Tokens,
     pub(super) seen: Observed,
 }
 
@@ -46,6 +48,9 @@ pub(super) struct Observed {
     pub(super) transfers: u64,
     /// Checks of holds with claims that Redis does not count.
     pub(super) local: u64,
+    /// Tokens that were issued, and counters that were deleted.
+    pub(super) tokens: u64,
+    pub(super) counters_lost: u64,
 }
 
 impl Observed {
@@ -61,11 +66,18 @@ impl Observed {
         self.killed += other.killed;
         self.transfers += other.transfers;
         self.local += other.local;
+        self.tokens += other.tokens;
+        self.counters_lost += other.counters_lost;
     }
 }
 
 impl Observer {
-    pub(super) fn new(redis: Redis, network: Arc<Network>, found: Findings) -> Self {
+    pub(super) fn new(
+        redis: Redis,
+        network: Arc<Network>,
+        found: Findings,
+        tokens: Tokens,
+    ) -> Self {
         Self {
             redis,
             network,
@@ -75,6 +87,7 @@ impl Observer {
             executed: HashMap::new(),
             reached_twice: HashSet::new(),
             deleted: HashSet::new(),
+            tokens,
             seen: Observed::default(),
         }
     }
@@ -293,6 +306,10 @@ impl Observes for Observer {
     fn execute(&mut self, delivery: &Delivery) -> Value {
         let now_ms = self.found.now_ms();
         let command = SimulatedCommand::of(&delivery.args);
+        if self.tokens.lose_counter(&mut self.redis, now_ms) {
+            self.seen.counters_lost += 1;
+            self.found.note(|| "the counter is deleted".to_owned());
+        }
         let before = self.redis.hash(KEY, now_ms);
         let value = match delivery.args[0].as_str() {
             "CLIENT" if delivery.args[1] == "KILL" => {
@@ -320,6 +337,13 @@ impl Observes for Observer {
         let ran = !matches!(&value, Value::ServerError(_));
         if ran {
             self.account(&command, delivery.serial, before.as_ref(), after.as_ref());
+            match self
+                .tokens
+                .see(&command, &value, [before.as_ref(), after.as_ref()])
+            {
+                Ok(is_new) => self.seen.tokens += u64::from(is_new),
+                Err(wrong) => self.found.violated(wrong),
+            }
         }
         self.compare(&command, before.as_ref(), after.as_ref());
         self.look();

@@ -2,10 +2,13 @@
 
 use super::chance::Chance;
 use super::network::Faults;
+use crate::key::{Kind, kind};
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Plan {
     pub(super) seed: u64,
+    /// What the lock issues tokens from, if it does.
+    pub(super) tokens: Option<TokensFrom>,
     pub(super) faults: Faults,
     pub(super) watchdog_lease_ms: u64,
     pub(super) command_timeout_ms: u64,
@@ -19,6 +22,13 @@ pub(super) struct Plan {
     /// When each client's watchdog is frozen, and for how long.
     pub(super) pauses: Vec<Pause>,
     pub(super) tasks: Vec<Task>,
+}
+
+/// Where the tokens of a fenced lock begin.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum TokensFrom {
+    Clock,
+    One,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -114,6 +124,12 @@ impl Plan {
         }
         let mut plan = Self {
             seed,
+            // Not of the same chance, so that the other choices of a seed are those of a lock without tokens.
+            tokens: match seed % 6 {
+                3 => Some(TokensFrom::Clock),
+                4 => Some(TokensFrom::One),
+                _ => None,
+            },
             faults,
             watchdog_lease_ms,
             command_timeout_ms: chance.one_of(&[60, 150, 400]),
@@ -128,6 +144,14 @@ impl Plan {
             plan.tasks = vec![left_acquire(&mut chance)];
         }
         plan
+    }
+
+    pub(super) fn kind(&self) -> &'static Kind {
+        match self.tokens {
+            None => &kind::PLAIN,
+            Some(TokensFrom::Clock) => &kind::FENCED,
+            Some(TokensFrom::One) => &kind::FENCED_FROM_ONE,
+        }
     }
 
     /// When the last frozen watchdog resumes.

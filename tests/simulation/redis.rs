@@ -112,6 +112,11 @@ impl Redis {
         self.keys.borrow_mut().epoch_ms = epoch_ms;
     }
 
+    /// What its clock shows.
+    pub(super) fn clock_ms(&self, now_ms: u64) -> u64 {
+        self.keys.borrow().epoch_ms + now_ms
+    }
+
     pub(super) fn exists(&self, key: &str, now_ms: u64) -> bool {
         self.keys.borrow_mut().at(now_ms).exists(key)
     }

@@ -11,10 +11,10 @@ use super::observer::{KEY, Observed, Observer};
 use super::plan::Plan;
 use super::redis::Redis;
 use super::suite::RunOutcome;
-use super::task::{self, Left, Report};
+use super::task::{self, Left, Nature, Report};
+use super::tokens::Tokens;
 use super::world::{self, SimulatedClient, rest};
 use crate::guard::Guard;
-use crate::key::kind;
 use crate::lock::Lock;
 use crate::owner::Owner;
 
@@ -27,7 +27,8 @@ async fn simulate(plan: &Plan, redis: Redis, traced: bool) -> (RunOutcome<Observ
     let chance = Chance::new(plan.seed, 2);
     let network = Arc::new(Network::new(chance, plan.faults, command::counted));
     let (clients, found) = world::clients(plan, &network, traced);
-    let observer = RefCell::new(Observer::new(redis, network.clone(), found));
+    let tokens = Tokens::new(plan.tokens);
+    let observer = RefCell::new(Observer::new(redis, network.clone(), found, tokens));
     world::play(
         &network,
         &observer,
@@ -52,12 +53,16 @@ async fn story(
 ) {
     let (reports, mut received) = tokio::sync::mpsc::unbounded_channel();
     let mut tasks = Vec::new();
-    let lock = |client: &SimulatedClient| Lock::new(client.session.clone(), &kind::PLAIN, KEY);
+    let lock = |client: &SimulatedClient| Lock::new(client.session.clone(), plan.kind(), KEY);
     let without_faults = plan.faults == Faults::default() && plan.pauses.is_empty();
     for task in &plan.tasks {
         let lock = lock(&clients[task.client]);
         let alone = plan.tasks.iter().filter(|other| other.owner == task.owner);
-        let nature = [alone.count() == 1, without_faults];
+        let nature = Nature {
+            alone: alone.count() == 1,
+            calm: without_faults,
+            fenced: plan.tokens.is_some(),
+        };
         let work = task::run(task.clone(), nature, lock, reports.clone());
         tasks.push(tokio::spawn(work));
     }

@@ -30,18 +30,27 @@ pub(super) enum Left {
     ),
 }
 
-/// Runs every step, and returns the remaining guards and the abandoned calls. `alone`: no other task
-/// has this owner. `calm`: there are no faults, so no unlock may fail.
+/// What a task can count on.
+#[derive(Clone, Copy)]
+pub(super) struct Nature {
+    /// No other task has this owner.
+    pub(super) alone: bool,
+    /// There are no faults, so no unlock may fail.
+    pub(super) calm: bool,
+    /// Each guard has a token.
+    pub(super) fenced: bool,
+}
+
+/// Runs every step, and returns the remaining guards and the abandoned calls.
 pub(super) async fn run(
     task: Task,
-    [alone, calm]: [bool; 2],
+    nature: Nature,
     lock: Lock,
     reports: UnboundedSender<Report>,
 ) -> (Vec<Guard>, Vec<Left>) {
     let mut runner = Runner {
         owner: Owner::from_id(task.owner),
-        alone,
-        calm,
+        nature,
         lock,
         reports,
         guards: Vec::new(),
@@ -58,8 +67,7 @@ pub(super) async fn run(
 
 struct Runner {
     owner: Owner,
-    alone: bool,
-    calm: bool,
+    nature: Nature,
     lock: Lock,
     reports: UnboundedSender<Report>,
     guards: Vec<Guard>,
@@ -130,7 +138,7 @@ impl Runner {
                     let guard = self.guards.remove(0);
                     let held = guard.held();
                     drop(guard);
-                    let last = self.alone && self.guards.is_empty() && self.forgotten == 0;
+                    let last = self.nature.alone && self.guards.is_empty() && self.forgotten == 0;
                     if last && held.is_valid() {
                         let what = "a dropped hold is still valid".to_owned();
                         self.report(Report::Wrong(what));
@@ -157,7 +165,13 @@ impl Runner {
 
     fn acquired(&mut self, result: Result<Option<Guard>, Error>) {
         match result {
-            Ok(Some(guard)) => self.guards.push(guard),
+            Ok(Some(guard)) => {
+                if guard.token().is_some() != self.nature.fenced {
+                    let what = format!("a guard of the lock has the token {:?}", guard.token());
+                    self.report(Report::Wrong(what));
+                }
+                self.guards.push(guard);
+            }
             Err(Error::Lost(_)) => self.guards.clear(),
             _ => {}
         }
@@ -166,7 +180,7 @@ impl Runner {
     fn unlocked(&mut self, field: String, result: Result<Unlocked, Error>) {
         match result {
             Ok(Unlocked::Released) => self.report(Report::Released(field)),
-            Err(Error::UnlockUnconfirmed(error)) if self.calm => {
+            Err(Error::UnlockUnconfirmed(error)) if self.nature.calm => {
                 let what = format!("an unlock fails though nothing goes wrong: {error}");
                 self.report(Report::Wrong(what));
             }
