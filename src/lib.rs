@@ -258,6 +258,7 @@ pub mod report {
     pub use crate::diagnosis::{Diagnosis, Finding, FindingKind};
     pub use crate::election::Leader;
     pub use crate::guard::Verdict;
+    pub use crate::key::lock_hash;
     pub use crate::lock::{HoldInfo, HolderInfo, Ttl, WaiterInfo};
     pub use crate::semaphore::PermitHolder;
     pub use crate::survey::{ConnectionInfo, LockInfo, LockKind};

@@ -55,6 +55,7 @@ impl ClientBuilder {
             listens: matches!(wake, Wake::PubSub),
             client_name: Some(name.clone()),
             quarantine_on_server: self.quarantine_on_server,
+            expected_findings: self.expected_findings.as_slice().into(),
             ..ClientProfile::default()
         };
         // The background starts before the first connection, because work that several callers wait for
@@ -114,6 +115,7 @@ impl ClientBuilder {
             quarantine_on_server: self.quarantine_on_server,
             expected: Some(expected),
             name_mapper: self.name_mapper,
+            log_names: self.log_names,
         };
         let (core, jobs) = Core::new(id, settings, self.clock, server, self.max_waiters);
         let core = Arc::new(core);

@@ -279,8 +279,11 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
     if job.on.is_none() && !job.has_warned && now.since(began) >= A_SECOND {
         job.has_warned = core.warn_of_release(&hold, &failure);
     }
-    let hash = hold.key().fingerprint();
-    tracing::debug!(target: "lockdog::lock", { lock.hash = %hash, %failure }, "settlement failed");
+    tracing::debug!(
+        target: "lockdog::lock",
+        { lock = hold.key().logged_name(), lock.hash = %hold.key().fingerprint(), %failure },
+        "settlement failed"
+    );
     job.sent_to = core.server.redirected(&failure, connection.as_ref().ok());
     let mut gave_up = false;
     if job.sent_to.is_some() {
