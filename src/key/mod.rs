@@ -140,6 +140,11 @@ impl LockKey {
         iter::once(self.line()).chain(reads)
     }
 
+    /// Whether the key ends when nothing of one hold is left, and its TTL is that hold's lease.
+    pub(crate) fn ends_with_its_hold(&self) -> bool {
+        self.kind.mode.is_none() && self.kind.permits.is_none() && self.values.is_none()
+    }
+
     /// Fails if a cluster puts the key in a different slot than its channel and its other keys.
     pub(crate) fn check_slot(self) -> Result<Self, Error> {
         // All prefixed names have the same hash tag, so one check is enough for them.

@@ -14,6 +14,7 @@ mod fair;
 mod faults;
 mod fenced;
 mod flushed;
+mod hold_at_least;
 mod latches;
 mod left_to_lease;
 mod limits;
