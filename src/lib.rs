@@ -240,7 +240,7 @@ pub mod config {
 
     pub use crate::lock::Preference;
     pub use crate::server::{
-        Connector, Protocol, ReplicaAck, Replicas, Time, TlsSettings, Transport,
+        Connector, Credentials, Protocol, ReplicaAck, Replicas, Time, TlsSettings, Transport,
     };
     pub use crate::session::Reentry;
     pub use crate::wait::{Backoff, Wake};

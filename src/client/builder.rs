@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::diagnosis::FindingKind;
 use crate::hold::HandOverLimits;
 use crate::key::{LineTimes, NameMapper};
-use crate::server::{Connector, Protocol, ReplicaAck, TlsSettings, UserPool};
+use crate::server::{Connector, CredentialSource, Protocol, ReplicaAck, TlsSettings, UserPool};
 use crate::session::Reentry;
 use crate::wait::Wake;
 
@@ -43,6 +43,7 @@ pub struct ClientBuilder {
     pub(super) connectors: Vec<Arc<dyn Connector>>,
     pub(super) username: Option<String>,
     pub(super) password: Option<String>,
+    pub(super) credentials: Option<CredentialSource>,
     pub(super) database: Option<u32>,
     pub(super) sentinel_username: Option<String>,
     pub(super) sentinel_password: Option<String>,
@@ -79,6 +80,7 @@ impl Default for ClientBuilder {
             connectors: Vec::new(),
             username: None,
             password: None,
+            credentials: None,
             database: None,
             sentinel_username: None,
             sentinel_password: None,

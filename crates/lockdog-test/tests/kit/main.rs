@@ -5,6 +5,7 @@ mod clients;
 mod commands_as_redis;
 mod connectors;
 mod cookbook;
+mod credentials;
 mod elections;
 mod ensure;
 mod exclusive;
