@@ -316,6 +316,11 @@ struct ElectionPage;
 #[doc = include_str!("../docs/guide.md")]
 struct Guide;
 
+/// Compiles the example of the handbook.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/operations.md")]
+struct Operations;
+
 /// Compiles the examples of the porting guide.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/porting-from-redisson.md")]
