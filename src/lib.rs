@@ -240,7 +240,7 @@ pub mod config {
 
     pub use crate::lock::Preference;
     pub use crate::server::{
-        Connector, Protocol, ReplicaAck, Replicas, Time, TlsSettings, Transport,
+        Connector, Credentials, Protocol, ReplicaAck, Replicas, Time, TlsSettings, Transport,
     };
     pub use crate::session::Reentry;
     pub use crate::wait::{Backoff, Wake};
@@ -258,6 +258,7 @@ pub mod report {
     pub use crate::diagnosis::{Diagnosis, Finding, FindingKind};
     pub use crate::election::Leader;
     pub use crate::guard::Verdict;
+    pub use crate::key::lock_hash;
     pub use crate::lock::{HoldInfo, HolderInfo, Ttl, WaiterInfo};
     pub use crate::semaphore::PermitHolder;
     pub use crate::survey::{ConnectionInfo, LockInfo, LockKind};
@@ -314,6 +315,11 @@ struct ElectionPage;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/guide.md")]
 struct Guide;
+
+/// Compiles the example of the handbook.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/operations.md")]
+struct Operations;
 
 /// Compiles the examples of the porting guide.
 #[cfg(doctest)]

@@ -205,7 +205,7 @@ impl Drop for Sending {
         if let Some(failure) = &self.last {
             tracing::warn!(
                 target: "lockdog::lock",
-                { lock.hash = %self.key.fingerprint(), what = self.what, %failure },
+                { lock = self.key.logged_name(), lock.hash = %self.key.fingerprint(), what = self.what, %failure },
                 "the client gave up a command without an answer"
             );
         }

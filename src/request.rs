@@ -132,6 +132,26 @@ macro_rules! options {
             self
         }
 
+        /// Keeps the lock for this time at least, counted from the acquire: who releases it earlier leaves it in
+        /// Redis for the rest of the time. Then no owner holds it, and nobody can acquire it. Use it for a job
+        /// that all nodes of a fleet start by their clocks: a job of 50 ms does not run again on a node whose
+        /// clock is 2 s behind. From 10 ms up to the client's `max_lease`, and not longer than `max_hold`.
+        ///
+        /// - It holds for each end of the guard: unlock, drop, panic, and a shutdown of the client. An unlock
+        ///   returns [`Unlocked::Kept`](crate::Unlocked::Kept), and the lock is handed to no waiter.
+        ///   `force_unlock` frees the lock.
+        /// - The lease of the acquire is this time or longer. So a process that dies also keeps the lock for
+        ///   this time, and the watchdog renews a lock with a longer time only when the lease is nearly over:
+        ///   until then the client does not detect a deleted key.
+        /// - If the server does not answer the end, the client retries, and the lock may stay for its lease.
+        ///
+        /// Redisson has no such option. Read/write locks, locks of a group, [`MultiLock`](crate::MultiLock) and
+        /// [`RedLock`](crate::RedLock) do not support it: [`Error::Invalid`].
+        pub fn hold_at_least(mut self, time: Duration) -> Self {
+            self.options.hold_at_least = Some(time);
+            self
+        }
+
         /// Acquires for this owner instead of the current one. Corresponds to the `threadId` of
         /// Redisson's `lockAsync(threadId)` and `tryLockAsync(threadId)`.
         pub fn owner(mut self, owner: &Owner) -> Self {

@@ -1,8 +1,12 @@
 //! Settings for the login, TLS and protocol of servers and sentinels.
 
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+
 use super::ClientBuilder;
 use crate::error::{Error, Result};
-use crate::server::{Address, Protocol, TlsSettings};
+use crate::server::{Address, Credentials, Protocol, TlsSettings};
 
 impl ClientBuilder {
     /// The user for the servers that keep the locks. It replaces the user in the URL.
@@ -19,6 +23,49 @@ impl ClientBuilder {
     /// Defaults to the password in the URL, or none. Corresponds to Redisson's `password`.
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
+        self
+    }
+
+    /// Asks this code for the user and password of each new connection to the servers that keep the locks, for
+    /// passwords that change while the client lives: tokens of a cloud provider, or a secret that is rotated.
+    /// It replaces the password in the URL, and the user if it names one. If the server refuses what it gave,
+    /// the client asks once more at once, and then at each later attempt to connect.
+    ///
+    /// A connection keeps its login: servers do not ask again. If a server closes connections whose password
+    /// expired, the client reconnects, and its locks stay held meanwhile.
+    ///
+    /// The client asks for each connection, some of them at the same time, and waits for a command timeout at
+    /// most: let the code keep what it got for a while. A panic, or an error, only fails the attempt; a call
+    /// that blocks its thread delays no renewal. The client shows the text of an error, so that must not
+    /// contain a secret. It never shows a password.
+    ///
+    /// Defaults to none. Sentinels have a login of their own
+    /// ([`sentinel_password`](ClientBuilder::sentinel_password)), and so have the connections of your own pool.
+    /// Corresponds to Redisson's `credentialsResolver`.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use lockdog::config::Credentials;
+    ///
+    /// # async fn example() -> lockdog::Result<()> {
+    /// let client = lockdog::Client::builder()
+    ///     .url("rediss://redis.internal:6379")
+    ///     .credentials(|| async {
+    ///         let password = tokio::fs::read_to_string("/run/secrets/redis").await?;
+    ///         Ok(Credentials::new(password.trim()).username("orders"))
+    ///     })
+    ///     .build()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn credentials<F, Fut>(mut self, source: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = io::Result<Credentials>> + Send + 'static,
+    {
+        self.credentials = Some(Arc::new(move || Box::pin(source())));
         self
     }
 

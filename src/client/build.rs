@@ -12,7 +12,7 @@ use crate::diagnosis::{self, ClientProfile};
 use crate::error::{Error, Result};
 use crate::key::LineTimes;
 use crate::lease;
-use crate::server::{Address, Context, ReplicaAck, Server, Time};
+use crate::server::{Address, Context, Logins, ReplicaAck, Server, Time};
 use crate::session::{Core, Session, Settings};
 use crate::wait::{Backoff, Wake};
 use crate::watchdog;
@@ -50,11 +50,16 @@ impl ClientBuilder {
         let name = self.client_name.as_deref().unwrap_or(DEFAULT_NAME);
         let name = name.replace(ID, &id.to_string());
         let expected = ClientProfile {
-            user: address.as_ref().and_then(Address::user),
+            user: address.as_ref().and_then(Address::user).or_else(|| {
+                // It may name a user, for each connection another one.
+                let is_given = self.credentials.is_some();
+                is_given.then(|| "<the user of the credentials>".to_owned())
+            }),
             by_pool: self.pool.is_some(),
             listens: matches!(wake, Wake::PubSub),
             client_name: Some(name.clone()),
             quarantine_on_server: self.quarantine_on_server,
+            expected_findings: self.expected_findings.as_slice().into(),
             ..ClientProfile::default()
         };
         // The background starts before the first connection, because work that several callers wait for
@@ -79,7 +84,9 @@ impl ClientBuilder {
             command_timeout: self.command_timeout,
             watchdog_lease: lease::whole(self.watchdog_lease),
         };
-        let server = Server::at(address, self.pool, Some(name), context)?;
+        let logins = self.credentials.take();
+        let logins = logins.map(|source| Logins::new(source, &context));
+        let server = Server::at(address, self.pool, Some(name), logins, context)?;
         let ack = self
             .replica_ack
             .unwrap_or_else(|| ReplicaAck::default_of(server.is_switched(), self.command_timeout));
@@ -114,6 +121,7 @@ impl ClientBuilder {
             quarantine_on_server: self.quarantine_on_server,
             expected: Some(expected),
             name_mapper: self.name_mapper,
+            log_names: self.log_names,
         };
         let (core, jobs) = Core::new(id, settings, self.clock, server, self.max_waiters);
         let core = Arc::new(core);
@@ -147,8 +155,9 @@ impl ClientBuilder {
             (None, Some((name, urls)), None) => Address::sentinel(name, urls.clone(), None)?,
             (None, None, Some(urls)) => Address::cluster(urls.clone())?,
             (None, None, None) => {
-                if self.tls.is_some() || self.protocol.is_some() {
-                    let why = "tls and protocol need a url, sentinels or a cluster".to_owned();
+                if self.tls.is_some() || self.protocol.is_some() || self.credentials.is_some() {
+                    let why = "tls, protocol and credentials need a url, sentinels or a cluster";
+                    let why = why.to_owned();
                     return Err(Error::invalid("client", why));
                 }
                 return Ok(None);
@@ -244,6 +253,10 @@ impl ClientBuilder {
     }
 
     fn check(&self) -> Result<()> {
+        if self.credentials.is_some() && self.password.is_some() {
+            let why = "they replace the password: set one of the two".to_owned();
+            return Err(Error::invalid("credentials", why));
+        }
         lease::check("max_lease", self.max_lease, Duration::MAX)?;
         lease::check_lease("watchdog_lease", self.watchdog_lease, self.max_lease)?;
         lease::check("command_timeout", self.command_timeout, A_DAY)?;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::diagnosis::FindingKind;
 use crate::hold::HandOverLimits;
 use crate::key::{LineTimes, NameMapper};
-use crate::server::{Connector, Protocol, ReplicaAck, TlsSettings, UserPool};
+use crate::server::{Connector, CredentialSource, Protocol, ReplicaAck, TlsSettings, UserPool};
 use crate::session::Reentry;
 use crate::wait::Wake;
 
@@ -42,6 +43,7 @@ pub struct ClientBuilder {
     pub(super) connectors: Vec<Arc<dyn Connector>>,
     pub(super) username: Option<String>,
     pub(super) password: Option<String>,
+    pub(super) credentials: Option<CredentialSource>,
     pub(super) database: Option<u32>,
     pub(super) sentinel_username: Option<String>,
     pub(super) sentinel_password: Option<String>,
@@ -63,6 +65,8 @@ pub struct ClientBuilder {
     pub(super) quarantine_on_server: bool,
     pub(super) name_mapper: Option<NameMapper>,
     pub(super) client_name: Option<String>,
+    pub(super) log_names: bool,
+    pub(super) expected_findings: Vec<FindingKind>,
     pub(super) lazy: bool,
     pub(super) clock: Clock,
 }
@@ -76,6 +80,7 @@ impl Default for ClientBuilder {
             connectors: Vec::new(),
             username: None,
             password: None,
+            credentials: None,
             database: None,
             sentinel_username: None,
             sentinel_password: None,
@@ -100,6 +105,8 @@ impl Default for ClientBuilder {
             quarantine_on_server: false,
             name_mapper: None,
             client_name: None,
+            log_names: false,
+            expected_findings: Vec::new(),
             lazy: false,
             clock: Clock::default(),
         }
@@ -330,6 +337,8 @@ impl fmt::Debug for ClientBuilder {
             .field("replica_ack", &self.replica_ack)
             .field("quarantine_on_server", &self.quarantine_on_server)
             .field("client_name", &self.client_name)
+            .field("log_names", &self.log_names)
+            .field("expected_findings", &self.expected_findings)
             .field("lazy", &self.lazy)
             .finish_non_exhaustive()
     }

@@ -3,7 +3,9 @@
 mod access;
 mod build;
 mod builder;
+mod closing;
 mod diagnose;
+mod logs;
 mod objects;
 mod place;
 mod scope;
@@ -292,29 +294,6 @@ impl Client {
         let who = script::provision(&core.server, time, &mut sent).await;
         core.server.trust(who?);
         Ok(())
-    }
-
-    /// Shuts the client down. Corresponds to Redisson's `shutdown()`, which releases nothing.
-    ///
-    /// It releases every hold and waits until Redis has confirmed that. Guards that still exist report
-    /// their locks as lost. Calls that wait or acquire end with [`Error::Closed`](crate::Error::Closed),
-    /// and the client undoes what they acquired. [`CountDownLatch::count_down`](crate::CountDownLatch::count_down)
-    /// and [`Semaphore::release`](crate::Semaphore::release) whose commands have no answer yet are sent on. Then
-    /// it waits for the end of the client's thread and
-    /// connections. The report counts the released holds.
-    ///
-    /// It takes at most 2x the command timeout, or 4x (12 s by default) if the server does not answer.
-    ///
-    /// # Cancel safety
-    ///
-    /// If it is cancelled, the steps that began continue in the background. Call it again to finish.
-    pub async fn shutdown(&self) -> ShutdownReport {
-        let report = shutdown::release_all(self.session.core()).await;
-        self.session.core().ending.cancel();
-        self.ended.cancelled().await;
-        // Locks and guards that outlive the shutdown must not keep a connection open.
-        self.session.core().server.disconnect();
-        report
     }
 }
 

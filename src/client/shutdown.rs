@@ -14,7 +14,8 @@ use crate::session::{Core, Job, JobOutcome};
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct ShutdownReport {
-    /// The number of holds whose release Redis confirmed.
+    /// The number of holds whose release Redis confirmed. Those that it keeps for the rest of
+    /// [`hold_at_least`](crate::LockRequest::hold_at_least) are among them.
     pub released: u32,
     /// The number of holds that may remain in Redis until their leases end, because Redis did not answer
     /// or refused the release. Permits without leases remain until
@@ -29,12 +30,16 @@ pub struct ShutdownReport {
     pub unanswered_calls: u32,
 }
 
-/// Takes every hold from its guards and releases it.
-pub(super) async fn release_all(core: &Arc<Core>) -> ShutdownReport {
+/// How long the servers have for their answers.
+pub(super) fn usual_end(core: &Core) -> Moment {
+    core.clock.now() + core.server.command_timeout() * 2
+}
+
+/// Takes every hold from its guards and releases it. Waits for the answers until `deadline`.
+pub(super) async fn release_all(core: &Arc<Core>, deadline: Moment) -> ShutdownReport {
     core.close();
     // A release may need a new connection, so the client must not wait out a reconnect delay.
     core.server.retry_now();
-    let deadline = core.clock.now() + core.server.command_timeout() * 2;
     let mut report = ShutdownReport::default();
     let (mut held, mut in_flight) = (Vec::new(), Vec::new());
     for hold in core.holds.all() {

@@ -27,6 +27,7 @@ impl<C: Contender> Contest<C> {
         tracing::warn!(
             target: "lockdog::wait",
             {
+                lock = hold.key().logged_name(),
                 lock.hash = %hold.key().fingerprint(),
                 %owner,
                 holder = %hold.owner(),

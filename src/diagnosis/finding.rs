@@ -28,9 +28,11 @@ impl Diagnosis {
         &self.findings
     }
 
-    /// The findings that are known to be wrong.
+    /// The findings that are known to be wrong, without those that the client expects
+    /// ([`ClientBuilder::expect_finding`](crate::ClientBuilder::expect_finding)).
     pub fn problems(&self) -> impl Iterator<Item = &Finding> {
-        self.findings.iter().filter(|finding| finding.is_known)
+        let is_problem = |finding: &&Finding| finding.is_known && !finding.is_expected;
+        self.findings.iter().filter(is_problem)
     }
 }
 
@@ -59,6 +61,8 @@ pub struct Finding {
     pub server: String,
     /// True: the problem exists. False: it could not be checked and may or may not exist.
     pub is_known: bool,
+    /// [`ClientBuilder::expect_finding`](crate::ClientBuilder::expect_finding) named its kind.
+    pub is_expected: bool,
     /// The consequence for locks.
     pub meaning: String,
     /// How to fix it, with the command to run on the server if there is one.

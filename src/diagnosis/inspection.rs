@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::finding::{Finding, FindingKind};
 use crate::key::Kind;
 use crate::server::{Connection, Server};
 
@@ -20,6 +21,8 @@ pub(crate) struct ClientProfile {
     pub(crate) listens: bool,
     pub(crate) client_name: Option<String>,
     pub(crate) quarantine_on_server: bool,
+    /// What the user knows of the servers and cannot change.
+    pub(crate) expected_findings: Arc<[FindingKind]>,
     /// The client waits until replicas acknowledge grants.
     pub(crate) waits: bool,
     /// The client waits until grants are on disk. `Some(true)` includes the master's own disk.
@@ -47,6 +50,14 @@ impl ClientProfile {
         if !kinds.contains(&kind) {
             kinds.push(kind);
         }
+    }
+
+    /// Marks the findings that the user expects.
+    pub(super) fn mark(&self, mut findings: Vec<Finding>) -> Vec<Finding> {
+        for finding in &mut findings {
+            finding.is_expected = self.expected_findings.contains(&finding.kind);
+        }
+        findings
     }
 
     pub(super) fn is_fenced(&self) -> bool {

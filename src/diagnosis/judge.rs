@@ -84,6 +84,7 @@ impl Findings<'_> {
             kind,
             server: self.server.to_owned(),
             is_known: false,
+            is_expected: false,
             meaning: format!("it is not known {what}: {why}"),
             fix: fix.to_owned(),
         });
@@ -94,6 +95,7 @@ impl Findings<'_> {
             kind,
             server: self.server.to_owned(),
             is_known: true,
+            is_expected: false,
             meaning: meaning.to_owned(),
             fix: fix.to_owned(),
         });

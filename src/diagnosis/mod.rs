@@ -38,6 +38,7 @@ pub(crate) async fn diagnose(server: &Server, expected: &ClientProfile) -> Resul
                     kind: FindingKind::Unreachable,
                     server: node.address(),
                     is_known: true,
+                    is_expected: false,
                     meaning: format!("locks in its slots cannot be acquired: {error}"),
                     fix: "start it, or have a replica take over (CLUSTER FAILOVER)".to_owned(),
                 });
@@ -47,7 +48,9 @@ pub(crate) async fn diagnose(server: &Server, expected: &ClientProfile) -> Resul
     }
     match failed {
         Some((count, error)) if count == nodes.len() => Err(error),
-        _ => Ok(Diagnosis { findings }),
+        _ => Ok(Diagnosis {
+            findings: expected.mark(findings),
+        }),
     }
 }
 
@@ -92,12 +95,8 @@ pub(crate) async fn check_new_servers(server: &Server, expected: &ClientProfile,
         match asked.unwrap_or_else(|_| Err(Failure::silent(limit))) {
             Ok(answers) => {
                 node.checked(met);
-                log_findings(judge(
-                    &answers,
-                    inspection.place,
-                    inspection.is_cluster,
-                    expected,
-                ));
+                let findings = judge(&answers, inspection.place, inspection.is_cluster, expected);
+                log_findings(expected.mark(findings));
             }
             Err(failure) => {
                 let server = place.as_str();
@@ -116,10 +115,19 @@ fn log_findings(findings: Vec<Finding>) {
             kind,
             server,
             is_known,
+            is_expected,
             meaning,
             fix,
         } = finding;
-        if is_known {
+        if is_expected {
+            tracing::debug!(
+                target: "lockdog::diagnosis",
+                server,
+                kind = kind.as_str(),
+                meaning,
+                "an expected part of the server's set-up may cost locks"
+            );
+        } else if is_known {
             tracing::warn!(
                 target: "lockdog::diagnosis",
                 server,

@@ -4,6 +4,7 @@ mod by_value;
 mod forgotten;
 mod grant;
 mod holds_of_key;
+mod kept;
 mod ledger;
 mod local_holds;
 mod recently_released;

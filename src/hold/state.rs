@@ -104,6 +104,8 @@ pub(crate) struct HoldState {
     pub(crate) awaited: bool,
     /// The fencing token of the hold, if its kind issues tokens. It stays when the hold ends.
     pub(crate) token: Option<NonZeroU64>,
+    /// Until when its lock is kept in Redis at least, also if it ends earlier.
+    pub(crate) kept_until: Moment,
     /// The longest lease that was sent for it, in milliseconds.
     pub(crate) lease_ms: u32,
     /// Its fixed lease is longer than others may let the lock live, so the watchdog renews what is left of it.
@@ -151,6 +153,7 @@ impl HoldState {
             released_after: 0,
             awaited: false,
             token: None,
+            kept_until: Moment(0),
             lease_ms: 0,
             exposed: false,
             streak: None,

@@ -1,5 +1,6 @@
 //! Lock names and kinds, and the keys and channels that Redisson derives from a name.
 
+mod fingerprint;
 mod hashed;
 mod highway;
 pub(crate) mod kind;
@@ -8,14 +9,14 @@ mod value;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fmt;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 use std::iter;
 use std::sync::{Arc, LazyLock};
 
 use crate::error::Error;
 use crate::slot::slot;
 
+pub use fingerprint::lock_hash;
 use hashed::Hashed;
 pub(crate) use kind::{Kind, LineTimes, Mode, QueueSide, Script, WRITER};
 use kind::{PLAIN, PermitKind};
@@ -42,6 +43,7 @@ pub(crate) struct LockKey {
     /// Hash of the kind and the key in Redis. It is stored because each acquire needs it several
     /// times.
     hash: u64,
+    is_named_in_logs: bool,
 }
 
 /// A map from locks to values.
@@ -66,6 +68,7 @@ impl LockKey {
             kind,
             values: None,
             hash,
+            is_named_in_logs: false,
         })
     }
 
@@ -104,6 +107,7 @@ impl LockKey {
             kind,
             values: None,
             hash: hash(kind, self.key(), None),
+            is_named_in_logs: self.is_named_in_logs,
         }
     }
 
@@ -136,6 +140,11 @@ impl LockKey {
         iter::once(self.line()).chain(reads)
     }
 
+    /// Whether the key ends when nothing of one hold is left, and its TTL is that hold's lease.
+    pub(crate) fn ends_with_its_hold(&self) -> bool {
+        self.kind.mode.is_none() && self.kind.permits.is_none() && self.values.is_none()
+    }
+
     /// Fails if a cluster puts the key in a different slot than its channel and its other keys.
     pub(crate) fn check_slot(self) -> Result<Self, Error> {
         // All prefixed names have the same hash tag, so one check is enough for them.
@@ -162,6 +171,7 @@ impl LockKey {
             kind: &PLAIN,
             values: None,
             hash: hash(&PLAIN, id, None),
+            is_named_in_logs: false,
         }
     }
 
@@ -260,13 +270,6 @@ impl LockKey {
     pub(crate) fn register(&self) -> String {
         prefixed("lockdog_token", self.key())
     }
-
-    /// Replaces the name in logs at `info` and above, because names may be personal data.
-    pub(crate) fn fingerprint(&self) -> Fingerprint {
-        let mut hasher = DefaultHasher::new();
-        self.name.hash(&mut hasher);
-        Fingerprint(hasher.finish())
-    }
 }
 
 /// Two keys are the same lock if their kind, their key in Redis and their values are the same.
@@ -281,15 +284,6 @@ impl Eq for LockKey {}
 impl Hash for LockKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
-    }
-}
-
-/// Identifies a lock's name by 16 hexadecimal digits.
-pub(crate) struct Fingerprint(u64);
-
-impl fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
     }
 }
 

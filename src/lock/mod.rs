@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Held};
-use crate::key::{Kind, LockKey, Value};
+use crate::key::{Kind, LockKey, Value, lock_hash};
 use crate::request::{FromGuard, LockRequest, OwnerChoice, TryLockRequest};
 use crate::session::Session;
 use crate::wait::Backoff;
@@ -146,6 +146,15 @@ impl<G: FromGuard> Lock<G> {
     /// The name, as given by the caller. Corresponds to Redisson's `getName()`.
     pub fn name(&self) -> &str {
         &self.inner.name
+    }
+
+    /// The hash by which logs name this lock: 16 hexadecimal digits, in the field `lock.hash`. It is the same
+    /// in each process and version. It is the beginning of the SHA-1 of the key in Redis, so
+    /// `printf %s KEY | sha1sum` shows it, too. [`lock_hash`](crate::report::lock_hash) is for other objects
+    /// and for keys. [`ClientBuilder::log_names`](crate::ClientBuilder::log_names) adds the name to the logs.
+    pub fn hash(&self) -> String {
+        let key = self.key().map_or_else(|_| self.name(), |key| key.key());
+        lock_hash(key)
     }
 
     /// A handle of the same lock whose waiters poll with these pauses and use no messages. It is

@@ -59,8 +59,9 @@ impl Inner {
 
     /// Another guard of a hold of `owner`, if Redis does not need to count it.
     fn again(&self, options: &AcquireOptions, owner: Owner) -> Result<Option<Guard>> {
-        let terms = options.terms(&self.session.core().settings)?;
-        let claim = Claim::again(&self.session, self.key()?, owner, &terms);
+        let key = self.key()?;
+        let terms = options.terms_of(key, &self.session.core().settings)?;
+        let claim = Claim::again(&self.session, key, owner, &terms);
         Ok(claim.map(Guard::new))
     }
 
@@ -70,7 +71,14 @@ impl Inner {
         wait: WaitLimit,
     ) -> Result<Option<Guard>> {
         let owner = options.owner()?;
-        let terms = options.terms(&self.session.core().settings)?;
-        acquire(&self.session, self.key()?, self.way, owner, &terms, wait).await
+        let key = self.key()?;
+        let terms = options.terms_of(key, &self.session.core().settings)?;
+        let guard = acquire(&self.session, key, self.way, owner, &terms, wait).await?;
+        if let (Some(claim), Some(at_least)) =
+            (guard.as_ref().and_then(Guard::claim), options.hold_at_least)
+        {
+            claim.hold().state().keep_for(at_least);
+        }
+        Ok(guard)
     }
 }

@@ -9,7 +9,8 @@ pub(super) fn whole(unlocked: Vec<Result<Unlocked>>) -> Result<Unlocked> {
     let mut worst: Option<Error> = None;
     for outcome in unlocked {
         match outcome {
-            Ok(Unlocked::Released) => counts.push(0),
+            // Kept: a claim of the member alone wanted that.
+            Ok(Unlocked::Released | Unlocked::Kept { .. }) => counts.push(0),
             Ok(Unlocked::StillHeld { count }) => counts.push(count),
             Err(error)
                 if worst

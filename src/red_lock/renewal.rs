@@ -88,12 +88,13 @@ impl QuorumHold {
     /// Logs that a round of acquiring reached a quorum.
     pub(super) fn log_round_won(&self) {
         if tracing::enabled!(tracing::Level::DEBUG) {
-            let hash = self.lock.home_instance().key().fingerprint();
+            let key = self.lock.home_instance().key();
+            let (lock, hash) = (key.logged_name(), key.fingerprint());
             let (instances, margin) =
                 self.see(|state, now| (self.outcomes(state), state.quorum.margin(now)));
             tracing::debug!(
                 target: "lockdog::quorum",
-                { lock.hash = %hash, owner = %self.owner, instances, margin }, "round won"
+                { lock, lock.hash = %hash, owner = %self.owner, instances, margin }, "round won"
             );
         }
     }
@@ -102,10 +103,11 @@ impl QuorumHold {
     pub(super) fn log_round_lost(&self) {
         if tracing::enabled!(tracing::Level::DEBUG) {
             let instances = self.outcomes(&self.state());
-            let hash = self.lock.home_instance().key().fingerprint();
+            let key = self.lock.home_instance().key();
+            let (lock, hash) = (key.logged_name(), key.fingerprint());
             tracing::debug!(
                 target: "lockdog::quorum",
-                { lock.hash = %hash, owner = %self.owner, instances }, "round lost"
+                { lock, lock.hash = %hash, owner = %self.owner, instances }, "round lost"
             );
         }
     }

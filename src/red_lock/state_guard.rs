@@ -80,17 +80,18 @@ impl Drop for DeferredRun<'_> {
         if deferred.lost.is_none() && deferred.jeopardy.is_none() {
             return;
         }
-        let (hash, owner) = (hold.lock.home_instance().key().fingerprint(), hold.owner);
+        let (key, owner) = (hold.lock.home_instance().key(), hold.owner);
+        let (lock, hash) = (key.logged_name(), key.fingerprint());
         match deferred.jeopardy.take() {
             Some(Some((instances, margin))) => {
                 tracing::warn!(
                     target: "lockdog::quorum",
-                    { lock.hash = %hash, %owner, instances, margin }, "quorum in jeopardy"
+                    { lock, lock.hash = %hash, %owner, instances, margin }, "quorum in jeopardy"
                 );
             }
             Some(None) => tracing::debug!(
                 target: "lockdog::quorum",
-                { lock.hash = %hash, %owner }, "quorum extended again"
+                { lock, lock.hash = %hash, %owner }, "quorum extended again"
             ),
             None => {}
         }
@@ -100,12 +101,12 @@ impl Drop for DeferredRun<'_> {
             if reason == LostReason::ShutDown {
                 tracing::debug!(
                     target: "lockdog::quorum",
-                    { lock.hash = %hash, %owner, reason = reason.as_str(), held_ms, instances }, "quorum lost"
+                    { lock, lock.hash = %hash, %owner, reason = reason.as_str(), held_ms, instances }, "quorum lost"
                 );
             } else {
                 tracing::warn!(
                     target: "lockdog::quorum",
-                    { lock.hash = %hash, %owner, reason = reason.as_str(), held_ms, instances }, "quorum lost"
+                    { lock, lock.hash = %hash, %owner, reason = reason.as_str(), held_ms, instances }, "quorum lost"
                 );
             }
         }

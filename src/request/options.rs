@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::background::ensure_runtime;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hold::Terms;
+use crate::key::LockKey;
 use crate::lease;
 use crate::owner::Owner;
 use crate::session::{Reentry, Settings};
@@ -15,6 +16,7 @@ use crate::session::{Reentry, Settings};
 pub(crate) struct AcquireOptions {
     pub(crate) lease: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
+    pub(crate) hold_at_least: Option<Duration>,
     pub(crate) owner: OwnerChoice,
     pub(crate) reentry: Option<Reentry>,
 }
@@ -51,9 +53,39 @@ impl AcquireOptions {
         Ok(owner)
     }
 
+    /// As [`AcquireOptions::terms`], for one lock, which may keep its key after its end.
+    pub(crate) fn terms_of(&self, key: &LockKey, settings: &Settings) -> Result<Terms> {
+        let Some(at_least) = self.hold_at_least else {
+            return self.terms(settings);
+        };
+        let refuse = |why: &str| Err(Error::invalid(HOLD_AT_LEAST, why.to_owned()));
+        lease::check_lease(HOLD_AT_LEAST, at_least, settings.max_lease)?;
+        if self.max_hold.is_some_and(|max_hold| max_hold < at_least) {
+            return refuse("it must not be longer than max_hold");
+        }
+        if !key.ends_with_its_hold() {
+            return refuse("not supported for read/write locks and locks of a group");
+        }
+        let others = Self {
+            hold_at_least: None,
+            ..*self
+        };
+        let terms = others.terms(settings)?;
+        Ok(Terms {
+            // A client that dies keeps the lock for as long, too.
+            lease: terms.lease.max(lease::whole(at_least)),
+            local: false,
+            ..terms
+        })
+    }
+
     /// The terms of the acquire for a client with these settings. Checks all options, because nothing may
     /// be sent for an invalid request.
     pub(crate) fn terms(&self, settings: &Settings) -> Result<Terms> {
+        if self.hold_at_least.is_some() {
+            let why = "not supported for a lock of several locks".to_owned();
+            return Err(Error::invalid(HOLD_AT_LEAST, why));
+        }
         if let Some(lease) = self.lease {
             lease::check_lease("lease", lease, settings.max_lease)?;
         }
@@ -70,3 +102,5 @@ impl AcquireOptions {
         })
     }
 }
+
+const HOLD_AT_LEAST: &str = "hold_at_least";

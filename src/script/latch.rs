@@ -74,11 +74,12 @@ pub(crate) async fn try_set(
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/latch/try_set.lua")));
     let channel = key.channel().unwrap_or_default();
+    let digits = count.to_string();
     let call = ScriptCall {
         script: &SCRIPT,
         keys: &[key.key(), &key.mark(&call.request)],
         args: &[
-            Arg::Text(&count.to_string()),
+            Arg::Text(&digits),
             Arg::Number(lease::millis(call.kept)),
             Arg::Text(&channel),
             Arg::Text(server.publishes()),

@@ -1,6 +1,7 @@
 //! The transitions of a lock.
 
 use std::num::NonZeroU64;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use redis::Value;
@@ -10,7 +11,7 @@ use super::more_keys::{more_keys, with_more};
 use super::read_write::Sharing;
 use super::{Arg, HandOver, ScriptCall, TransferReply, semaphore, token, unexpected};
 use crate::hold::LedgerView;
-use crate::key::{LineTimes, LockKey, QueueSide};
+use crate::key::{LineTimes, LockKey, QueueSide, Script};
 use crate::lease;
 use crate::server::{Connection, Failure, Sent, Server, TimeBox};
 
@@ -265,6 +266,29 @@ fn more(key: &LockKey) -> usize {
 /// Where the tokens begin, if its kind issues tokens.
 fn from(key: &LockKey) -> Arg<'static> {
     Arg::Text(key.kind().counter.map_or("", |counter| counter.from))
+}
+
+/// Leaves the lock of an ended hold to the rest of a time. See `lua/lock/linger.lua`.
+pub(crate) async fn linger(
+    connection: &Connection,
+    key: &LockKey,
+    field: &str,
+    rest: Duration,
+    limit: Duration,
+) -> Result<SettleReply, Failure> {
+    static SCRIPT: LazyLock<Script> =
+        LazyLock::new(|| Script::new(include_str!("../../lua/lock/linger.lua")));
+    let call = ScriptCall {
+        script: &SCRIPT,
+        keys: &[key.key()],
+        // Rounded up: the lock is not free before.
+        args: &[Arg::Text(field), Arg::Number(lease::millis(rest) + 1)],
+    };
+    match call.on(connection, limit).await? {
+        Value::Int(1) => Ok(SettleReply::Done),
+        Value::Nil => Ok(SettleReply::Missing),
+        other => Err(unexpected(&other)),
+    }
 }
 
 /// Sets a hold's count to its target if the hold exists. See `lua/lock/settle.lua`.

@@ -32,8 +32,8 @@ pub(crate) use force_unlock::force_unlock;
 pub(crate) use hand_over::{HandOver, TransferReply};
 pub(crate) use line::{LookMode, LookReply, QueueLook, look};
 pub(crate) use lock::{
-    AcquireItem, AcquireReply, LoweredHold, SettleReply, UnlockReply, acquire, settle, transfer,
-    unlock,
+    AcquireItem, AcquireReply, LoweredHold, SettleReply, UnlockReply, acquire, linger, settle,
+    transfer, unlock,
 };
 pub(crate) use multi_lock::{BatchReply, acquire_all};
 pub(crate) use read_write::{ModeOptions, Sharing, readers};

@@ -70,10 +70,11 @@ pub(crate) async fn readers(
 ) -> Result<Value, Failure> {
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/read_write/readers.lua")));
+    let before_fields = key.before_fields();
     let call = ScriptCall {
         script: &SCRIPT,
         keys: &[key.key()],
-        args: &[Arg::Text(&key.before_fields())],
+        args: &[Arg::Text(&before_fields)],
     };
     call.through(server, time, sent).await
 }

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::connector::{Connector, Transport};
+use super::connector::Transport;
 use super::failure::Failure;
 use crate::panics;
 
@@ -20,9 +20,8 @@ pub(super) struct Caught<T>(Option<T>);
 /// A stream of the user's. A panic is an error of the stream, which is dropped then.
 pub(super) type CaughtStream = Caught<Box<dyn Transport>>;
 
-/// A call of the connector. A panic is a failed attempt.
-pub(super) type CaughtCall =
-    Caught<Pin<Box<dyn Future<Output = io::Result<Box<dyn Transport>>> + Send>>>;
+/// A call of the connector, or for credentials. A panic is a failed attempt.
+pub(super) type CaughtCall<T> = Caught<Pin<Box<dyn Future<Output = io::Result<T>> + Send>>>;
 
 impl<T> Caught<T> {
     /// `None` if it panicked, now or before.
@@ -33,6 +32,11 @@ impl<T> Caught<T> {
             self.end();
         }
         done
+    }
+
+    /// The value; `None` if it panicked before.
+    pub(super) fn into_inner(mut self) -> Option<T> {
+        self.0.take()
     }
 
     fn end(&mut self) {
@@ -47,14 +51,16 @@ impl<T> Drop for Caught<T> {
     }
 }
 
-impl CaughtCall {
-    pub(super) fn new(connector: &dyn Connector) -> Self {
-        Self(panics::catch(|| connector.connect()))
+impl<T> CaughtCall<T> {
+    pub(super) fn new(
+        call: impl FnOnce() -> Pin<Box<dyn Future<Output = io::Result<T>> + Send>>,
+    ) -> Self {
+        Self(panics::catch(call))
     }
 }
 
-impl Future for CaughtCall {
-    type Output = Result<CaughtStream, Failure>;
+impl<T> Future for CaughtCall<T> {
+    type Output = Result<Caught<T>, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let polled = self.call(|call| {
@@ -65,7 +71,7 @@ impl Future for CaughtCall {
         let Some(polled) = polled else {
             return Poll::Ready(Err(Failure::Unsent(PANICKED.into())));
         };
-        let opened = ready!(polled).map(|stream| Caught(Some(stream)));
+        let opened = ready!(polled).map(|made| Caught(Some(made)));
         self.end();
         Poll::Ready(opened.map_err(|text| Failure::Unsent(text.into())))
     }
@@ -122,4 +128,5 @@ impl AsyncWrite for CaughtStream {
     }
 }
 
-pub(super) const PANICKED: &str = "the connector, or a stream that it opened, panicked";
+pub(super) const PANICKED: &str =
+    "the program's code for connections (its connector, stream or credentials) panicked";

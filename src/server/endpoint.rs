@@ -11,6 +11,7 @@ use super::address::Address;
 use super::connection::Connection;
 use super::failure::Failure;
 use super::identity::Identity;
+use super::login::Logins;
 use super::sentinel::Sentinels;
 use super::single_flight::Attempt;
 use super::user_connector::UserConnector;
@@ -26,6 +27,8 @@ pub(crate) struct Endpoint {
     pub(super) name: Option<String>,
     /// Opens connections in place of the address.
     pub(super) user_connector: Option<UserConnector>,
+    /// The users and passwords, if the caller's code gives them.
+    pub(super) logins: Option<Logins>,
     /// The server's identity, which its connections report.
     pub(super) identity: Arc<Identity>,
 }
@@ -93,6 +96,7 @@ impl Endpoint {
             pool,
             name,
             user_connector,
+            logins: None,
             identity,
         })
     }
@@ -105,8 +109,15 @@ impl Endpoint {
             pool: None,
             name,
             user_connector: None,
+            logins: None,
             identity: Arc::new(identity),
         }
+    }
+
+    /// Logs in as the caller's code says, if there is any.
+    pub(super) fn logging_in(mut self, logins: Option<Logins>) -> Self {
+        self.logins = logins;
+        self
     }
 
     /// How many runtimes may have their own callers' connection. All further runtimes share one

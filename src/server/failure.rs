@@ -172,6 +172,11 @@ impl Failure {
         matches!(self, Self::Refused { code, .. } if code == "OOM")
     }
 
+    /// The server does not know the user, or refused the password.
+    pub(super) fn is_of_login(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if code == "WRONGPASS" || code == "NOAUTH")
+    }
+
     /// The user lacks the permission.
     pub(crate) fn is_forbidden(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if code == "NOPERM")

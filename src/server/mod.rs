@@ -24,6 +24,7 @@ mod followers;
 mod health;
 mod identity;
 mod judge;
+mod login;
 mod master_term;
 mod membership;
 mod node;
@@ -59,6 +60,8 @@ pub(crate) use data_loss::DataLoss;
 #[cfg(any(test, lockdog_bench))]
 pub(crate) use endpoint::Endpoint;
 pub(crate) use failure::Failure;
+pub use login::Credentials;
+pub(crate) use login::{CredentialSource, Logins};
 pub(crate) use node::Node;
 pub(crate) use nodes::Server;
 pub(crate) use permit::{Permits, SendingPermit};

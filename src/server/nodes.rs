@@ -15,6 +15,7 @@ use super::connection::Connection;
 use super::context::Context;
 use super::endpoint::Endpoint;
 use super::failure::Failure;
+use super::login::Logins;
 use super::node::Node;
 use super::route::Route;
 use super::subscriber::Subscriber;
@@ -65,11 +66,12 @@ impl Server {
         address: Option<Address>,
         pool: Option<UserPool>,
         name: Option<String>,
+        logins: Option<Logins>,
         context: Context,
     ) -> Result<Self, Error> {
         let Some(Address::Cluster { seeds }) = address else {
             let endpoint = Endpoint::new(address, pool, name, &context)?;
-            return Ok(Self::new(endpoint, context));
+            return Ok(Self::new(endpoint.logging_in(logins), context));
         };
         let suspicions = Arc::new(Notify::new());
         let Some(info) = seeds.first().cloned() else {
@@ -79,6 +81,7 @@ impl Server {
         let members = NodeEndpoints {
             info,
             name,
+            logins,
             suspicions: suspicions.clone(),
         };
         let cluster = Cluster::new(seeds, members, context.clone());
@@ -365,7 +368,7 @@ mod tests {
         let unused = format!("redis+cluster://127.0.0.1:{}", free_port());
         let address = Address::parse(&unused).unwrap();
         let context = Context::here(&Clock::default());
-        let server = Server::at(Some(address), None, None, context).unwrap();
+        let server = Server::at(Some(address), None, None, None, context).unwrap();
         server.connect().await.unwrap_err();
         let Nodes::Cluster(cluster) = &server.nodes else {
             unreachable!("it is the address of one")

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::connection::{Connection, ConnectionParts};
 use super::endpoint::{Endpoint, Locator};
 use super::failure::Failure;
+use super::login::log_in;
 use super::user_connector::Purpose;
 use super::wire::open;
 
@@ -53,15 +54,19 @@ impl Endpoint {
         };
         let server = self.server(&client);
         let opening = async {
-            let (multiplexed, kept) = match &self.user_connector {
-                None => (open(&client, limit).await?, ConnectionParts::Nothing),
-                Some(user_connector) => {
-                    // Boxed: it is rare, and would otherwise enlarge the future of every call.
-                    let (multiplexed, driver) =
-                        Box::pin(user_connector.open(&client, purpose)).await?;
-                    (multiplexed, ConnectionParts::Driver(driver))
+            let user_connector = self.user_connector.as_ref();
+            let connect = |client: redis::Client| async move {
+                match user_connector {
+                    None => Ok((open(&client, limit).await?, ConnectionParts::Nothing)),
+                    Some(user_connector) => {
+                        // Boxed: it is rare, and would otherwise enlarge the future of every call.
+                        let opened = Box::pin(user_connector.open(&client, purpose)).await;
+                        opened.map(|(opened, driver)| (opened, ConnectionParts::Driver(driver)))
+                    }
                 }
             };
+            let logins = self.logins.as_ref();
+            let (multiplexed, kept) = log_in(logins, &client, purpose, limit, connect).await?;
             let connection =
                 Connection::new(multiplexed, &self.identity, server.clone(), term, kept);
             connection.introduce(self.name.as_deref(), limit).await?;

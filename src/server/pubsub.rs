@@ -1,23 +1,33 @@
 //! Opens connections for messages.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::PubSub;
 
 use super::endpoint::Endpoint;
 use super::failure::Failure;
+use super::login::log_in;
 use super::subscriber::Subscriber;
+use super::user_connector::Purpose;
 use super::wire::password;
 
 impl Endpoint {
     /// A connection for messages, if an address is known.
     pub(crate) async fn open_pubsub(&self, limit: Duration) -> Result<PubSub, Failure> {
         let client = self.find_for_messages(limit).await?;
-        if let Some(user_connector) = &self.user_connector {
-            return user_connector.open_pubsub(&client).await;
-        }
-        let opened = client.get_async_pubsub().await;
-        opened.map_err(|error| Failure::of_connect(&error, password(client.get_connection_info())))
+        let user_connector = self.user_connector.as_ref();
+        let connect = |client: redis::Client| async move {
+            if let Some(user_connector) = user_connector {
+                return user_connector.open_pubsub(&client).await;
+            }
+            let opened = client.get_async_pubsub().await;
+            opened.map_err(|error| {
+                Failure::of_connect(&error, password(client.get_connection_info()))
+            })
+        };
+        let logins = self.logins.as_ref();
+        log_in(logins, &client, Purpose::Messages, limit, connect).await
     }
 
     /// A connection for the messages of one server of a cluster, which has only some of the
@@ -35,7 +45,16 @@ impl Endpoint {
         let settings = settings.set_protocol(redis::ProtocolVersion::RESP3);
         let client = redis::Client::open(info.clone().set_redis_settings(settings));
         let client = client.map_err(|error| Failure::of_connect(&error, password(&info)))?;
-        Subscriber::open(&client, sharded, on_message, limit).await
+        let on_message = Arc::new(on_message);
+        let connect = |client: redis::Client| {
+            let on_message = on_message.clone();
+            async move {
+                let on_message = move |channel: &str, text: &[u8]| on_message(channel, text);
+                Subscriber::open(&client, sharded, on_message, limit).await
+            }
+        };
+        let logins = self.logins.as_ref();
+        log_in(logins, &client, Purpose::Messages, limit, connect).await
     }
 
     async fn find_for_messages(&self, limit: Duration) -> Result<redis::Client, Failure> {

@@ -34,6 +34,7 @@ impl Endpoint {
             pool: None,
             name: None,
             user_connector: None,
+            logins: None,
             identity: Arc::new(Identity::new(clock.clone(), address, false)),
         }
     }

@@ -13,7 +13,7 @@ use tokio::task::{AbortHandle, JoinError, JoinSet, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
 use super::Context;
-use super::caught::{CaughtCall, CaughtStream, PANICKED};
+use super::caught::{Caught, CaughtCall, CaughtStream, PANICKED};
 use super::connector::Connector;
 use super::connector_calls::ConnectorCalls;
 use super::failure::Failure;
@@ -24,8 +24,13 @@ use crate::panics;
 /// A user's connector.
 pub(super) struct UserConnector {
     connector: Arc<dyn Connector>,
+    calls: UserCalls,
+}
+
+/// Calls of the user's code on extra threads.
+#[derive(Clone)]
+pub(super) struct UserCalls {
     background: Background,
-    /// The connector's calls on extra threads.
     commands: Arc<ConnectorCalls>,
     renewals: Arc<ConnectorCalls>,
     messages: Arc<ConnectorCalls>,
@@ -53,16 +58,9 @@ impl Drop for Driver {
 
 impl UserConnector {
     pub(super) fn new(connector: Arc<dyn Connector>, context: &Context) -> Self {
-        // No attempt to connect waits longer than this.
-        let timeout = context.command_timeout;
-        // Renewals have a lease at most, so the calls that they wait for must not take it up.
-        let for_renewals = timeout.min(context.watchdog_lease / 6);
         Self {
             connector,
-            background: context.background.clone(),
-            commands: ConnectorCalls::new(CALLS_AT_ONCE, timeout),
-            renewals: ConnectorCalls::new(CALLS_AT_ONCE, for_renewals),
-            messages: ConnectorCalls::new(1, FOR_MESSAGES),
+            calls: UserCalls::new(context),
         }
     }
 
@@ -106,12 +104,40 @@ impl UserConnector {
         .await
     }
 
-    /// Calls the connector: on an extra thread if a blocking call would stop the watchdog.
+    /// Calls the connector.
     fn stream(
         &self,
         purpose: Purpose,
     ) -> impl Future<Output = Result<CaughtStream, Failure>> + Send + use<> {
-        let (connector, background) = (self.connector.clone(), self.background.clone());
+        let connector = self.connector.clone();
+        (self.calls).call(purpose, move || CaughtCall::new(|| connector.connect()))
+    }
+}
+
+impl UserCalls {
+    pub(super) fn new(context: &Context) -> Self {
+        // No attempt to connect waits longer than this.
+        let timeout = context.command_timeout;
+        // Renewals have a lease at most, so the calls that they wait for must not take it up.
+        let for_renewals = timeout.min(context.watchdog_lease / 6);
+        Self {
+            background: context.background.clone(),
+            commands: ConnectorCalls::new(CALLS_AT_ONCE, timeout),
+            renewals: ConnectorCalls::new(CALLS_AT_ONCE, for_renewals),
+            messages: ConnectorCalls::new(1, FOR_MESSAGES),
+        }
+    }
+
+    /// Makes a call of the user's code: on an extra thread if a blocking call would stop the watchdog.
+    pub(super) fn call<T: Send + 'static, M>(
+        &self,
+        purpose: Purpose,
+        make: M,
+    ) -> impl Future<Output = Result<Caught<T>, Failure>> + Send + use<T, M>
+    where
+        M: FnOnce() -> CaughtCall<T> + Send + 'static,
+    {
+        let background = self.background.clone();
         let calls = match purpose {
             Purpose::Commands => &self.commands,
             Purpose::Renewals => &self.renewals,
@@ -121,7 +147,7 @@ impl UserConnector {
         async move {
             let runtime = Handle::current();
             if !background.is(&runtime) {
-                return CaughtCall::new(&*connector).await;
+                return make().await;
             }
             let call = calls.begin()?;
             // Without it a future that never completes would occupy the thread.
@@ -129,7 +155,7 @@ impl UserConnector {
             let _gives_up = given_up.clone().drop_guard();
             let connecting = spawn_blocking(move || {
                 let _ends_with_this = call;
-                let connecting = async { CaughtCall::new(&*connector).await };
+                let connecting = async { make().await };
                 runtime.block_on(given_up.run_until_cancelled(connecting))
             });
             match connecting.await {
@@ -204,7 +230,7 @@ mod tests {
         let connector = UserConnector::new(Arc::new(Nowhere), &context);
         let mut hanging = Vec::new();
         for seconds in [5, 10, 10, 0] {
-            let call = connector.renewals.begin();
+            let call = connector.calls.renewals.begin();
             hanging.push(call.unwrap_or_else(|refused| panic!("{}", refused.words())));
             sleep(Duration::from_secs(seconds)).await;
         }

@@ -131,6 +131,7 @@ pub(crate) fn warn_elsewhere(key: &LockKey, owner: Owner) {
     tracing::warn!(
         target: "lockdog::lock",
         {
+            lock = key.logged_name(),
             lock.hash = %key.fingerprint(),
             %owner,
             here = %Owner::current(),

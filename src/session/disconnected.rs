@@ -38,6 +38,7 @@ pub(crate) fn disconnected(clock: &Clock) -> Arc<Core> {
         line: LineTimes::default(),
         reentry: Reentry::Counted,
         name_mapper: None,
+        log_names: false,
         quarantine_on_server: false,
         expected: None,
     };

@@ -74,6 +74,8 @@ pub(crate) struct Settings {
     /// What a server has to support; `None` if servers are not to be checked.
     pub(crate) expected: Option<ClientProfile>,
     pub(crate) name_mapper: Option<NameMapper>,
+    /// Logs have the names of locks at all levels.
+    pub(crate) log_names: bool,
 }
 
 /// What a client, its locks and its guards keep alive. The background work ends when the last of them
@@ -211,6 +213,7 @@ impl Core {
             expected.expect(kind);
         }
         let key = LockKey::new(kind, name, self.settings.name_mapper.as_ref())?;
+        let key = key.named_in_logs(self.settings.log_names);
         if self.server.is_cluster() {
             return key.check_slot().map(Arc::new);
         }
@@ -293,12 +296,14 @@ impl Core {
             // The lock that it is a part of may still be held.
             tracing::debug!(
                 target: "lockdog::quorum",
-                { lock.hash = %hold.key().fingerprint() }, "one instance of a RedLock was lost"
+                { lock = hold.key().logged_name(), lock.hash = %hold.key().fingerprint() },
+                "one instance of a RedLock was lost"
             );
         } else if let Some(lost) = hold.loss(now) {
             tracing::warn!(
                 target: "lockdog::lock",
                 {
+                    lock = hold.key().logged_name(),
                     lock.hash = %hold.key().fingerprint(),
                     owner = lost.owner(),
                     reason = lost.reason().as_str(),

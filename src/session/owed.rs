@@ -179,7 +179,12 @@ impl Core {
         if is_release {
             tracing::warn!(
                 target: "lockdog::lock",
-                { lock.hash = %hold.key().fingerprint(), owner = %hold.owner(), %failure },
+                {
+                    lock = hold.key().logged_name(),
+                    lock.hash = %hold.key().fingerprint(),
+                    owner = %hold.owner(),
+                    %failure,
+                },
                 "a lock could not be released yet; the client retries until its lease ends"
             );
         }

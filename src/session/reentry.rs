@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::acquire::PendingAcquire;
-use super::{Claim, Session};
+use super::{Claim, Job, Session, Unlocked};
 use crate::clock::Moment;
 use crate::hold::{ClaimFlags, Terms};
 use crate::key::LockKey;
@@ -80,17 +80,24 @@ impl Claim {
         is_counted.then(|| Self::new(session.clone(), hold, flags))
     }
 
-    /// Ends the claim if no command is needed. Returns the number of claims left.
-    pub(super) fn end_locally(&mut self) -> Option<u32> {
+    /// Ends the claim if the caller need not wait for a command.
+    pub(super) fn end_locally(&mut self) -> Option<Unlocked> {
         let hold = &self.hold;
+        let core = self.session.core();
+        let (flags, now) = (self.flags, core.clock.now());
         {
             let state = hold.state();
-            if state.local == 0 && state.left == 0 {
+            if state.local == 0 && state.left == 0 && state.rest(now).is_zero() {
                 return None;
             }
         }
-        let core = self.session.core();
-        let (flags, now) = (self.flags, core.clock.now());
+        let kept = (core.holds).change(hold, |state| state.drop_kept(flags, now));
+        if let Some(rest) = kept {
+            self.ended = true;
+            // The job leaves the lock to the rest.
+            core.settle_in_background(Job::new(hold.clone()));
+            return Some(Unlocked::Kept { rest });
+        }
         let left = core
             .holds
             .change(hold, |state| state.drop_locally(flags, now));
@@ -98,7 +105,7 @@ impl Claim {
             core.forget(hold);
         }
         self.ended = left.is_some();
-        left
+        left.map(|count| Unlocked::StillHeld { count })
     }
 }
 

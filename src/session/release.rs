@@ -24,6 +24,12 @@ pub enum Unlocked {
         /// How many acquires are left to unlock.
         count: u32,
     },
+    /// The owner no longer holds the lock, and nobody can acquire it for the rest of
+    /// [`hold_at_least`](crate::LockRequest::hold_at_least).
+    Kept {
+        /// The rest.
+        rest: Duration,
+    },
 }
 
 /// An unlock in flight: the claim has ended, and the client has to send the release to Redis.
@@ -57,9 +63,11 @@ impl PendingUnlock {
             if !state.is_valid(now) {
                 return Err(state.expire(now));
             }
-            if !command.is_valid() || state.is_last_beside_left() {
+            let is_kept = state.count == claim.flags.weight && !state.rest(now).is_zero();
+            if !command.is_valid() || state.is_last_beside_left() || is_kept {
                 // Who took the turn over settled on a count that this claim was among. Who takes it over
-                // from here on settles on the count without it. What is left to its lease is not released.
+                // from here on settles on the count without it. What is left to its lease, or kept, is not
+                // released.
                 return Ok(None);
             }
             state.drop_claim(claim.flags, now);

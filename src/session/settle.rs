@@ -205,13 +205,14 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         (Ok(route), None) => route.own_connection(limit).await,
         (Err(failure), None) => Err(failure.clone()),
     };
-    let (target, lease) = {
+    let (target, lease, rest) = {
         let state = hold.state();
         // Checked again: to open the connection takes time, and a guard may have left the lock meanwhile.
         if state.is_left() {
             return None;
         }
-        (state.target(), state.longest_lease())
+        let rest = state.rest(core.clock.now());
+        (state.target(), state.longest_lease(), rest)
     };
     let settled = match &connection {
         Ok(connection) => {
@@ -225,7 +226,13 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
                 lease,
                 line: core.settings.line,
             };
-            let sending = pin!(script::settle(&core.server, connection, &lowered, limit));
+            let sending = async {
+                if target > 0 || rest.is_zero() {
+                    return script::settle(&core.server, connection, &lowered, limit).await;
+                }
+                script::linger(connection, hold.key(), &field, rest, limit).await
+            };
+            let sending = pin!(sending);
             match &job.on {
                 Some(on) if core.is_closed() => settle_or_close(core, on, sending).await,
                 _ => sending.await,
@@ -279,8 +286,11 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
     if job.on.is_none() && !job.has_warned && now.since(began) >= A_SECOND {
         job.has_warned = core.warn_of_release(&hold, &failure);
     }
-    let hash = hold.key().fingerprint();
-    tracing::debug!(target: "lockdog::lock", { lock.hash = %hash, %failure }, "settlement failed");
+    tracing::debug!(
+        target: "lockdog::lock",
+        { lock = hold.key().logged_name(), lock.hash = %hold.key().fingerprint(), %failure },
+        "settlement failed"
+    );
     job.sent_to = core.server.redirected(&failure, connection.as_ref().ok());
     let mut gave_up = false;
     if job.sent_to.is_some() {

@@ -19,8 +19,8 @@ impl Claim {
     /// The background still ends the claim.
     pub(crate) async fn unlock(mut self) -> Result<Unlocked, Error> {
         self.warn_elsewhere();
-        if let Some(count) = self.end_locally() {
-            return Ok(Unlocked::StillHeld { count });
+        if let Some(unlocked) = self.end_locally() {
+            return Ok(unlocked);
         }
         if let Some(command) = self.hold.try_command() {
             match PendingUnlock::begin(self, command)? {
@@ -80,8 +80,8 @@ impl WaitingUnlock {
                 return self.ended.await.unwrap_or(Err(Error::Closed));
             };
             let turn = turn?;
-            if let Some(count) = claim.end_locally() {
-                return Ok(Unlocked::StillHeld { count });
+            if let Some(unlocked) = claim.end_locally() {
+                return Ok(unlocked);
             }
             match PendingUnlock::begin(claim, turn)? {
                 Ok(unlock) => return unlock.finish().await,
@@ -113,8 +113,8 @@ async fn take_over(
 
 async fn unlock(core: &Core, mut claim: Claim) -> Result<Unlocked, Error> {
     loop {
-        if let Some(count) = claim.end_locally() {
-            return Ok(Unlocked::StillHeld { count });
+        if let Some(unlocked) = claim.end_locally() {
+            return Ok(unlocked);
         }
         let turn = core.turn_to_unlock(&claim.hold).await?;
         match PendingUnlock::begin(claim, turn.into_background())? {

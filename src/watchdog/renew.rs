@@ -138,7 +138,8 @@ fn process_answers(
                 if recovered {
                     tracing::debug!(
                         target: "lockdog::renewal",
-                        { lock.hash = %hold.key().fingerprint() }, "renewed again"
+                        { lock = hold.key().logged_name(), lock.hash = %hold.key().fingerprint() },
+                        "renewed again"
                     );
                 }
                 if matches!(hold.state().phase, HoldPhase::Lost(_)) {

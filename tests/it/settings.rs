@@ -1,5 +1,6 @@
-//! Settings of how servers are reached: certificates, protocol, and what a builder shows of them.
+//! Settings of how servers are reached: certificates, protocol, changing passwords, and what a builder shows of them.
 
+mod credentials;
 mod protocol;
 mod shown;
 mod tls;

@@ -190,6 +190,7 @@ fn client(
         quarantine_on_server: false,
         expected: None,
         name_mapper: None,
+        log_names: false,
     };
     let (core, mut jobs) = Core::new(Uuid::new_v4(), settings, clock, server, 100);
     let core = Arc::new(core);

@@ -29,6 +29,7 @@ pub(crate) enum Command {
     Watch(Watch),
     Top(Top),
     Doctor(Doctor),
+    Config(Config),
     Completions(Completions),
     Man(Man),
 }
@@ -42,6 +43,10 @@ pub(crate) struct Common {
     /// redis://127.0.0.1:6379
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) url: Vec<String>,
+    /// A configuration of Redisson (YAML or JSON) or of lockdog, in place of --url. Flags, and the variables
+    /// below, come before what it says. Default: LOCKDOG_CONFIG
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "url")]
+    pub(crate) config: Option<PathBuf>,
     /// The user on the server. Default: LOCKDOG_USER, or the user in the URL
     #[arg(long, global = true, value_name = "USER")]
     pub(crate) user: Option<String>,
@@ -58,9 +63,9 @@ pub(crate) struct Common {
     /// The key of the client's certificate in PEM
     #[arg(long, global = true, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
-    /// How long to wait for the answer to one command
-    #[arg(long, global = true, value_name = "TIME", default_value = "3s", value_parser = duration::parse)]
-    pub(crate) command_timeout: Duration,
+    /// How long to wait for the answer to one command. Default: what the configuration says, or 3s
+    #[arg(long, global = true, value_name = "TIME", value_parser = duration::parse)]
+    pub(crate) command_timeout: Option<Duration>,
     /// The form of the output
     #[arg(short, long, global = true, value_enum, default_value_t = Form::Human)]
     pub(crate) output: Form,
@@ -105,6 +110,9 @@ pub(crate) struct Ls {
     /// Only keys of this pattern, as SCAN takes it
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
+    /// Only locks with this hash: `lock.hash` in the logs of lockdog
+    #[arg(long)]
+    pub(crate) hash: Option<String>,
     /// List semaphores, too
     #[arg(long)]
     pub(crate) all: bool,
@@ -125,8 +133,11 @@ pub(crate) struct Ls {
 #[derive(Args, Debug)]
 pub(crate) struct Inspect {
     /// The names of the locks: their keys
-    #[arg(required = true)]
+    #[arg(required_unless_present = "hash")]
     pub(crate) name: Vec<String>,
+    /// Look for the lock with this hash, `lock.hash` in the logs of lockdog, among all keys
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) hash: Option<String>,
 }
 
 /// Take a lock away from its holder
@@ -199,6 +210,31 @@ pub(crate) struct Doctor {
     pub(crate) lock_prefix: String,
 }
 
+/// Check a configuration file without connecting
+#[derive(Args, Debug)]
+pub(crate) struct Config {
+    #[command(subcommand)]
+    pub(crate) command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    Check(ConfigCheck),
+}
+
+/// Show what becomes of each key of a configuration file
+///
+/// Exit code 0: the file can be used; 1: it cannot, or with --strict it says something that lockdog does
+/// otherwise; 125: it cannot be read.
+#[derive(Args, Debug)]
+pub(crate) struct ConfigCheck {
+    /// A configuration of Redisson (YAML or JSON) or of lockdog
+    pub(crate) file: PathBuf,
+    /// What lockdog does otherwise than the file says is a problem, too
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
 /// Print the completions of a shell
 #[derive(Args, Debug)]
 pub(crate) struct Completions {
@@ -216,7 +252,7 @@ pub(crate) struct Man {
 pub(crate) type Words = Vec<OsString>;
 
 /// The names of the commands.
-pub(crate) const COMMANDS: [&str; 9] = [
+pub(crate) const COMMANDS: [&str; 10] = [
     "run",
     "ls",
     "inspect",
@@ -224,6 +260,7 @@ pub(crate) const COMMANDS: [&str; 9] = [
     "watch",
     "top",
     "doctor",
+    "config",
     "completions",
     "man",
 ];

@@ -17,11 +17,18 @@ use crate::output::Output;
 ///
 /// It has no `Debug`: it knows the password.
 pub(crate) struct Settings {
-    urls: Vec<String>,
+    servers: Servers,
     user: Option<String>,
     password: Option<String>,
     pub(crate) certificates: Certificates,
-    pub(crate) command_timeout: Duration,
+    command_timeout: Option<Duration>,
+}
+
+enum Servers {
+    /// One, or those of a RedLock.
+    Urls(Vec<String>),
+    /// What a configuration file says, with all its other settings.
+    File(Box<ClientBuilder>),
 }
 
 /// Files in PEM, read.
@@ -35,22 +42,6 @@ pub(crate) struct Certificates {
 impl Settings {
     /// Flags come before the environment. Reads the files that the flags name.
     pub(crate) fn new(common: &Common, output: Output) -> Result<Self, Failed> {
-        let urls = match &common.url[..] {
-            [] => of_environment()?,
-            urls => {
-                if urls.iter().any(|url| has_password(url)) && io::stderr().is_terminal() {
-                    output.note(
-                        "the password in --url is in the list of processes; set LOCKDOG_URL or LOCKDOG_PASSWORD",
-                    );
-                }
-                urls.to_vec()
-            }
-        };
-        if urls.len() == 2 {
-            return Err(Failed::usage(
-                "two servers have no majority; name one with --url, or three or more",
-            ));
-        }
         let password = match &common.password_file {
             Some(file) => Some(first_line(file)?),
             None => variable("LOCKDOG_PASSWORD")?,
@@ -61,7 +52,7 @@ impl Settings {
             _ => None,
         };
         Ok(Self {
-            urls,
+            servers: Servers::new(common, output)?,
             user: match &common.user {
                 Some(user) => Some(user.clone()),
                 None => variable("LOCKDOG_USER")?,
@@ -78,17 +69,22 @@ impl Settings {
     /// One for each server of a RedLock, or one alone.
     pub(crate) fn builders(&self) -> Vec<ClientBuilder> {
         let is_quorum = self.is_quorum();
-        let urls = self.urls.iter();
-        // An instance of a RedLock may be down.
-        urls.map(|url| self.builder(url).lazy(is_quorum)).collect()
+        match &self.servers {
+            // An instance of a RedLock may be down.
+            Servers::Urls(urls) => urls
+                .iter()
+                .map(|url| self.complete(Client::builder().url(url)).lazy(is_quorum))
+                .collect(),
+            Servers::File(builder) => vec![self.complete((**builder).clone()).lazy(false)],
+        }
     }
 
-    /// The settings of the client for this server, without those of a single command.
-    fn builder(&self, url: &str) -> ClientBuilder {
-        let mut builder = Client::builder()
-            .url(url)
-            .client_name("lockdog-cli/{id}")
-            .command_timeout(self.command_timeout);
+    /// Adds what the flags and the environment say, without the settings of a single command.
+    fn complete(&self, builder: ClientBuilder) -> ClientBuilder {
+        let mut builder = builder.client_name("lockdog-cli/{id}");
+        if let Some(timeout) = self.command_timeout {
+            builder = builder.command_timeout(timeout);
+        }
         if let Some(user) = &self.user {
             builder = builder.username(user);
         }
@@ -118,9 +114,17 @@ impl Settings {
         Ok(clients)
     }
 
-    /// For the step-by-step check, which makes connections of its own.
+    /// For the step-by-step check, which makes connections of its own. None with a configuration file.
     pub(crate) fn urls(&self) -> &[String] {
-        &self.urls
+        match &self.servers {
+            Servers::Urls(urls) => urls,
+            Servers::File(_) => &[],
+        }
+    }
+
+    /// The time limit of each step of that check.
+    pub(crate) fn limit(&self) -> Duration {
+        self.command_timeout.unwrap_or(DEFAULT_TIMEOUT)
     }
 
     /// The user and the password that replace those in the URL. Nobody may show them.
@@ -130,17 +134,61 @@ impl Settings {
 
     /// Whether the servers are those of a RedLock.
     pub(crate) fn is_quorum(&self) -> bool {
-        self.urls.len() > 1
+        self.urls().len() > 1
     }
 }
 
-fn of_environment() -> Result<Vec<String>, Failed> {
-    let urls = variable("LOCKDOG_URL")?.unwrap_or_default();
+impl Servers {
+    /// Flags come before the environment. Two answers of the environment are an error, because a lock on the
+    /// wrong servers keeps nobody out.
+    fn new(common: &Common, output: Output) -> Result<Self, Failed> {
+        let urls = match (&common.url[..], &common.config) {
+            ([], Some(file)) => return Self::of_file(file),
+            ([], None) => match (variable("LOCKDOG_CONFIG")?, variable("LOCKDOG_URL")?) {
+                (Some(file), None) => return Self::of_file(Path::new(&file)),
+                (Some(_), Some(_)) => {
+                    let text = "LOCKDOG_CONFIG and LOCKDOG_URL are both set; keep one, or name one by --config or --url";
+                    return Err(Failed::usage(text));
+                }
+                (None, urls) => several(&urls.unwrap_or_default()),
+            },
+            (urls, _) => {
+                if urls.iter().any(|url| has_password(url)) && io::stderr().is_terminal() {
+                    output.note(
+                        "the password in --url is in the list of processes; set LOCKDOG_URL or LOCKDOG_PASSWORD",
+                    );
+                }
+                urls.to_vec()
+            }
+        };
+        if urls.len() == 2 {
+            return Err(Failed::usage(
+                "two servers have no majority; name one with --url, or three or more",
+            ));
+        }
+        Ok(Self::Urls(urls))
+    }
+
+    fn of_file(file: &Path) -> Result<Self, Failed> {
+        // Its errors quote no value.
+        let config = lockdog_config::from_file(file).map_err(Failed::usage)?;
+        Ok(Self::File(Box::new(config.builder)))
+    }
+}
+
+/// Checks the bounds of the settings, and whether certificates belong together. Connects to no server.
+pub(crate) async fn try_out(builder: ClientBuilder) -> lockdog::Result<()> {
+    builder.lazy(true).build().await?.shutdown().await;
+    Ok(())
+}
+
+/// The servers that LOCKDOG_URL names, or the default.
+fn several(urls: &str) -> Vec<String> {
     let urls: Vec<String> = urls.split_whitespace().map(str::to_owned).collect();
-    Ok(match urls.is_empty() {
+    match urls.is_empty() {
         true => vec!["redis://127.0.0.1:6379".to_owned()],
         false => urls,
-    })
+    }
 }
 
 /// A variable of the environment; an empty one counts as none.
@@ -200,6 +248,9 @@ pub(crate) fn hosts_of(url: &str) -> Option<Vec<(String, u16)>> {
     };
     hosts.split(',').map(parse).collect()
 }
+
+/// The library's default.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! A lock as JSON and in words.
 
-use lockdog::report::{ConnectionInfo, HolderInfo, LockInfo, LockKind, Ttl};
+use lockdog::report::{ConnectionInfo, HolderInfo, LockInfo, LockKind, Ttl, lock_hash};
 use serde_json::{Value, json};
 
 use crate::duration;
@@ -14,6 +14,7 @@ pub(crate) fn object(info: &LockInfo, connections: &[ConnectionInfo]) -> Value {
         .map(|holder| holder_object(holder, connections));
     json!({
         "key": info.key,
+        "hash": lock_hash(&info.key),
         "kind": info.kind.as_str(),
         "type": foreign(info),
         "server": info.server,
@@ -154,6 +155,7 @@ pub(crate) fn lines(info: &LockInfo, connections: Option<&[ConnectionInfo]>) -> 
         .map(|slot| format!(", slot {slot}"))
         .unwrap_or_default();
     lines.push(format!("kind       {}", kind(info)));
+    lines.push(format!("hash       {} (in logs)", lock_hash(&info.key)));
     lines.push(format!("server     {}{slot}", clean(&info.server)));
     if info.ttl == Some(Ttl::Persistent) && info.is_held() {
         lines.push("ttl        never ends: no lock leaves such a key".to_owned());

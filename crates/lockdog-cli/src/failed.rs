@@ -42,7 +42,7 @@ impl From<Error> for Failed {
     fn from(error: Error) -> Self {
         let advice = match &error {
             Error::Unavailable { .. } | Error::Timeout { .. } => {
-                "start the server, or name another one with --url or LOCKDOG_URL"
+                "start the server, or name another one with --url, LOCKDOG_URL or --config"
             }
             Error::Refused { code, .. } => match code.as_str() {
                 "NOAUTH" | "WRONGPASS" => {

@@ -1,6 +1,6 @@
 //! `lockdog inspect`: who holds a lock, from where, and for how long.
 
-use lockdog::report::{ConnectionInfo, LockInfo};
+use lockdog::report::{ConnectionInfo, LockInfo, lock_hash};
 use lockdog::{Client, Error};
 use serde_json::json;
 
@@ -8,6 +8,7 @@ use crate::args::Inspect;
 use crate::connect::Settings;
 use crate::describe;
 use crate::failed::{Failed, NO, YES};
+use crate::ls;
 use crate::output::{Output, Paint, clean};
 
 pub(crate) async fn inspect(
@@ -16,14 +17,38 @@ pub(crate) async fn inspect(
     output: Output,
 ) -> Result<u8, Failed> {
     let clients = settings.connect().await?;
+    let found;
+    let names = match &args.hash {
+        Some(hash) => {
+            found = keys_of(&clients, hash).await?;
+            &found
+        }
+        None => &args.name,
+    };
+    if names.is_empty() {
+        output.note("no lock on the servers has this hash now");
+        return Ok(NO);
+    }
     let mut is_held = true;
-    for name in &args.name {
+    for name in names {
         is_held &= match &clients[..] {
             [client] => one(client, name, output).await?,
             clients => quorum(clients, name, output).await?,
         };
     }
     Ok(if is_held { YES } else { NO })
+}
+
+/// The keys of the locks with this hash.
+async fn keys_of(clients: &[Client], hash: &str) -> Result<Vec<String>, Failed> {
+    let mut keys = Vec::new();
+    for client in clients {
+        let locks = ls::all(client.locks("*"), u64::MAX, u64::MAX, Some(hash)).await?;
+        keys.extend(locks.into_iter().map(|lock| lock.key));
+    }
+    keys.sort();
+    keys.dedup();
+    Ok(keys)
 }
 
 /// Shows a lock on one deployment. Returns whether it is held.
@@ -96,7 +121,7 @@ async fn quorum(clients: &[Client], name: &str, output: Output) -> Result<bool, 
             Err(error) => json!({ "error": error }),
         });
         output.object(json!({
-            "key": name, "kind": "red_lock", "held": held >= majority, "held_on": held,
+            "key": name, "hash": lock_hash(name), "kind": "red_lock", "held": held >= majority, "held_on": held,
             "servers": clients.len(), "need": majority, "instances": instances.collect::<Vec<_>>(),
         }));
         return Ok(held >= majority);

@@ -1,6 +1,6 @@
 //! `lockdog ls`: the locks on the servers.
 
-use lockdog::report::LockInfo;
+use lockdog::report::{LockInfo, lock_hash};
 use lockdog::{Client, Locks};
 
 use crate::args::Ls;
@@ -39,16 +39,26 @@ async fn locks(client: &Client, args: &Ls, before: usize) -> Result<Vec<LockInfo
         locks = locks.with_semaphores();
     }
     let left = args.limit.saturating_sub(before as u64);
-    all(locks, args.max_keys, left).await
+    all(locks, args.max_keys, left, args.hash.as_deref()).await
 }
 
-/// So many of the locks. Fails if the servers would have to look at more keys than the user wants.
-pub(crate) async fn all(locks: Locks, max_keys: u64, limit: u64) -> Result<Vec<LockInfo>, Failed> {
+/// So many of the locks, or of those with this hash. Fails if the servers would have to look at more keys than
+/// the user wants.
+pub(crate) async fn all(
+    locks: Locks,
+    max_keys: u64,
+    limit: u64,
+    hash: Option<&str>,
+) -> Result<Vec<LockInfo>, Failed> {
+    let is_wanted = |lock: &LockInfo| {
+        hash.is_none_or(|hash| lock_hash(&lock.key).eq_ignore_ascii_case(hash.trim()))
+    };
     let mut locks = locks.max_keys(max_keys);
     let mut found = Vec::new();
     while (found.len() as u64) < limit {
         match locks.next().await? {
-            Some(lock) => found.push(lock),
+            Some(lock) if is_wanted(&lock) => found.push(lock),
+            Some(_) => {}
             None if locks.is_done() => break,
             None => {
                 return Err(Failed::new(format_args!(
@@ -92,6 +102,7 @@ fn cells(row: &LockInfo) -> Vec<String> {
         owner,
         count,
         describe::ttl(row.ttl),
+        lock_hash(&row.key),
         listeners,
     ]
 }
@@ -114,7 +125,16 @@ pub(crate) fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-const TITLES: [&str; 7] = ["KEY", "KIND", "BY", "OWNER", "COUNT", "TTL", "LISTENERS"];
+const TITLES: [&str; 8] = [
+    "KEY",
+    "KIND",
+    "BY",
+    "OWNER",
+    "COUNT",
+    "TTL",
+    "HASH",
+    "LISTENERS",
+];
 
 #[cfg(test)]
 mod tests {

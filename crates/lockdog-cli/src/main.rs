@@ -8,6 +8,7 @@ compile_error!(
 );
 
 mod args;
+mod config;
 mod connect;
 mod describe;
 mod doctor;
@@ -74,6 +75,9 @@ fn start(cli: Cli) -> Result<u8, Failed> {
         .enable_all()
         .build()
         .map_err(|error| Failed::new(format_args!("no runtime: {error}")))?;
+    if let Command::Config(args) = &cli.command {
+        return runtime.block_on(config::config(args, output));
+    }
     let settings = Settings::new(&cli.common, output)?;
     runtime.block_on(async {
         match cli.command {
@@ -85,7 +89,7 @@ fn start(cli: Cli) -> Result<u8, Failed> {
             Command::Top(args) => top::top(&args, &settings, output).await,
             Command::Doctor(args) => doctor::doctor(&args, &settings, output).await,
             // They need no server.
-            Command::Completions(_) | Command::Man(_) => Ok(YES),
+            Command::Config(_) | Command::Completions(_) | Command::Man(_) => Ok(YES),
         }
     })
 }

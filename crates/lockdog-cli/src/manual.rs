@@ -24,15 +24,19 @@ pub(crate) fn man(args: &Man, output: Output) -> Result<u8, Failed> {
         write(&String::from_utf8_lossy(&page(command)?));
         return Ok(YES);
     };
-    save(folder, NAME, command.clone(), output)?;
-    for sub in command
-        .get_subcommands()
-        .filter(|sub| sub.get_name() != "help")
-    {
-        let name = format!("{NAME}-{}", sub.get_name());
-        save(folder, &name, sub.clone(), output)?;
-    }
+    save_all(folder, NAME, &command, output)?;
     Ok(YES)
+}
+
+/// Saves the page of a command, and those of the commands in it.
+fn save_all(folder: &Path, name: &str, command: &Command, output: Output) -> Result<(), Failed> {
+    save(folder, name, command.clone(), output)?;
+    let subs = command.get_subcommands();
+    for sub in subs.filter(|sub| sub.get_name() != "help") {
+        let name = format!("{name}-{}", sub.get_name());
+        save_all(folder, &name, sub, output)?;
+    }
+    Ok(())
 }
 
 fn save(folder: &Path, name: &str, command: Command, output: Output) -> Result<(), Failed> {

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod document;
+mod duration;
 mod error;
 mod nearest;
 mod note;
@@ -21,6 +22,7 @@ mod variables;
 
 use std::path::Path;
 
+pub use duration::{DurationError, parse_duration};
 pub use error::{ConfigError, ConfigErrorKind};
 pub use note::{Note, NoteKind};
 pub use reader::{Config, Format, Reader};

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::document::{Kind, Node, is_null};
+use crate::duration::parse_duration;
 use crate::error::{ConfigError, ConfigErrorKind, Position};
 use crate::note::{Note, NoteKind};
 use crate::variables::expand;
@@ -100,11 +101,8 @@ impl<'a> Value<'a> {
         let Some((text, _)) = self.scalar("a duration")? else {
             return Ok(None);
         };
-        if text.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(self.wrong("a duration needs a unit: say 10s or 10ms"));
-        }
-        let wrong = || self.wrong("it must be a duration such as 250ms, 30s or 1h30m");
-        duration(&text).map(Some).ok_or_else(wrong)
+        let duration = parse_duration(&text).map_err(|error| self.wrong(error.why()))?;
+        Ok(Some(duration))
     }
 
     /// True or false, in the words of YAML 1.1, which Redisson reads.
@@ -187,27 +185,6 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Parts of whole numbers and units, each unit smaller than the one before.
-fn duration(text: &str) -> Option<Duration> {
-    let mut rest = text;
-    let mut units = &UNITS[..];
-    let mut sum = Duration::ZERO;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-        let number: u64 = rest[..digits].parse().ok()?;
-        rest = &rest[digits..];
-        let end = rest
-            .find(|c: char| c.is_ascii_digit())
-            .unwrap_or(rest.len());
-        let unit = units.iter().position(|(name, _)| *name == &rest[..end])?;
-        let millis = number.checked_mul(units[unit].1)?;
-        sum = sum.checked_add(Duration::from_millis(millis))?;
-        rest = &rest[end..];
-        units = &units[unit + 1..];
-    }
-    Some(sum)
-}
-
 /// The items of a list that is written in one text: `a, b`, `[a, b]` or `["a", "b"]`.
 fn split(text: &str) -> impl Iterator<Item = String> {
     let text = text.trim();
@@ -215,50 +192,4 @@ fn split(text: &str) -> impl Iterator<Item = String> {
     let items = inner.unwrap_or(text).split(',');
     let items = items.map(|item| item.trim().trim_matches(['"', '\'']));
     items.filter(|item| !item.is_empty()).map(str::to_owned)
-}
-
-/// The units of a duration, in milliseconds.
-const UNITS: [(&str, u64); 5] = [
-    ("d", 24 * 60 * 60 * 1000),
-    ("h", 60 * 60 * 1000),
-    ("m", 60 * 1000),
-    ("s", 1000),
-    ("ms", 1),
-];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_duration_has_units_in_their_order() {
-        for (text, millis) in [
-            ("250ms", 250),
-            ("30s", 30_000),
-            ("1h30m", 5_400_000),
-            ("1d2h3m4s5ms", 93_784_005),
-        ] {
-            assert_eq!(
-                duration(text),
-                Some(Duration::from_millis(millis)),
-                "{text}"
-            );
-        }
-        for text in [
-            "",
-            "s",
-            "1",
-            "1x",
-            "1.5s",
-            "-1s",
-            "1s1h",
-            "1 s",
-            "1S",
-            "99999999999999999999s",
-            "9999999999999999999d",
-        ] {
-            let expected = text.is_empty().then_some(Duration::ZERO);
-            assert_eq!(duration(text), expected, "{text}");
-        }
-    }
 }

@@ -18,7 +18,8 @@ impl Cluster {
         }
         let own = self.clone();
         let learn = || async move {
-            let mut links: Vec<NodeLink> = own.seeds.iter().cloned().map(NodeLink::to).collect();
+            let seeds = own.seeds.iter().cloned();
+            let mut links: Vec<NodeLink> = seeds.map(|seed| own.link(seed)).collect();
             // Waits for most of the seeds if they answer soon after the first: one may belong to
             // another cluster.
             let enough = links.len() / 2 + 1;

@@ -25,6 +25,7 @@ use tokio::sync::{Notify, watch};
 use super::Context;
 use super::endpoint::Endpoint;
 use super::failure::Failure;
+use super::login::Logins;
 use super::membership::Membership;
 use super::node::Node;
 use super::single_flight::SingleFlight;
@@ -65,6 +66,7 @@ pub(super) struct Cluster {
 pub(super) struct NodeEndpoints {
     pub(super) info: ConnectionInfo,
     pub(super) name: Option<String>,
+    pub(super) logins: Option<Logins>,
     pub(super) suspicions: Arc<Notify>,
 }
 
@@ -194,6 +196,10 @@ impl Cluster {
         }
     }
 
+    fn link(&self, info: ConnectionInfo) -> NodeLink {
+        NodeLink::to(info, self.members.logins.clone())
+    }
+
     /// Fills the list of nodes to ask: with known nodes, and with seeds while there are too few.
     fn choose(&self, links: &mut Vec<NodeLink>) {
         let known = self.known.lock().clone();
@@ -211,7 +217,7 @@ impl Cluster {
                 .iter()
                 .all(|link| link.info.addr() != candidate.addr())
             {
-                links.push(NodeLink::to(candidate.clone()));
+                links.push(self.link(candidate.clone()));
             }
         }
     }
@@ -295,6 +301,7 @@ impl NodeEndpoints {
 
     fn node(&self, host: &str, port: u16, context: &Context) -> Arc<Node> {
         let endpoint = Endpoint::member(self.info(host, port), self.name.clone(), &context.clock);
+        let endpoint = endpoint.logging_in(self.logins.clone());
         Arc::new(Node::new(endpoint, context, &self.suspicions))
     }
 }
@@ -323,6 +330,7 @@ mod tests {
         let members = NodeEndpoints {
             info: seed.get_connection_info().clone(),
             name: None,
+            logins: None,
             suspicions: Arc::default(),
         };
         let seeds = vec![members.info.clone()];

@@ -7,11 +7,14 @@ use redis::{ConnectionAddr, ConnectionInfo, Value};
 
 use super::view::ClusterView;
 use crate::server::failure::Failure;
+use crate::server::login::{Logins, log_in};
+use crate::server::user_connector::Purpose;
 use crate::server::wire::{open, password, text};
 
 /// One node that is asked, and its connection, which is kept for the next question.
 pub(super) struct NodeLink {
     pub(super) info: ConnectionInfo,
+    logins: Option<Logins>,
     /// Whether the last question was answered.
     pub(super) answered: bool,
     kept: Option<MultiplexedConnection>,
@@ -27,9 +30,10 @@ pub(super) struct NodeAnswer {
 }
 
 impl NodeLink {
-    pub(super) fn to(info: ConnectionInfo) -> Self {
+    pub(super) fn to(info: ConnectionInfo, logins: Option<Logins>) -> Self {
         Self {
             info,
+            logins,
             answered: false,
             kept: None,
         }
@@ -65,7 +69,11 @@ impl NodeLink {
                 let client = redis::Client::open(self.info.clone());
                 let client =
                     client.map_err(|error| Failure::of_connect(&error, password(&self.info)))?;
-                self.kept.insert(open(&client, limit).await?).clone()
+                let connect = |client: redis::Client| async move { open(&client, limit).await };
+                // The watchdog waits for the map.
+                let purpose = Purpose::Renewals;
+                let opened = log_in(self.logins.as_ref(), &client, purpose, limit, connect).await?;
+                self.kept.insert(opened).clone()
             }
         };
         let question = async |words: [&str; 2]| {

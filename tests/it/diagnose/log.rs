@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use lockdog::Client;
+use lockdog::report::FindingKind;
 use tracing::Level;
 
 use super::{SOON, ms, well_set_up};
@@ -193,3 +194,23 @@ async fn connect_checked(server: &RedisServer, user: &str) -> (Client, Proxy) {
 }
 
 const USER: &str = "lockdog:secret@";
+
+#[tokio::test]
+async fn an_expected_finding_is_neither_a_warning_nor_a_problem() {
+    let server = RedisServer::start().await;
+    let (logs, _recording) = Logs::of_this_thread();
+    let expected = FindingKind::NoPersistence;
+    let builder = Client::builder().url(server.url()).expect_finding(expected);
+    let client = builder.build().await.unwrap();
+    let of_set_up = logs.of_set_up();
+    let about = |line: &&Line| line.text.contains("kind=\"no_persistence\"");
+    let line = of_set_up.iter().find(about).expect("it is logged");
+    assert_eq!(line.level, Level::DEBUG, "{}", line.text);
+    let diagnosis = client.diagnose().await.unwrap();
+    let mut findings = diagnosis.findings().iter();
+    let finding = findings
+        .find(|it| it.kind == expected)
+        .expect("it is still there");
+    assert!(finding.is_known && finding.is_expected);
+    assert!(diagnosis.problems().all(|it| it.kind != expected));
+}

@@ -35,6 +35,11 @@ impl<T> Lock<T> {
         Box::pin(async {})
     }
     pub fn plain(&self) -> u8 {}
+    pub fn takes<F>(self, source: F) -> Self
+    where
+        F: Future,
+    {
+    }
 }
 pub struct Request;
 impl IntoFuture for Request {
@@ -92,6 +97,8 @@ fn public_futures(code: &str) -> BTreeSet<String> {
         while !signature.contains(['{', ';']) {
             signature += lines.next().unwrap_or(";");
         }
+        // The bounds of a function that takes a future are not its result.
+        let signature = signature.split(" where ").next().unwrap_or_default();
         let result = signature.rsplit_once("->").map_or("", |(_, result)| result);
         let is_future = ["Future", "Boxed<"].iter().any(|it| result.contains(it));
         if is_async || is_future {

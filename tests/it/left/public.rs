@@ -1113,4 +1113,17 @@ pub(super) const PUBLIC: &[Public] = &[
         }),
     )
     .everywhere(),
+    Public::new(
+        "shutdown within",
+        &["Client::shutdown_within"],
+        PLAIN,
+        made!(|stand| {
+            let guard = held(&stand, &Owner::new()).await;
+            let client = stand.clients[0].clone();
+            let closing = Box::pin(async move { End::Report(client.shutdown_within(LONG).await) });
+            Made::new(closing)
+                .beside(guard)
+                .in_situation(Situation::Closing)
+        }),
+    ),
 ];

@@ -18,8 +18,13 @@ pub(crate) async fn doctor(
 ) -> Result<u8, Failed> {
     let mut is_reached = false;
     let mut has_problem = false;
-    for (url, builder) in settings.urls().iter().zip(settings.builders()) {
-        let mut all = server::check(url, settings, output).await;
+    let urls = settings.urls();
+    for (index, builder) in settings.builders().into_iter().enumerate() {
+        let mut all = match urls.get(index) {
+            Some(url) => server::check(url, settings, output).await,
+            // Only the library knows the servers of a configuration file.
+            None => Vec::new(),
+        };
         let is_way_clear = all.iter().all(|found| found.state != State::Fail);
         // A failure of the way is told once, and by the step where it is.
         if is_way_clear {

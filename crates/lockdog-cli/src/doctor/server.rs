@@ -29,7 +29,7 @@ pub(super) async fn check(url: &str, settings: &Settings, output: Output) -> Vec
                 };
                 tell(Found { state, ..found });
             };
-            is_any |= by_tcp(&host, port, settings.command_timeout, &mut of_host)
+            is_any |= by_tcp(&host, port, settings.limit(), &mut of_host)
                 .await
                 .is_some();
         }
@@ -72,7 +72,7 @@ async fn steps(info: &ConnectionInfo, settings: &Settings, tell: &mut impl FnMut
     let Some(stream) = open(info, settings, tell).await else {
         return;
     };
-    let limit = settings.command_timeout;
+    let limit = settings.limit();
     let Some(mut connection) = login(stream, info, &place, limit, tell).await else {
         return;
     };

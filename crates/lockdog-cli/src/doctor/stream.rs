@@ -38,7 +38,7 @@ pub(super) async fn open(
     tell: &mut impl FnMut(Found),
 ) -> Option<Box<dyn Stream>> {
     let place = place(info);
-    let limit = settings.command_timeout;
+    let limit = settings.limit();
     match info.addr() {
         ConnectionAddr::Unix(path) => {
             let began = Instant::now();
@@ -136,7 +136,7 @@ async fn by_tls(
             .connect(name, stream)
             .await
     };
-    match within(settings.command_timeout, shaken).await {
+    match within(settings.limit(), shaken).await {
         Ok(stream) => {
             let (_, tls) = stream.get_ref();
             let version = tls.protocol_version().and_then(|it| it.as_str());

@@ -146,7 +146,9 @@ impl Args {
 fn wait(text: &str) -> Result<Wait, String> {
     match text {
         "forever" => Ok(Wait::Forever),
-        _ => duration::parse(text).map(Wait::For),
+        _ => duration::parse(text)
+            .map(Wait::For)
+            .map_err(|error| error.to_string()),
     }
 }
 

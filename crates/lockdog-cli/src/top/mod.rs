@@ -88,7 +88,7 @@ pub(crate) async fn top(args: &Top, settings: &Settings, output: Output) -> Resu
 }
 
 async fn look(client: &Client, args: &Top) -> Result<Vec<LockInfo>, Failed> {
-    ls::all(client.locks(&args.pattern), args.max_keys, u64::MAX).await
+    ls::all(client.locks(&args.pattern), args.max_keys, u64::MAX, None).await
 }
 
 /// What is on the screen.

@@ -313,3 +313,48 @@ async fn a_missing_permission_is_named_with_the_way_out() {
     );
     guard.unlock().await.unwrap();
 }
+
+#[tokio::test]
+async fn the_hash_in_a_log_leads_to_the_lock_and_its_holder() {
+    let server = RedisServer::start().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let (orders, other) = (client.lock("orders:42"), client.lock("orders:43"));
+    let guard = orders.lock().await.unwrap();
+    let other = other.lock().await.unwrap();
+    let hash = orders.hash();
+    let found = lockdog(&server, &["ls", "--hash", &hash, "--json"])
+        .end()
+        .await
+        .code(0)
+        .json();
+    assert_eq!(
+        (&found["key"], &found["hash"]),
+        (&"orders:42".into(), &(*hash).into())
+    );
+    let table = lockdog(&server, &["ls"]).end().await.code(0).stdout;
+    let row = table
+        .lines()
+        .find(|line| line.contains("orders:42"))
+        .unwrap();
+    assert!(row.contains(&hash), "{table}");
+    // As a person may copy it.
+    let copied = format!(" {} ", hash.to_uppercase());
+    let seen = lockdog(&server, &["inspect", "--hash", &copied])
+        .end()
+        .await
+        .code(0)
+        .stdout;
+    assert!(seen.starts_with("orders:42: held"), "{seen}");
+    assert!(
+        seen.contains(&hash) && seen.contains(&client.id().to_string()),
+        "{seen}"
+    );
+    guard.unlock().await.unwrap();
+    let gone = lockdog(&server, &["inspect", "--hash", &hash])
+        .end()
+        .await
+        .code(1);
+    gone.complains("hash");
+    lockdog(&server, &["inspect"]).end().await.code(2);
+    other.unlock().await.unwrap();
+}

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::program::{Ended, Files, lockdog_at};
 
-const COMMANDS: [&str; 9] = [
+const COMMANDS: [&str; 10] = [
     "run",
     "ls",
     "inspect",
@@ -13,6 +13,7 @@ const COMMANDS: [&str; 9] = [
     "watch",
     "top",
     "doctor",
+    "config",
     "completions",
     "man",
 ];
@@ -56,6 +57,7 @@ async fn each_command_has_a_manual_page() {
         let page = files.text(&format!("{name}.1"));
         assert!(page.contains(".SH NAME"), "{name}: {page}");
     }
+    assert!(files.text("lockdog-config-check.1").contains("strict"));
     assert!(files.text("lockdog.1").contains("lockdog"));
     let page = lockdog(&["man"]).await.code(0);
     assert!(page.stdout.contains(".TH"), "{}", page.stdout);

@@ -28,6 +28,7 @@ pub(crate) fn lockdog_at(url: &str, args: &[&str]) -> Invocation {
     let mut command = Command::new("env");
     command.arg("--default-signal").arg(LOCKDOG).args(args);
     for name in [
+        "LOCKDOG_CONFIG",
         "LOCKDOG_PASSWORD",
         "LOCKDOG_USER",
         "LOCKDOG_HOLDS",

@@ -284,8 +284,8 @@ const MASTER_ONLY: &str = "only the master is asked";
 const BATCH: &str = "lockdog renews up to 100 locks with a command";
 const CIPHERS: &str = "rustls chooses the ciphers, of TLS 1.2 and 1.3";
 const USER_TIMEOUT: &str = "each command has its time limit, `timeout`, instead";
-const RESOLVER: &str = "lockdog cannot run a Java class: remove the key, and set username and password in \
-                        the file or by ClientBuilder::username and ::password";
+const RESOLVER: &str = "lockdog cannot run a Java class: remove the key, and give the login by \
+                        ClientBuilder::credentials, or username and password in the file";
 const COMMANDS: &str = "lockdog sends the commands under their own names: remove the key if the server \
                         knows these names";
 const NAT: &str = "lockdog connects to the addresses that the servers announce: set \

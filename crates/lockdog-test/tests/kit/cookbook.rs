@@ -8,20 +8,9 @@ use tokio::time::sleep;
 
 /// As in `docs/cookbook.md`, with a job that takes this long.
 async fn tick(node: &Client, job: Duration) -> lockdog::Result<bool> {
-    let Some(running) = node.lock("report").try_lock().await? else {
-        return Ok(false);
-    };
-    let Some(period) = node.lock("report:period").try_lock().lease(PERIOD).await? else {
-        running.unlock().await?;
-        return Ok(false);
-    };
-    period.leave_to_lease();
-    tokio::select! {
-        lost = running.lost() => return Err(lost.into()),
-        () = sleep(job) => {}
-    }
-    running.unlock().await?;
-    Ok(true)
+    let lock = node.lock("report").try_lock().hold_at_least(PERIOD);
+    let done = lock.with(|_held| sleep(job)).await?;
+    Ok(done.is_some())
 }
 
 const PERIOD: Duration = Duration::from_secs(3600);

@@ -446,6 +446,7 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
         "lock/settle.lua" | "lock/unlock.lua" => {
             of(1, vec![field(), target(), channel(), publish()])
         }
+        "lock/linger.lua" => of(1, vec![field(), lease()]),
         "lock/touch.lua" => of(1, vec![field()]),
         "lock/transfer.lua" => of(1, vec![field(), field(), lease(), channel(), publish()]),
         "red_lock/acquire.lua" => of(

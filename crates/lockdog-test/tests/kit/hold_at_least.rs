@@ -1,0 +1,266 @@
+//! Locks that stay for a time at least, also if their guards end earlier.
+
+use std::time::Duration;
+
+use lockdog::{Client, Error, Lock, MultiLock, Owner, RedLock, Unlocked, Value};
+use lockdog_test::Server;
+use tokio::time::{Instant, sleep};
+
+const AT_LEAST: Duration = Duration::from_secs(5);
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// A lock of each kind that supports it.
+fn kinds(client: &Client) -> Vec<Lock> {
+    vec![
+        client.lock("orders"),
+        client.spin_lock("orders"),
+        client.non_reentrant_lock("orders"),
+        client.fenced_lock("orders"),
+        client.fair_lock("orders"),
+        client.non_reentrant_fair_lock("orders"),
+    ]
+}
+
+/// When another client can acquire the lock.
+async fn free(other: &Lock) -> Instant {
+    let guard = other
+        .try_lock()
+        .wait(Duration::from_secs(300))
+        .await
+        .unwrap();
+    let at = Instant::now();
+    guard.expect("it ends").unlock().await.unwrap();
+    at
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_job_keeps_the_lock_for_the_rest_of_the_time_however_its_guard_ends() {
+    for kind in 0..6 {
+        for how in ["unlock", "drop", "shutdown"] {
+            let server = Server::new();
+            let (client, other) = (server.client().await, server.client().await);
+            let (lock, other) = (
+                kinds(&client).swap_remove(kind),
+                kinds(&other).swap_remove(kind),
+            );
+            let began = Instant::now();
+            let guard = lock
+                .try_lock()
+                .hold_at_least(AT_LEAST)
+                .await
+                .unwrap()
+                .expect("it is free");
+            sleep(MOMENT).await;
+            match how {
+                "unlock" => {
+                    let Unlocked::Kept { rest } = guard.unlock().await.unwrap() else {
+                        panic!("{how}: it is kept");
+                    };
+                    assert!(
+                        rest <= AT_LEAST - MOMENT && rest >= AT_LEAST - 2 * MOMENT,
+                        "{rest:?}"
+                    );
+                }
+                "drop" => drop(guard),
+                _ => {
+                    let report = client.shutdown().await;
+                    assert_eq!((report.released, report.unconfirmed), (1, 0));
+                    drop(guard);
+                }
+            }
+            // Far shorter than what is left of the watchdog's lease.
+            sleep(MOMENT).await;
+            let ttl = other.remaining_ttl().await.unwrap();
+            assert!(format!("{ttl:?}").contains("4."), "{how}: {ttl:?}");
+            if how != "shutdown" {
+                assert!(client.holds().is_empty(), "{how}");
+                assert!(!lock.is_held().await.unwrap(), "{how}");
+                // The same owner has to wait, too.
+                assert!(lock.try_lock().await.unwrap().is_none(), "{how}");
+            }
+            let at = free(&other).await;
+            assert!(at - began >= AT_LEAST, "{how}: {:?}", at - began);
+            assert!(
+                at - began <= AT_LEAST + 2 * Duration::from_secs(1),
+                "{how}: {:?}",
+                at - began
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_the_time_an_unlock_releases_at_once_and_hands_over() {
+    let server = Server::new();
+    let client = server.client().await;
+    let lock = client.lock("orders");
+    let guard = lock.lock().hold_at_least(AT_LEAST).await.unwrap();
+    let waiter = {
+        let lock = lock.clone();
+        tokio::spawn(async move { lock.lock().owner(&Owner::new()).await.unwrap() })
+    };
+    sleep(AT_LEAST).await;
+    assert!(guard.is_valid() && !waiter.is_finished());
+    let ended = Instant::now();
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    waiter.await.unwrap().unlock().await.unwrap();
+    assert!(ended.elapsed() < MOMENT);
+    server.assert_clean().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_above_the_watchdogs_lease_outlives_the_client_and_its_renewals() {
+    let long = Duration::from_secs(3_600);
+    let server = Server::new();
+    let (client, other) = (server.client().await, server.client().await);
+    let guard = client
+        .lock("orders")
+        .lock()
+        .hold_at_least(long)
+        .await
+        .unwrap();
+    let ttl = server.holder("orders").unwrap().ttl.unwrap();
+    assert!(ttl > long - MOMENT && ttl <= long, "{ttl:?}");
+    // Nothing that the client sends after this arrives: as if it had died.
+    server.freeze();
+    drop(guard);
+    client.shutdown_within(MOMENT).await;
+    server.cut();
+    server.thaw();
+    sleep(long / 2).await;
+    let other = other.lock("orders");
+    assert!(other.try_lock().await.unwrap().is_none());
+    // One that lives is renewed beyond the time.
+    sleep(long).await;
+    let guard = other.lock().hold_at_least(long / 60).await.unwrap();
+    sleep(long).await;
+    assert!(guard.is_valid());
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_of_nested_guards_decides_and_the_longest_time_counts() {
+    let server = Server::new();
+    let (client, other) = (server.client().await, server.client().await);
+    let lock = client.lock("orders");
+    let began = Instant::now();
+    let outer = lock.lock().await.unwrap();
+    let inner = lock.lock().hold_at_least(AT_LEAST).await.unwrap();
+    assert_eq!(
+        inner.unlock().await.unwrap(),
+        Unlocked::StillHeld { count: 1 }
+    );
+    assert!(matches!(
+        outer.unlock().await.unwrap(),
+        Unlocked::Kept { .. }
+    ));
+    assert!(free(&other.lock("orders")).await - began >= AT_LEAST);
+    // Both end after the time.
+    let outer = lock.lock().hold_at_least(AT_LEAST).await.unwrap();
+    let inner = lock.lock().await.unwrap();
+    drop(outer);
+    sleep(2 * AT_LEAST).await;
+    assert!(inner.is_valid());
+    assert_eq!(inner.unlock().await.unwrap(), Unlocked::Released);
+    server.assert_clean().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_is_refused_or_not_answered_is_tried_again_and_the_lock_still_ends_in_time() {
+    for is_refused in [false, true] {
+        let server = Server::new();
+        let (client, other) = (server.client().await, server.client().await);
+        let lock = client.lock("orders");
+        let guard = lock.lock().hold_at_least(AT_LEAST).await.unwrap();
+        let began = Instant::now();
+        match is_refused {
+            true => server.refuse(
+                "evalsha",
+                "LOADING Redis is loading the dataset in memory",
+                1,
+            ),
+            false => server.lose_replies(1),
+        }
+        drop(guard);
+        let at = free(&other.lock("orders")).await;
+        // Without a second attempt, the refused one leaves the lock for the watchdog's lease: 30 s.
+        let took = at - began;
+        assert!(took >= AT_LEAST - MOMENT && took < 3 * AT_LEAST, "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn force_unlock_frees_a_kept_lock() {
+    let server = Server::new();
+    let (client, other) = (server.client().await, server.client().await);
+    client
+        .lock("orders")
+        .lock()
+        .hold_at_least(AT_LEAST)
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    let other = other.lock("orders");
+    assert!(other.force_unlock().await.unwrap());
+    assert!(other.try_lock().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_kept_is_refused_and_nothing_is_sent() {
+    let server = Server::new();
+    let client = server
+        .builder()
+        .max_lease(10 * AT_LEAST)
+        .build()
+        .await
+        .unwrap();
+    let lock = client.lock("orders");
+    let several = [lock.clone(), client.lock("b"), client.lock("c")];
+    let group = client.group_lock("orders", [Value::utf8("a")]);
+    let long = Duration::from_secs(3_600);
+    let refused = [
+        lock.lock().hold_at_least(long).await.err(),
+        lock.lock().hold_at_least(Duration::ZERO).await.err(),
+        lock.lock()
+            .hold_at_least(AT_LEAST)
+            .max_hold(MOMENT)
+            .await
+            .err(),
+        client
+            .read_write_lock("orders")
+            .read()
+            .lock()
+            .hold_at_least(AT_LEAST)
+            .await
+            .err(),
+        client
+            .read_write_lock("orders")
+            .write()
+            .lock()
+            .hold_at_least(AT_LEAST)
+            .await
+            .err(),
+        group.lock().hold_at_least(AT_LEAST).await.err(),
+        MultiLock::new(several.clone())
+            .lock()
+            .hold_at_least(AT_LEAST)
+            .await
+            .err(),
+        RedLock::new(several)
+            .lock()
+            .hold_at_least(AT_LEAST)
+            .await
+            .err(),
+    ];
+    for (at, error) in refused.into_iter().enumerate() {
+        let error = error.unwrap_or_else(|| panic!("{at} is refused"));
+        let is_invalid = matches!(&error, Error::Invalid { .. });
+        assert!(
+            is_invalid && error.to_string().contains("hold_at_least"),
+            "{at}: {error}"
+        );
+    }
+    assert_eq!(server.keys(), [""; 0]);
+}

@@ -1,0 +1,56 @@
+//! The calls that end a client.
+
+use std::time::Duration;
+
+use super::Client;
+use super::shutdown::{ShutdownReport, release_all, usual_end};
+
+impl Client {
+    /// Shuts the client down. Corresponds to Redisson's `shutdown()`, which releases nothing.
+    ///
+    /// It releases every hold and waits until Redis has confirmed that. Guards that still exist report
+    /// their locks as lost. Calls that wait or acquire end with [`Error::Closed`](crate::Error::Closed),
+    /// and the client undoes what they acquired. [`CountDownLatch::count_down`](crate::CountDownLatch::count_down)
+    /// and [`Semaphore::release`](crate::Semaphore::release) whose commands have no answer yet are sent on. Then
+    /// it waits for the end of the client's thread and
+    /// connections. The report counts the released holds.
+    ///
+    /// It takes at most 2x the command timeout, or 4x (12 s by default) if the server does not answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// If it is cancelled, the steps that began continue in the background. Call it again to finish.
+    pub async fn shutdown(&self) -> ShutdownReport {
+        let deadline = usual_end(self.session.core());
+        let report = release_all(self.session.core(), deadline).await;
+        self.session.core().ending.cancel();
+        self.ended.cancelled().await;
+        // Locks and guards that outlive the shutdown must not keep a connection open.
+        self.session.core().server.disconnect();
+        report
+    }
+
+    /// As [`Client::shutdown`], but ends after `limit` at the latest. For a service that is killed a fixed time
+    /// after it was told to stop: give the shutdown what the rest of the service leaves of that time.
+    ///
+    /// What Redis has not confirmed by then is counted as unconfirmed in the report, and ends with its lease. The
+    /// client tries to release it in the background for as long as the process lives, up to four command
+    /// timeouts.
+    ///
+    /// # Cancel safety
+    ///
+    /// If it is cancelled, the steps that began continue in the background. Call it again to finish.
+    pub async fn shutdown_within(&self, limit: Duration) -> ShutdownReport {
+        let core = self.session.core();
+        let deadline = core.clock.now() + limit;
+        let usual = usual_end(core);
+        let report = release_all(core, deadline.min(usual)).await;
+        core.ending.cancel();
+        tokio::select! {
+            () = self.ended.cancelled() => core.server.disconnect(),
+            // What is still being released needs its connections.
+            () = core.clock.sleep_until(deadline) => {}
+        }
+        report
+    }
+}
