@@ -35,7 +35,7 @@ impl Tokens {
     /// microsecond of the clock it does not survive, and the clock of a simulation has milliseconds only.
     pub(super) fn lose_counter(&mut self, redis: &mut Redis, now_ms: u64) -> bool {
         self.executed += 1;
-        let is_due = self.from == Some(TokensFrom::Clock) && self.executed % 7 == 0;
+        let is_due = self.from == Some(TokensFrom::Clock) && self.executed.is_multiple_of(7);
         let is_past = self.last < redis.clock_ms(now_ms) * 1_000;
         let lost = is_due && is_past && redis.exists(&counter(), now_ms);
         if lost {
