@@ -343,7 +343,7 @@ impl Job {
             // The master that answered may already have been replaced by one that has the field: an
             // unanswered acquire can be replicated before its settlement is lost.
             hold.state().granted = true;
-            core.forget(hold);
+            core.forget(hold, outcome != JobOutcome::Unanswered);
         }
         if let Some(answer) = self.answer {
             // The receiver may be gone.

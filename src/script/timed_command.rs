@@ -1,0 +1,33 @@
+//! Tells observers how long a command took.
+
+use crate::clock::Moment;
+use crate::observe::{ClientEvent, CommandKind};
+use crate::server::Server;
+
+/// A command under way. If it is dropped, its answer is read by no one, and nothing is told.
+pub(super) struct TimedCommand<'a> {
+    server: &'a Server,
+    kind: CommandKind,
+    /// `None`: no one observes.
+    began: Option<Moment>,
+}
+
+impl<'a> TimedCommand<'a> {
+    pub(super) fn begin(server: &'a Server, kind: CommandKind) -> Self {
+        let is_watched = !server.observers().is_none();
+        Self {
+            server,
+            kind,
+            began: is_watched.then(|| server.clock().now()),
+        }
+    }
+
+    pub(super) fn end<T, E>(self, answer: &Result<T, E>) {
+        let Some(began) = self.began else { return };
+        self.server.observers().tell(|| ClientEvent::Command {
+            kind: self.kind,
+            took: self.server.clock().now().since(began),
+            failed: answer.is_err(),
+        });
+    }
+}
