@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockdog::config::Reentry;
 use lockdog::error::LostReason;
 use lockdog::observe::{ClientEvent, LockRef, Observer};
-use lockdog::{Client, ClientBuilder, MultiLock, Owner, RedLock, Value};
+use lockdog::{Client, ClientBuilder, Lock, MultiLock, Owner, RedLock, Value};
 use lockdog_test::Server;
 use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
@@ -167,6 +167,39 @@ async fn what_ended_a_wait_is_told_before_the_acquire() {
     waiter.await.unwrap().unwrap().unlock().await.unwrap();
     notes.next("Woken spin lock l Pause").await;
     assert!(!lock.is_locked().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_of_each_kind_hear_the_release_of_another_client() {
+    let (server, client, notes) = start().await;
+    let other = server.client().await;
+    let lock_of = |of: &Client| -> Vec<Lock> {
+        vec![
+            of.fair_lock("fair"),
+            of.fenced_lock("fenced"),
+            of.group_lock("group", [Value::utf8("a")]),
+            of.read_write_lock("rw").write().into(),
+        ]
+    };
+    for (own, others) in lock_of(&client).into_iter().zip(lock_of(&other)) {
+        let guard = others.lock().await.unwrap();
+        let waiter = tokio::spawn(own.lock().into_future());
+        // It has subscribed, and looks again in a while.
+        sleep(Duration::from_millis(1_500)).await;
+        guard.unlock().await.unwrap();
+        waiter.await.unwrap().unwrap().unlock().await.unwrap();
+        let told = notes.take();
+        assert!(told[0].ends_with("Message"), "{told:?}");
+    }
+    let semaphore = other.semaphore("semaphore");
+    semaphore.try_set_permits(1).await.unwrap();
+    let permit = semaphore.acquire().await.unwrap();
+    let waiter = tokio::spawn(client.semaphore("semaphore").acquire().into_future());
+    sleep(Duration::from_millis(1_500)).await;
+    permit.release().await.unwrap();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+    let told = notes.take();
+    assert_eq!(told[0], "Woken semaphore semaphore Message");
 }
 
 /// The kinds, each by a lock that is acquired and unlocked.
