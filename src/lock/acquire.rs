@@ -28,8 +28,9 @@ pub(crate) async fn acquire(
     wait: WaitLimit,
 ) -> Result<Option<Guard>> {
     let core = session.core();
-    let watched = WatchedCall::begin(core, || LockRef::of(key, owner));
-    let outcome = acquire_claim(session, key, way, owner, terms, wait).await;
+    let began = core.clock.now();
+    let watched = WatchedCall::begin_at(core, began, || LockRef::of(key, owner));
+    let outcome = acquire_claim(session, key, way, owner, terms, (began, wait)).await;
     watched.end(&outcome, |claim| claim.hold().how());
     outcome.map(|claim| claim.map(Guard::new))
 }
@@ -40,11 +41,10 @@ async fn acquire_claim(
     way: Way,
     owner: Owner,
     terms: &Terms,
-    wait: WaitLimit,
+    (began, wait): (Moment, WaitLimit),
 ) -> Result<Option<Claim>> {
     let core = session.core();
     core.ensure_open()?;
-    let began = core.clock.now();
     let deadline = wait.deadline(began, core.server.command_timeout());
     let caller = LockCall {
         session,

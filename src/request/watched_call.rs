@@ -17,11 +17,23 @@ struct OpenCall<'a> {
 
 impl<'a> WatchedCall<'a> {
     pub(crate) fn begin(core: &'a Core, lock: impl FnOnce() -> LockRef<'a>) -> Self {
+        match core.observers().is_none() {
+            true => Self(None),
+            false => Self::begin_at(core, core.clock.now(), lock),
+        }
+    }
+
+    /// For a call that knows the time.
+    pub(crate) fn begin_at(
+        core: &'a Core,
+        began: Moment,
+        lock: impl FnOnce() -> LockRef<'a>,
+    ) -> Self {
         let is_watched = !core.observers().is_none();
         Self(is_watched.then(|| OpenCall {
             core,
             lock: lock(),
-            began: core.clock.now(),
+            began,
         }))
     }
 

@@ -134,7 +134,7 @@ impl ScriptCall<'_> {
     ) -> Result<Value, Failure> {
         let key = self.keys.first().copied().unwrap_or_default();
         let script = |whole, _: &Connection| self.command(whole);
-        let timed = TimedCommand::begin(server, self.kind);
+        let timed = TimedCommand::begin_at(server, self.kind, || time.now);
         let answer = server.call(key, script, time, sent).await;
         timed.end(&answer);
         answer

@@ -101,7 +101,7 @@ pub(crate) async fn acquire(
         ];
         script.command(whole, &keys, &args)
     };
-    let timed = TimedCommand::begin(server, CommandKind::Acquire);
+    let timed = TimedCommand::begin_at(server, CommandKind::Acquire, || time.now);
     let answer = server.call(key.key(), command, time, sent).await;
     timed.end(&answer);
     let answer = answer?;

@@ -104,7 +104,7 @@ pub(super) async fn release(
         let args = release_args(field, target, &channel, publish, view);
         script.command(whole, &[key.key(), &ledger], &args)
     };
-    let timed = TimedCommand::begin(server, CommandKind::Unlock);
+    let timed = TimedCommand::begin_at(server, CommandKind::Unlock, || time.now);
     let answer = server.call(key.key(), command, time, sent).await;
     timed.end(&answer);
     match answer? {

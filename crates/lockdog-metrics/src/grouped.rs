@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockdog::Error;
 use lockdog::error::LostReason;
-use lockdog::observe::{ClientEvent, How, LockRef};
+use lockdog::observe::{ClientEvent, How};
 use metrics::{Counter, Histogram, Label, Recorder};
 use parking_lot::RwLock;
 
@@ -16,8 +16,10 @@ use crate::recorder::{Target, counter, histogram};
 /// The groups so far.
 pub(crate) struct Groups {
     most: usize,
-    known: RwLock<HashMap<Box<str>, Arc<Group>>>,
+    known: RwLock<Known>,
 }
+
+type Known = HashMap<Box<str>, Arc<Group>>;
 
 /// The metrics of one group. All of its series exist from its first event on: an increase from a series that was
 /// not there before is none for Prometheus.
@@ -54,71 +56,48 @@ impl Groups {
 
     pub(crate) fn event(&self, target: &Target, event: &ClientEvent<'_>) {
         match event {
-            ClientEvent::Acquired {
-                lock, how, waited, ..
-            } => {
-                let group = self.of(target, lock);
-                let outcome = match how {
-                    How::Reentered => return group.count(Outcome::Reentered),
-                    How::HandedOver => Outcome::HandedOver,
-                    _ => Outcome::Acquired,
-                };
-                group.count(outcome);
-                record(&group.acquired, *waited);
-            }
-            ClientEvent::Busy { lock, waited, .. } => {
-                let group = self.of(target, lock);
-                group.count(Outcome::Busy);
-                record(&group.busy, *waited);
-            }
-            ClientEvent::Failed {
-                lock,
-                waited,
-                error,
-                ..
-            } => {
-                let group = self.of(target, lock);
-                group.count(match error {
-                    Error::Timeout { .. } => Outcome::Timeout,
-                    Error::Unavailable { .. } => Outcome::Unavailable,
-                    Error::Refused { .. } => Outcome::Refused,
-                    Error::NoQuorum(_) => Outcome::NoQuorum,
-                    _ => Outcome::Other,
-                });
-                record(&group.failed, *waited);
-            }
-            ClientEvent::Cancelled { lock, .. } => self.of(target, lock).count(Outcome::Cancelled),
-            ClientEvent::Released { lock, held, .. } => record(&self.of(target, lock).held, *held),
-            ClientEvent::Lost {
-                lock, reason, held, ..
-            } => {
-                let group = self.of(target, lock);
-                if let Some((_, lost)) = group.lost.iter().find(|(it, _)| it == reason) {
-                    lost.increment(1);
+            ClientEvent::Acquired { lock, .. }
+            | ClientEvent::Busy { lock, .. }
+            | ClientEvent::Failed { lock, .. }
+            | ClientEvent::Cancelled { lock, .. }
+            | ClientEvent::Released { lock, .. }
+            | ClientEvent::Lost { lock, .. } => {
+                // Not cloned out of the map: threads would contend for one more counter.
+                if let Some(group) = self.find(&self.known.read(), lock.group()) {
+                    return group.event(event);
                 }
-                record(&group.held, *held);
+                self.add(target, lock.group()).event(event);
             }
             _ => {}
         }
     }
 
-    /// The metrics of this lock's group, or of all the groups for which there is no room.
-    fn of(&self, target: &Target, lock: &LockRef<'_>) -> Arc<Group> {
-        let name = lock.group();
-        if let Some(group) = self.known.read().get(name) {
+    /// The metrics of this group, or of all the groups for which there is no room.
+    fn find<'a>(&self, known: &'a Known, name: &str) -> Option<&'a Arc<Group>> {
+        let own = known.get(name);
+        own.or_else(|| known.get(self.place(known, name)))
+    }
+
+    /// The name under which this group is, or will be.
+    fn place<'a>(&self, known: &Known, name: &'a str) -> &'a str {
+        let own = known.keys().filter(|it| !matches!(&***it, "" | OTHER));
+        match own.count() >= self.most && !name.is_empty() {
+            true => OTHER,
+            false => name,
+        }
+    }
+
+    fn add(&self, target: &Target, name: &str) -> Arc<Group> {
+        let mut known = self.known.write();
+        // Another thread may have added it meanwhile.
+        if let Some(group) = self.find(&known, name) {
             return group.clone();
         }
-        let mut known = self.known.write();
-        let groups = known.keys().filter(|name| !matches!(&***name, "" | OTHER));
-        let name = match groups.count() {
-            full if full >= self.most && !name.is_empty() => OTHER,
-            _ => name,
-        };
-        let group = known.entry(name.into()).or_insert_with(|| {
-            let label = (!name.is_empty()).then(|| Label::new("group", name.to_owned()));
-            Arc::new(target.with(|recorder| Group::new(recorder, label)))
-        });
-        group.clone()
+        let name = self.place(&known, name);
+        let label = (!name.is_empty()).then(|| Label::new("group", name.to_owned()));
+        let group = Arc::new(target.with(|recorder| Group::new(recorder, label)));
+        known.insert(name.into(), group.clone());
+        group
     }
 }
 
@@ -144,6 +123,43 @@ impl Group {
                 let labels = labels("reason", reason.as_str());
                 (reason, counter(recorder, LOST, labels))
             }),
+        }
+    }
+
+    fn event(&self, event: &ClientEvent<'_>) {
+        match event {
+            ClientEvent::Acquired { how, waited, .. } => {
+                let outcome = match how {
+                    How::Reentered => return self.count(Outcome::Reentered),
+                    How::HandedOver => Outcome::HandedOver,
+                    _ => Outcome::Acquired,
+                };
+                self.count(outcome);
+                record(&self.acquired, *waited);
+            }
+            ClientEvent::Busy { waited, .. } => {
+                self.count(Outcome::Busy);
+                record(&self.busy, *waited);
+            }
+            ClientEvent::Failed { waited, error, .. } => {
+                self.count(match error {
+                    Error::Timeout { .. } => Outcome::Timeout,
+                    Error::Unavailable { .. } => Outcome::Unavailable,
+                    Error::Refused { .. } => Outcome::Refused,
+                    Error::NoQuorum(_) => Outcome::NoQuorum,
+                    _ => Outcome::Other,
+                });
+                record(&self.failed, *waited);
+            }
+            ClientEvent::Cancelled { .. } => self.count(Outcome::Cancelled),
+            ClientEvent::Released { held, .. } => record(&self.held, *held),
+            ClientEvent::Lost { reason, held, .. } => {
+                if let Some((_, lost)) = self.lost.iter().find(|(it, _)| it == reason) {
+                    lost.increment(1);
+                }
+                record(&self.held, *held);
+            }
+            _ => {}
         }
     }
 
