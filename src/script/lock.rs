@@ -274,6 +274,7 @@ fn from(key: &LockKey) -> Arg<'static> {
 
 /// Leaves the lock of an ended hold to the rest of a time. See `lua/lock/linger.lua`.
 pub(crate) async fn linger(
+    server: &Server,
     connection: &Connection,
     key: &LockKey,
     field: &str,
@@ -283,12 +284,13 @@ pub(crate) async fn linger(
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/lock/linger.lua")));
     let call = ScriptCall {
+        kind: CommandKind::Settle,
         script: &SCRIPT,
         keys: &[key.key()],
         // Rounded up: the lock is not free before.
         args: &[Arg::Text(field), Arg::Number(lease::millis(rest) + 1)],
     };
-    match call.on(connection, limit).await? {
+    match call.on(server, connection, limit).await? {
         Value::Int(1) => Ok(SettleReply::Done),
         Value::Nil => Ok(SettleReply::Missing),
         other => Err(unexpected(&other)),
