@@ -52,6 +52,7 @@
 //! | settings | [`ClientBuilder`] and the module [`config`] |
 //! | to find out what went wrong | [`Error`] and the module [`error`] |
 //! | the state of locks and servers | the module [`report`] |
+//! | metrics and alerts | the module [`observe`], [`Client::stats`] |
 //! | the locks of all clients, and who holds them | [`Client::locks`], [`Client::inspect`] |
 //!
 //! `docs/guide.md` in the repository is a guide that takes ten minutes to read. Two of its rules:
@@ -175,6 +176,7 @@ mod lease;
 mod lock;
 mod multi_lock;
 mod object;
+pub mod observe;
 /// Tests of private items on real servers.
 #[cfg(test)]
 #[path = "../tests/on_servers/mod.rs"]
@@ -254,7 +256,7 @@ pub mod tower {
 
 /// Reports of clients, locks and guards about their state.
 pub mod report {
-    pub use crate::client::ShutdownReport;
+    pub use crate::client::{Connected, ShutdownReport, Stats};
     pub use crate::diagnosis::{Diagnosis, Finding, FindingKind};
     pub use crate::election::Leader;
     pub use crate::guard::Verdict;

@@ -4,6 +4,7 @@ mod debug;
 mod from_guard;
 mod options;
 mod wait_limit;
+mod watched_call;
 
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
@@ -21,6 +22,7 @@ pub use from_guard::FromGuard;
 pub(crate) use from_guard::sealed::Sealed;
 pub(crate) use options::{AcquireOptions, OwnerChoice};
 pub(crate) use wait_limit::{WaitLimit, record};
+pub(crate) use watched_call::WatchedCall;
 
 /// A pending acquire that waits without limit, from [`Lock::lock`](crate::Lock::lock),
 /// [`MultiLock::lock`](crate::MultiLock::lock) or [`RedLock::lock`](crate::RedLock::lock). It does

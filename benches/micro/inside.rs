@@ -17,6 +17,7 @@ use crate::clock::{Clock, Moment};
 use crate::guard::Guard;
 use crate::hold::{ClaimFlags, HandOverLimits, Hold, HoldState, Holds, Terms};
 use crate::key::{LineTimes, LockKey, kind};
+use crate::observe::Observers;
 use crate::owner::Owner;
 use crate::server::{Address, Context, Endpoint, Server};
 use crate::session::{Claim, Core, Job, Reentry, Session, Settings};
@@ -137,6 +138,7 @@ impl Default for Idle {
             background,
             command_timeout: Duration::from_secs(3),
             watchdog_lease: LEASE,
+            observers: Observers::default(),
         };
         // No command is sent, so no connection is opened.
         let endpoint = Endpoint::new(
@@ -159,6 +161,7 @@ impl Default for Idle {
             line: LineTimes::default(),
             reentry: Reentry::Counted,
             name_mapper: None,
+            lock_group: None,
             quarantine_on_server: false,
             expected: None,
         };

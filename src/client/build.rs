@@ -12,6 +12,7 @@ use crate::diagnosis::{self, ClientProfile};
 use crate::error::{Error, Result};
 use crate::key::LineTimes;
 use crate::lease;
+use crate::observe::Observers;
 use crate::server::{Address, Context, Logins, ReplicaAck, Server, Time};
 use crate::session::{Core, Session, Settings};
 use crate::wait::{Backoff, Wake};
@@ -83,6 +84,7 @@ impl ClientBuilder {
             background,
             command_timeout: self.command_timeout,
             watchdog_lease: lease::whole(self.watchdog_lease),
+            observers: Observers::new(self.observers),
         };
         let logins = self.credentials.take();
         let logins = logins.map(|source| Logins::new(source, &context));
@@ -122,6 +124,7 @@ impl ClientBuilder {
             expected: Some(expected),
             name_mapper: self.name_mapper,
             log_names: self.log_names,
+            lock_group: self.lock_group,
         };
         let (core, jobs) = Core::new(id, settings, self.clock, server, self.max_waiters);
         let core = Arc::new(core);

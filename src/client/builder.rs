@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::diagnosis::FindingKind;
 use crate::hold::HandOverLimits;
-use crate::key::{LineTimes, NameMapper};
+use crate::key::{LineTimes, LockGroup, NameMapper};
+use crate::observe::Observer;
 use crate::server::{Connector, CredentialSource, Protocol, ReplicaAck, TlsSettings, UserPool};
 use crate::session::Reentry;
 use crate::wait::Wake;
@@ -67,6 +68,8 @@ pub struct ClientBuilder {
     pub(super) client_name: Option<String>,
     pub(super) log_names: bool,
     pub(super) expected_findings: Vec<FindingKind>,
+    pub(super) observers: Vec<Arc<dyn Observer>>,
+    pub(super) lock_group: Option<LockGroup>,
     pub(super) lazy: bool,
     pub(super) clock: Clock,
 }
@@ -107,6 +110,8 @@ impl Default for ClientBuilder {
             client_name: None,
             log_names: false,
             expected_findings: Vec::new(),
+            observers: Vec::new(),
+            lock_group: None,
             lazy: false,
             clock: Clock::default(),
         }

@@ -7,9 +7,11 @@ mod closing;
 mod diagnose;
 mod logs;
 mod objects;
+mod observing;
 mod place;
 mod scope;
 mod shutdown;
+mod stats;
 mod survey;
 
 use std::fmt;
@@ -30,6 +32,7 @@ use crate::session::Session;
 
 pub use builder::ClientBuilder;
 pub use shutdown::ShutdownReport;
+pub use stats::{Connected, Stats};
 
 /// A client of one Redis deployment. It creates locks and renews them. Corresponds to Redisson's
 /// `RedissonClient`.

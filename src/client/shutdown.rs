@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use crate::clock::Moment;
 use crate::error::LostReason;
 use crate::hold::HoldPhase;
+use crate::observe::End;
 use crate::session::{Core, Job, JobOutcome};
 
 /// The result of a shutdown, from [`Client::shutdown`](crate::Client::shutdown).
@@ -46,10 +47,12 @@ pub(super) async fn release_all(core: &Arc<Core>, deadline: Moment) -> ShutdownR
         if hold.state().left > 0 {
             // A claim was left to the lease: notify the other guards, and let the lease end the hold.
             core.lose_quietly(&hold, LostReason::ShutDown);
+            core.tell_released(&hold, true);
         } else if core.lose_quietly(&hold, LostReason::ShutDown) {
-            let (job, answer) = Job::answering(hold);
+            hold.state().ended_as = End::ShutDown;
+            let (job, answer) = Job::answering(hold.clone());
             core.settle_in_background(job);
-            held.push(answer);
+            held.push((hold, answer));
         } else if hold.is_with_caller() {
             // The caller may never poll its future again, so the background undoes the acquire.
             core.end_pending(&hold);
@@ -58,8 +61,10 @@ pub(super) async fn release_all(core: &Arc<Core>, deadline: Moment) -> ShutdownR
             in_flight.push(answer);
         }
     }
-    for answer in held {
-        match outcome(core, answer, deadline).await {
+    for (hold, answer) in held {
+        let outcome = outcome(core, answer, deadline).await;
+        core.tell_released(&hold, outcome != JobOutcome::Unanswered);
+        match outcome {
             JobOutcome::Unanswered => report.unconfirmed += 1,
             JobOutcome::Done | JobOutcome::Nothing => report.released += 1,
         }

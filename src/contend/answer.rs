@@ -6,6 +6,7 @@ use super::contest::{Contest, Step};
 use super::{AFTER_AN_OUTAGE, Attempted, Contender, Failed, SILENCE};
 use crate::clock::Moment;
 use crate::error::Result;
+use crate::observe::WokenBy;
 use crate::wait::HandedOver;
 
 impl<C: Contender> Contest<C> {
@@ -14,6 +15,7 @@ impl<C: Contender> Contest<C> {
         let Some(place) = &self.place else {
             return Ok(Step::Again);
         };
+        self.woken_by = Some(WokenBy::HandOver);
         let tried = self.contender.accept_hand_over(place, handed).await?;
         self.follow(tried, true).await
     }
@@ -46,6 +48,7 @@ impl<C: Contender> Contest<C> {
             // Another holder has it, and the contender itself learns of the release.
             Attempted::Taken { again } => {
                 self.is_busy = true;
+                self.awaits_message = true;
                 Ok(again.map_or(Step::Again, Step::Wait))
             }
             // Without a deadline this would retry forever if the server is slower than the lease.
@@ -140,6 +143,7 @@ impl<C: Contender> Contest<C> {
             self.attempts = self.attempts.saturating_add(1);
             return Ok(Step::Wait(until));
         }
+        self.awaits_message = true;
         // A TTL of n ms has certainly passed after n + 1 ms.
         let ttl = ttl.map_or(Duration::MAX, |ttl| ttl + Duration::from_millis(1));
         let now = self.now();

@@ -4,6 +4,7 @@ use super::beside::Beside;
 use super::{Contender, LocalState, OwnerHas, QueuePlace, SHORTEST_ATTEMPT, SILENCE, TimedOut};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
+use crate::observe::WokenBy;
 use crate::session::Core;
 use crate::wait::{Backoff, Found, QueueView, TakeOver};
 
@@ -25,6 +26,8 @@ pub(crate) async fn contend<C: Contender>(
         beside: Beside::default(),
         outage: None,
         has_warned: false,
+        awaits_message: false,
+        woken_by: None,
     };
     if let Some(at) = at {
         contest.enter(at, now)?;
@@ -51,6 +54,10 @@ pub(super) struct Contest<C: Contender> {
     pub(super) outage: Option<Error>,
     /// The warning that this client itself has the lock was logged.
     pub(super) has_warned: bool,
+    /// A message is to end the next wait, and a timer ends it only if none comes.
+    pub(super) awaits_message: bool,
+    /// What ended the last wait, for observers.
+    pub(super) woken_by: Option<WokenBy>,
 }
 
 /// The result of one iteration.
@@ -65,13 +72,18 @@ pub(super) enum Step<W> {
 impl<C: Contender> Contest<C> {
     async fn run(&mut self, mut now: Moment) -> Result<Option<C::Won>> {
         loop {
+            self.awaits_message = false;
             match self.look(now).await? {
-                Step::Won(won) => return Ok(Some(won)),
+                Step::Won(won) => {
+                    self.tell_woken();
+                    return Ok(Some(won));
+                }
                 Step::GaveUp => return Ok(None),
-                Step::Again => {}
+                Step::Again => self.woken_by = None,
                 Step::Wait(until) => {
                     self.warn_of_own_client();
                     self.park(until).await?;
+                    self.note_wake_up();
                 }
             }
             now = self.now();

@@ -10,6 +10,7 @@ mod beside;
 mod contest;
 mod long_wait;
 mod stand_by;
+mod woken;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::hold::Hold;
+use crate::observe::LockRef;
 use crate::owner::Owner;
 use crate::session::Core;
 use crate::wait::{Backoff, HandedOver, WaiterGuard};
@@ -57,6 +59,11 @@ pub(crate) trait Contender: Send {
         place: Option<&QueuePlace>,
         now: &mut Moment,
     ) -> impl Future<Output = Result<OwnerHas<Self::Won>>> + Send;
+
+    /// How observers see what it waits for.
+    fn shown(&self) -> Option<LockRef<'_>> {
+        None
+    }
 
     /// The owner that waits.
     fn owner(&self) -> Option<Owner> {

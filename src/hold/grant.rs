@@ -47,6 +47,7 @@ impl HoldState {
         if first {
             self.acquired = sent;
             self.granted = true;
+            self.owes_end = true;
             self.phase = HoldPhase::Held;
             // The answer is here, so the server executed the command before `now`.
             self.remains_until = now + terms.lease;

@@ -8,6 +8,7 @@ use super::Streak;
 use crate::clock::Moment;
 use crate::error::LostReason;
 use crate::lease;
+use crate::observe::End;
 
 /// The life cycle of a hold (design: invariant 5).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -112,6 +113,12 @@ pub(crate) struct HoldState {
     pub(crate) exposed: bool,
     /// The hand-overs that led to this hold; few holds have any.
     pub(crate) streak: Option<Box<Streak>>,
+    /// Another owner of this client handed it over.
+    pub(crate) handed_over: bool,
+    /// Its owner had it, and observers were not told of its end.
+    pub(crate) owes_end: bool,
+    /// In which way its owner ended it.
+    pub(crate) ended_as: End,
 }
 
 /// What has to be done after a claim was dropped.
@@ -157,6 +164,9 @@ impl HoldState {
             lease_ms: 0,
             exposed: false,
             streak: None,
+            handed_over: false,
+            owes_end: false,
+            ended_as: End::Dropped,
         }
     }
 

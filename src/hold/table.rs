@@ -47,6 +47,8 @@ pub(super) struct Table {
 pub(crate) struct Due {
     /// Holds to renew now, with the lease for each.
     pub(crate) renew: Vec<(Arc<Hold>, Duration)>,
+    /// How long ago the first of these renewals was due.
+    pub(crate) late: Duration,
     /// Holds that were just lost at their deadlines.
     pub(crate) lost: Vec<Arc<Hold>>,
     /// Holds whose callers did not accept their grants, if there were any, in time.
@@ -174,6 +176,7 @@ impl Holds {
         let now = self.clock.now();
         let mut due = Due {
             renew: Vec::new(),
+            late: Duration::ZERO,
             lost: Vec::new(),
             untaken: Vec::new(),
             slow: Vec::new(),
@@ -202,8 +205,10 @@ impl Holds {
             let soon = table.schedule.renewals(now + lease / 6).take(batch);
             for hold in soon.cloned().collect::<Vec<_>>() {
                 table.change(&hold, |state| {
+                    let planned = state.renew_at;
                     if let Some(lease) = state.renewal(now, lease) {
                         due.renew.push((hold.clone(), lease));
+                        due.late = due.late.max(now.since(planned));
                     }
                 });
             }

@@ -4,6 +4,7 @@ mod fingerprint;
 mod hashed;
 mod highway;
 pub(crate) mod kind;
+mod lock_group;
 mod permit_id;
 mod value;
 
@@ -20,6 +21,7 @@ pub use fingerprint::lock_hash;
 use hashed::Hashed;
 pub(crate) use kind::{Kind, LineTimes, Mode, QueueSide, Script, WRITER};
 use kind::{PLAIN, PermitKind};
+pub(crate) use lock_group::LockGroup;
 pub use permit_id::PermitId;
 pub use value::Value;
 
@@ -40,6 +42,8 @@ pub(crate) struct LockKey {
     kind: &'static Kind,
     /// The names of the values of a group that it is about, in their order. `None` for other locks.
     values: Option<Arc<Vec<String>>>,
+    /// What observers count it as; `None` if it is in no group.
+    group: Option<Arc<str>>,
     /// Hash of the kind and the key in Redis. It is stored because each acquire needs it several
     /// times.
     hash: u64,
@@ -67,6 +71,7 @@ impl LockKey {
             mapped,
             kind,
             values: None,
+            group: None,
             hash,
             is_named_in_logs: false,
         })
@@ -106,6 +111,7 @@ impl LockKey {
             mapped: self.mapped.clone(),
             kind,
             values: None,
+            group: self.group.clone(),
             hash: hash(kind, self.key(), None),
             is_named_in_logs: self.is_named_in_logs,
         }
@@ -170,6 +176,7 @@ impl LockKey {
             mapped: None,
             kind: &PLAIN,
             values: None,
+            group: None,
             hash: hash(&PLAIN, id, None),
             is_named_in_logs: false,
         }

@@ -6,7 +6,9 @@ use super::CountDownLatch;
 use crate::background::ensure_runtime;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
-use crate::request::FIRST_ATTEMPT;
+use crate::observe::{How, LockRef};
+use crate::owner::Owner;
+use crate::request::{FIRST_ATTEMPT, WatchedCall};
 use crate::session::{GateState, Opened};
 
 impl CountDownLatch {
@@ -54,6 +56,17 @@ impl CountDownLatch {
 
     async fn wait(&self, until: Moment) -> Result<bool> {
         ensure_runtime()?;
+        let (key, core) = (self.inner.key()?, self.inner.core());
+        let watched = WatchedCall::begin(core, || LockRef::of(key, Owner::current()));
+        let outcome = self
+            .opened_by(until)
+            .await
+            .map(|is_open| is_open.then_some(()));
+        watched.end(&outcome, |()| How::First);
+        outcome.map(|opened| opened.is_some())
+    }
+
+    async fn opened_by(&self, until: Moment) -> Result<bool> {
         let key = self.inner.key()?;
         let core = self.inner.core();
         core.ensure_open()?;

@@ -11,8 +11,9 @@ use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::hold::{Hold, OwnerState, POLL_TIMEOUT, Terms};
 use crate::key::{LockKey, Mode};
+use crate::observe::LockRef;
 use crate::owner::Owner;
-use crate::request::{FIRST_ATTEMPT, WaitLimit, record};
+use crate::request::{FIRST_ATTEMPT, WaitLimit, WatchedCall, record};
 use crate::script::ModeOptions;
 use crate::session::{AttemptOutcome, Claim, Core, PendingAcquire, Session};
 use crate::wait::{Backoff, Line, WaitRequest};
@@ -27,8 +28,23 @@ pub(crate) async fn acquire(
     wait: WaitLimit,
 ) -> Result<Option<Guard>> {
     let core = session.core();
-    core.ensure_open()?;
     let began = core.clock.now();
+    let watched = WatchedCall::begin_at(core, began, || LockRef::of(key, owner));
+    let outcome = acquire_claim(session, key, way, owner, terms, (began, wait)).await;
+    watched.end(&outcome, |claim| claim.hold().how());
+    outcome.map(|claim| claim.map(Guard::new))
+}
+
+async fn acquire_claim(
+    session: &Arc<Session>,
+    key: &Arc<LockKey>,
+    way: Way,
+    owner: Owner,
+    terms: &Terms,
+    (began, wait): (Moment, WaitLimit),
+) -> Result<Option<Claim>> {
+    let core = session.core();
+    core.ensure_open()?;
     let deadline = wait.deadline(began, core.server.command_timeout());
     let caller = LockCall {
         session,
@@ -48,11 +64,8 @@ pub(crate) async fn acquire(
         record(&span, &outcome, core.clock.now().since(began));
         outcome
     };
-    match outcome {
-        Ok(claim) => Ok(claim.map(Guard::new)),
-        // The time in the last error covers only a part of the call.
-        Err(error) => Err(error.after(core.clock.now().since(began))),
-    }
+    // The time in the last error covers only a part of the call.
+    outcome.map_err(|error| error.after(core.clock.now().since(began)))
 }
 
 /// What a handle, or a guard that upgrades, says about its acquires.

@@ -12,6 +12,7 @@ use crate::contend::{
 use crate::error::{Error, Result};
 use crate::hold::{Hold, LocalHolds, POLL_TIMEOUT};
 use crate::key::{Mode, QueueSide};
+use crate::observe::LockRef;
 use crate::owner::Owner;
 use crate::session::{AttemptOutcome, Claim, Core, PendingAcquire};
 use crate::wait::{Backoff, HandedOver, Line, WaitRequest, WaiterGuard};
@@ -125,6 +126,10 @@ impl Contender for LockContender<'_> {
                 false => OwnerHas::Nothing,
             },
         )
+    }
+
+    fn shown(&self) -> Option<LockRef<'_>> {
+        Some(LockRef::of(self.caller.key, self.caller.owner))
     }
 
     fn owner(&self) -> Option<Owner> {

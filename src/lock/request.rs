@@ -1,11 +1,13 @@
 //! How a plain lock executes a request.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Inner;
 use super::acquire::acquire;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
+use crate::observe::{ClientEvent, How, LockRef};
 use crate::owner::Owner;
 use crate::request::{Acquire, AcquireOptions, Boxed, WaitLimit, unlocker};
 use crate::session::{Claim, Reentry, Unlocked};
@@ -62,6 +64,16 @@ impl Inner {
         let key = self.key()?;
         let terms = options.terms_of(key, &self.session.core().settings)?;
         let claim = Claim::again(&self.session, key, owner, &terms);
+        if claim.is_some() {
+            self.session
+                .core()
+                .observers()
+                .tell(|| ClientEvent::Acquired {
+                    lock: LockRef::of(key, owner),
+                    how: How::Reentered,
+                    waited: Duration::ZERO,
+                });
+        }
         Ok(claim.map(Guard::new))
     }
 

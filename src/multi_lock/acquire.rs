@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::hold::{OwnerState, Terms};
 use crate::key::Mode;
 use crate::lock::released;
+use crate::observe::LockRef;
 use crate::owner::Owner;
 use crate::request::{AcquireOptions, FIRST_ATTEMPT, WaitLimit, record};
 use crate::session::{Claim, Core};
@@ -90,6 +91,10 @@ impl<'a> MultiLockCall<'a> {
             outcome = tracing::field::Empty,
             waited_ms = tracing::field::Empty,
         )
+    }
+
+    pub(super) fn shown(&self) -> LockRef<'_> {
+        self.members.shown(self.name, self.owner)
     }
 
     /// One attempt, beside the contenders of these clients.

@@ -14,6 +14,7 @@ use crate::contend::{
 };
 use crate::error::{Error, Result};
 use crate::hold::{Hold, OwnerState};
+use crate::observe::LockRef;
 use crate::owner::Owner;
 use crate::session::{Claim, Core};
 use crate::wait::{Backoff, Line, READERS_PATIENCE, WaitRequest, WaiterGuard};
@@ -104,6 +105,10 @@ impl Contender for MultiLockContender<'_> {
             Some(place) if self.call.may_overtake(place.at) => OwnerHas::Part,
             _ => OwnerHas::Nothing,
         })
+    }
+
+    fn shown(&self) -> Option<LockRef<'_>> {
+        Some(self.call.shown())
     }
 
     fn owner(&self) -> Option<Owner> {

@@ -9,6 +9,8 @@ use crate::error::{Error, Instance, InstanceState, Result};
 use crate::hold::{Hold, HoldPhase};
 use crate::key::{LockKey, QueueSide};
 use crate::lock::Lock;
+use crate::observe::LockRef;
+use crate::owner::Owner;
 use crate::session::{Core, Session};
 use crate::slot::slot;
 use crate::wait::Backoff;
@@ -80,6 +82,12 @@ impl MemberGroups {
         };
         let is_current = self.groups.iter().all(is_together);
         (!is_current).then(|| Self::grouped(self.list.clone()))
+    }
+
+    /// How observers see all of them as one lock.
+    pub(super) fn shown<'a>(&'a self, name: &'a str, owner: Owner) -> LockRef<'a> {
+        let keys = self.list.iter().map(|member| &*member.key);
+        LockRef::of_several(name, "multi lock", keys, owner)
     }
 
     pub(super) fn list(&self) -> &[LockMember] {

@@ -7,12 +7,14 @@ use futures_util::future::join_all;
 use super::Inner;
 use super::acquire::MultiLockCall;
 use super::hold::MultiHold;
+use super::members::MemberGroups;
 use super::unlocked::whole;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
+use crate::observe::How;
 use crate::owner::Owner;
-use crate::request::{Acquire, AcquireOptions, Boxed, WaitLimit, unlocker};
-use crate::session::Unlocked;
+use crate::request::{Acquire, AcquireOptions, Boxed, WaitLimit, WatchedCall, unlocker};
+use crate::session::{Claim, Unlocked};
 
 impl Acquire for Inner {
     fn name(&self) -> &str {
@@ -51,7 +53,33 @@ impl Inner {
         wait: WaitLimit,
     ) -> Result<Option<Guard>> {
         let owner = options.owner()?;
-        let mut members = self.members()?.clone();
+        let members = self.members()?;
+        let core = members.list()[0].core();
+        let watched = WatchedCall::begin(core, || members.shown(&self.name, owner));
+        let outcome = self.acquired_by(owner, members, options, wait).await;
+        // One member that its owner did not have makes it a first acquire.
+        watched.end(&outcome, |claims| {
+            let is_again = |claim: &Claim| claim.hold().how() == How::Reentered;
+            match claims.iter().all(is_again) {
+                true => How::Reentered,
+                false => How::First,
+            }
+        });
+        let claims = outcome?;
+        Ok(claims.map(|claims| {
+            let members = members.list();
+            Guard::several(MultiHold::new(&self.name, owner, members, claims))
+        }))
+    }
+
+    async fn acquired_by(
+        &self,
+        owner: Owner,
+        members: &Arc<MemberGroups>,
+        options: AcquireOptions,
+        wait: WaitLimit,
+    ) -> Result<Option<Vec<Claim>>> {
+        let mut members = members.clone();
         let mut time = None;
         loop {
             if let Some(regrouped) = members.regrouped() {
@@ -75,9 +103,7 @@ impl Inner {
             if claims.is_err() && members.regrouped().is_some() {
                 continue;
             }
-            return Ok(claims?.map(|claims| {
-                Guard::several(MultiHold::new(&self.name, owner, members.list(), claims))
-            }));
+            return claims;
         }
     }
 }

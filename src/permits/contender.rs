@@ -9,6 +9,7 @@ use crate::contend::{
 };
 use crate::error::{Error, Result};
 use crate::hold::Hold;
+use crate::observe::LockRef;
 use crate::session::{BatchAttempt, Claim, Core, PendingAcquire};
 use crate::wait::{Backoff, HandedOver, Line, WaitRequest, WaiterGuard};
 
@@ -41,6 +42,10 @@ impl Contender for PermitContender<'_> {
 
     fn ensure_open(&self) -> Result<()> {
         self.call.core().ensure_open()
+    }
+
+    fn shown(&self) -> Option<LockRef<'_>> {
+        Some(LockRef::of(self.call.key, self.call.owner))
     }
 
     fn core(&self, _at: Option<usize>) -> &Arc<Core> {

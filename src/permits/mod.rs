@@ -15,8 +15,9 @@ use crate::key::LockKey;
 use crate::key::kind::PermitKind;
 use crate::lock::released;
 use crate::object::Object;
+use crate::observe::{How, LockRef};
 use crate::owner::Owner;
-use crate::request::{FIRST_ATTEMPT, WaitLimit, record};
+use crate::request::{FIRST_ATTEMPT, WaitLimit, WatchedCall, record};
 use crate::session::{BatchAcquire, BatchAttempt, Claim, Core, PendingAcquire, Session};
 
 pub(crate) use adding::{ADDED_FOR, Adding, add_permits};
@@ -39,14 +40,30 @@ pub(crate) async fn acquire(
 ) -> Result<Option<Vec<Claim>>> {
     let core = object.core();
     let key = object.key()?;
+    // Permits have no owner that could acquire once more.
+    let owner = Owner::new();
+    let watched = WatchedCall::begin(core, || LockRef::of(key, owner));
+    let outcome = acquire_claims(object.session(), key, owner, wanted, wait).await;
+    let how = |claims: &Vec<Claim>| claims.first().map_or(How::First, |one| one.hold().how());
+    watched.end(&outcome, how);
+    outcome
+}
+
+async fn acquire_claims(
+    session: &Arc<Session>,
+    key: &Arc<LockKey>,
+    owner: Owner,
+    wanted: Wanted,
+    wait: WaitLimit,
+) -> Result<Option<Vec<Claim>>> {
+    let core = session.core();
     core.ensure_open()?;
     let began = core.clock.now();
     let deadline = wait.deadline(began, core.server.command_timeout());
     let call = PermitCall {
-        session: object.session(),
+        session,
         key,
-        // Permits have no owner that could acquire once more.
-        owner: Owner::new(),
+        owner,
         wanted,
         began,
         deadline,

@@ -15,8 +15,11 @@ use crate::clock::Moment;
 use crate::error::{Error, InstanceState, NoQuorum, Result};
 use crate::guard::Guard;
 use crate::hold::Terms;
+use crate::observe::How;
 use crate::owner::Owner;
-use crate::request::{Acquire, AcquireOptions, Boxed, FIRST_ATTEMPT, WaitLimit, record, unlocker};
+use crate::request::{
+    Acquire, AcquireOptions, Boxed, FIRST_ATTEMPT, WaitLimit, WatchedCall, record, unlocker,
+};
 use crate::session::Unlocked;
 
 impl Acquire for RedLockConfig {
@@ -52,6 +55,22 @@ impl RedLockConfig {
     ) -> Result<Option<Guard>> {
         let owner = options.owner()?;
         let terms = self.terms(&options)?;
+        let core = self.home_instance().core();
+        let watched = WatchedCall::begin(core, || self.shown(owner));
+        let outcome = self.acquired_by(owner, &terms, wait).await;
+        watched.end(&outcome, |guard| match guard.hold_count() {
+            0 | 1 => How::First,
+            _ => How::Reentered,
+        });
+        outcome
+    }
+
+    async fn acquired_by(
+        self: &Arc<Self>,
+        owner: Owner,
+        terms: &Terms,
+        wait: WaitLimit,
+    ) -> Result<Option<Guard>> {
         let began = self.clock().now();
         let deadline = match wait {
             WaitLimit::ForEver | WaitLimit::Not => None,
@@ -60,7 +79,7 @@ impl RedLockConfig {
         let caller = RedLockCall {
             lock: self,
             owner,
-            terms: &terms,
+            terms,
             deadline,
             ends: deadline.map(|deadline| deadline.max(began + FIRST_ATTEMPT)),
         };
@@ -193,6 +212,7 @@ impl RedLockCall<'_> {
         let won = hold.claim_first(self.terms);
         if won {
             std::mem::forget(attempt);
+            hold.tell_round(true);
             hold.log_round_won();
             for instance in self.lock.instances() {
                 let waiters = &instance.core().waiters;
@@ -203,6 +223,7 @@ impl RedLockCall<'_> {
             return Ok(RoundOutcome::Won(Guard::several(Arc::new(claim))));
         }
         drop(attempt);
+        hold.tell_round(false);
         hold.log_round_lost();
         Ok(RoundOutcome::Lost(hold))
     }

@@ -9,11 +9,13 @@ use lockdog_quorum::{Event, Phase};
 use tokio_util::sync::CancellationToken;
 
 use super::dispatch::InFlight;
+use super::observed::TellsEnd;
 use super::query::{Completion, Request};
 use super::quorum_hold::{QuorumHold, QuorumHoldState};
 use crate::error::{Error, Instance, Lost, LostReason, Result};
 use crate::guard::{CompositeHold, Verdict};
 use crate::lease;
+use crate::observe::End;
 use crate::owner::Owner;
 use crate::session::{Unlocked, warn_elsewhere};
 
@@ -123,15 +125,23 @@ impl CompositeHold for QuorumClaim {
         Box::pin(async move {
             match ending? {
                 ClaimEnd::Kept(count) => Ok(Unlocked::StillHeld { count }),
-                ClaimEnd::Last(requests) => self.hold.give_back(requests).await,
+                ClaimEnd::Last(requests) => {
+                    let told = TellsEnd::new(&self.hold);
+                    let outcome = self.hold.give_back(requests).await;
+                    told.tell(&outcome);
+                    outcome
+                }
             }
         })
     }
 
     fn drop_claim(&self) {
         self.warn_elsewhere();
-        // Dropped requests are executed in the background.
-        drop(self.hold.end(self.watched));
+        if let Ok(ClaimEnd::Last(requests)) = self.hold.end(self.watched) {
+            // Dropped requests are executed in the background.
+            drop(requests);
+            self.hold.tell_released(End::Dropped, true);
+        }
     }
 
     fn forget(&self) {
@@ -198,6 +208,7 @@ impl QuorumHold {
                     claim.leave();
                 }
             }
+            self.tell_released(End::Expired, true);
             return Ok(ClaimEnd::Kept(left));
         }
         Ok(ClaimEnd::Last(requests))

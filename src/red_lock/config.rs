@@ -12,6 +12,8 @@ use crate::hold::Terms;
 use crate::key::LockKey;
 use crate::lease;
 use crate::lock::Lock;
+use crate::observe::{LockRef, Observers};
+use crate::owner::Owner;
 use crate::request::AcquireOptions;
 
 /// What the handles and requests of one lock share.
@@ -124,6 +126,16 @@ impl RedLockConfig {
     /// The instance whose client stands for all of them where one is enough.
     pub(super) fn home_instance(&self) -> &LockInstance {
         &self.instances[0]
+    }
+
+    /// How observers see all of them as one lock.
+    pub(super) fn shown(&self, owner: Owner) -> LockRef<'_> {
+        let keys = self.instances.iter().map(|instance| &**instance.key());
+        LockRef::of_several(&self.name, "red lock", keys, owner)
+    }
+
+    pub(super) fn observers(&self) -> &Observers {
+        self.home_instance().core().observers()
     }
 
     pub(super) fn clock(&self) -> &Clock {

@@ -18,6 +18,7 @@ use crate::contend::{
 use crate::error::{Error, InstanceState, Result};
 use crate::guard::Guard;
 use crate::hold::Hold;
+use crate::observe::LockRef;
 use crate::owner::Owner;
 use crate::session::Core;
 use crate::wait::{Backoff, Line, Listener, WaitRequest, WaiterGuard};
@@ -121,6 +122,10 @@ impl Contender for RedLockContender<'_> {
         }
         *now = self.clock().now();
         Ok(OwnerHas::Nothing)
+    }
+
+    fn shown(&self) -> Option<LockRef<'_>> {
+        Some(self.caller.lock.shown(self.caller.owner))
     }
 
     fn owner(&self) -> Option<Owner> {

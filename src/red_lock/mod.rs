@@ -12,6 +12,7 @@ mod judged_claim;
 mod lengthen;
 mod listening;
 mod lock_instance;
+mod observed;
 mod pending_query;
 mod query;
 mod quorum_hold;

@@ -7,6 +7,7 @@ use redis::FromRedisValue;
 
 use super::{Arg, ScriptCall, unexpected};
 use crate::key::Script;
+use crate::observe::CommandKind;
 use crate::server::{Connection, Failure};
 
 /// For each of these complete commands: whether the user of this connection may run it, or `None`
@@ -20,6 +21,7 @@ pub(crate) async fn permitted(
         LazyLock::new(|| Script::new(include_str!("../../lua/diagnosis/permitted.lua")));
     let args: Vec<Arg<'_>> = commands.iter().map(|command| Arg::Text(command)).collect();
     let call = ScriptCall {
+        kind: CommandKind::Query,
         script: &SCRIPT,
         keys: &[],
         args: &args,

@@ -8,6 +8,7 @@ use redis::Value;
 
 use super::{Arg, EXACT, ScriptCall, unexpected};
 use crate::key::{LockKey, Script};
+use crate::observe::CommandKind;
 use crate::server::{Failure, Sent, Server, TimeBox};
 
 /// What a leader says of itself.
@@ -40,6 +41,7 @@ pub(crate) async fn proclaim(
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/election/proclaim.lua")));
     let call = ScriptCall {
+        kind: CommandKind::Query,
         script: &SCRIPT,
         keys: &[key.key(), &key.said().unwrap_or_default()],
         args: &[
@@ -67,6 +69,7 @@ pub(crate) async fn leader(
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/election/leader.lua")));
     let call = ScriptCall {
+        kind: CommandKind::Query,
         script: &SCRIPT,
         keys: &[key.key(), &key.said().unwrap_or_default()],
         args: &[],

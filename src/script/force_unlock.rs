@@ -8,6 +8,7 @@ use super::more_keys::{more_keys, values, with_more};
 use super::{Arg, LoweredHold, ScriptCall, UnlockReply, unexpected, unlock};
 use crate::hold::LedgerView;
 use crate::key::{LineTimes, LockKey};
+use crate::observe::CommandKind;
 use crate::server::{Failure, Sent, Server, TimeBox};
 
 /// Frees the lock from the holder with this field. See `lua/lock/force_unlock.lua`.
@@ -25,6 +26,7 @@ pub(crate) async fn force_unlock(
     let args = [field, &channel, server.publishes()].map(Arg::Text);
     let args: Vec<Arg<'_>> = args.into_iter().chain(values(key)).collect();
     let call = ScriptCall {
+        kind: CommandKind::Force,
         script: key.kind().scripts.force_unlock,
         keys: &with_more(key, &more),
         args: &args,

@@ -8,6 +8,7 @@ use redis::Value;
 use super::more_keys::values;
 use super::{Arg, ScriptCall, unexpected};
 use crate::key::{LockKey, Script};
+use crate::observe::CommandKind;
 use crate::server::{Failure, Sent, Server, TimeBox};
 
 /// The owner of a value.
@@ -28,6 +29,7 @@ pub(crate) async fn holders(
         LazyLock::new(|| Script::new(include_str!("../../lua/group/holders.lua")));
     let args: Vec<Arg<'_>> = values(key).collect();
     let call = ScriptCall {
+        kind: CommandKind::Query,
         script: &SCRIPT,
         keys: &[key.key()],
         args: &args,

@@ -8,6 +8,7 @@ use super::permit::done;
 use super::{Arg, Remembered, ScriptCall, unexpected};
 use crate::key::{LockKey, Script};
 use crate::lease;
+use crate::observe::CommandKind;
 use crate::server::{Failure, Sent, Server, TimeBox};
 
 /// The count; 0 if there is none.
@@ -50,6 +51,7 @@ pub(crate) async fn count_down(
         LazyLock::new(|| Script::new(include_str!("../../lua/latch/count_down.lua")));
     let channel = key.channel().unwrap_or_default();
     let call = ScriptCall {
+        kind: CommandKind::Query,
         script: &SCRIPT,
         keys: &[key.key(), &key.mark(&call.request)],
         args: &[
@@ -76,6 +78,7 @@ pub(crate) async fn try_set(
     let channel = key.channel().unwrap_or_default();
     let digits = count.to_string();
     let call = ScriptCall {
+        kind: CommandKind::Query,
         script: &SCRIPT,
         keys: &[key.key(), &key.mark(&call.request)],
         args: &[
@@ -100,6 +103,7 @@ pub(crate) async fn delete(
         LazyLock::new(|| Script::new(include_str!("../../lua/latch/delete.lua")));
     let channel = key.channel().unwrap_or_default();
     let call = ScriptCall {
+        kind: CommandKind::Query,
         script: &SCRIPT,
         keys: &[key.key(), &key.mark(&call.request)],
         args: &[

@@ -9,6 +9,7 @@ use super::more_keys::{more_keys, with_more};
 use super::{Arg, ScriptCall, number, token, unexpected};
 use crate::key::{LineTimes, LockKey};
 use crate::lease;
+use crate::observe::CommandKind;
 use crate::server::{Failure, Sent, Server, TimeBox};
 
 /// What a look may do.
@@ -82,6 +83,7 @@ pub(crate) async fn look(
     ];
     args.extend(look.others.iter().map(|field| Arg::Text(field)));
     let call = ScriptCall {
+        kind: CommandKind::Acquire,
         script: key.kind().scripts.acquire,
         keys: &with_more(key, &more),
         args: &args,

@@ -13,6 +13,7 @@ use super::{Arg, HandOver, ScriptCall, TransferReply, semaphore, token, unexpect
 use crate::hold::LedgerView;
 use crate::key::{LineTimes, LockKey, QueueSide, Script};
 use crate::lease;
+use crate::observe::CommandKind;
 use crate::server::{Connection, Failure, Sent, Server, TimeBox};
 
 /// A hold to be acquired.
@@ -89,6 +90,7 @@ pub(crate) async fn acquire(
         more.push(counter.clone());
     }
     let call = ScriptCall {
+        kind: CommandKind::Acquire,
         script: key.kind().scripts.acquire,
         keys: &with_more(key, &more),
         args: &args,
@@ -190,6 +192,7 @@ pub(crate) async fn unlock(
     }
     let texts = hold.texts();
     let call = ScriptCall {
+        kind: CommandKind::Unlock,
         script: key.kind().scripts.unlock,
         keys: &with_more(key, &texts.more),
         args: &hold.args(&texts, server.publishes(), false),
@@ -218,6 +221,7 @@ pub(crate) async fn transfer(
     let mut more_keys = more_keys(key, hand_over.ends);
     more_keys.extend(counter.clone());
     let call = ScriptCall {
+        kind: CommandKind::Transfer,
         script: hand_over.script,
         keys: &with_more(key, &more_keys),
         args: &[
@@ -270,6 +274,7 @@ fn from(key: &LockKey) -> Arg<'static> {
 
 /// Leaves the lock of an ended hold to the rest of a time. See `lua/lock/linger.lua`.
 pub(crate) async fn linger(
+    server: &Server,
     connection: &Connection,
     key: &LockKey,
     field: &str,
@@ -279,12 +284,13 @@ pub(crate) async fn linger(
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/lock/linger.lua")));
     let call = ScriptCall {
+        kind: CommandKind::Settle,
         script: &SCRIPT,
         keys: &[key.key()],
         // Rounded up: the lock is not free before.
         args: &[Arg::Text(field), Arg::Number(lease::millis(rest) + 1)],
     };
-    match call.on(connection, limit).await? {
+    match call.on(server, connection, limit).await? {
         Value::Int(1) => Ok(SettleReply::Done),
         Value::Nil => Ok(SettleReply::Missing),
         other => Err(unexpected(&other)),
@@ -314,11 +320,12 @@ pub(crate) async fn settle(
     }
     let texts = hold.texts();
     let call = ScriptCall {
+        kind: CommandKind::Settle,
         script: key.kind().scripts.settle,
         keys: &with_more(key, &texts.more),
         args: &hold.args(&texts, server.publishes(), true),
     };
-    match call.on(connection, limit).await? {
+    match call.on(server, connection, limit).await? {
         // An unlock that settles says 0 if claims are left.
         Value::Int(0 | 1) => Ok(SettleReply::Done),
         Value::Nil => Ok(SettleReply::Missing),

@@ -16,6 +16,7 @@ mod read_write;
 mod red_lock;
 mod renew;
 pub(crate) mod semaphore;
+mod timed_command;
 mod touch;
 
 use std::num::NonZeroU64;
@@ -25,6 +26,7 @@ use redis::{Cmd, Value};
 use uuid::Uuid;
 
 use crate::key::{PermitId, Script};
+use crate::observe::CommandKind;
 use crate::server::{Connection, Failure, Sent, Server, TimeBox};
 
 pub(crate) use diagnosis::permitted;
@@ -43,6 +45,7 @@ pub(crate) use red_lock::InstanceReply;
 pub(crate) use red_lock::acquire as acquire_member;
 pub(crate) use red_lock::{InstanceChecks, MarkReply, RegisterState, mark, provision};
 pub(crate) use renew::{RenewReply, renew};
+use timed_command::TimedCommand;
 pub(crate) use touch::acknowledge;
 
 impl Script {
@@ -114,6 +117,7 @@ const SHORTEST_MEMORY: Duration = Duration::from_secs(10);
 
 /// A script call. Running it several times has the effect of once.
 struct ScriptCall<'a> {
+    kind: CommandKind,
     script: &'static Script,
     keys: &'a [&'a str],
     args: &'a [Arg<'a>],
@@ -130,11 +134,26 @@ impl ScriptCall<'_> {
     ) -> Result<Value, Failure> {
         let key = self.keys.first().copied().unwrap_or_default();
         let script = |whole, _: &Connection| self.command(whole);
-        server.call(key, script, time, sent).await
+        let timed = TimedCommand::begin_at(server, self.kind, || time.now);
+        let answer = server.call(key, script, time, sent).await;
+        timed.end(&answer);
+        answer
     }
 
     /// Runs it once on one connection.
-    async fn on(&self, connection: &Connection, limit: Duration) -> Result<Value, Failure> {
+    async fn on(
+        &self,
+        server: &Server,
+        connection: &Connection,
+        limit: Duration,
+    ) -> Result<Value, Failure> {
+        let timed = TimedCommand::begin(server, self.kind);
+        let answer = self.once_on(connection, limit).await;
+        timed.end(&answer);
+        answer
+    }
+
+    async fn once_on(&self, connection: &Connection, limit: Duration) -> Result<Value, Failure> {
         match connection.send(&self.command(false), limit).await {
             Err(Failure::Refused { code, .. }) if code == "NOSCRIPT" => {
                 connection.send(&self.command(true), limit).await

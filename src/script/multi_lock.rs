@@ -11,6 +11,7 @@ use super::{AcquireItem, AcquireReply, Arg, ScriptCall, acquire, unexpected};
 use crate::key::Script;
 use crate::key::kind::PermitKind;
 use crate::lease;
+use crate::observe::CommandKind;
 use crate::server::{Failure, Sent, Server, TimeBox};
 
 /// The result of acquiring several holds, of locks or of permits of one semaphore. A hold is given by its index in the list.
@@ -62,6 +63,7 @@ pub(crate) async fn acquire_all(
         args.push(Arg::Number(hold.target.into()));
     }
     let call = ScriptCall {
+        kind: CommandKind::Acquire,
         script,
         keys: &keys,
         args: &args,

@@ -9,6 +9,7 @@ use redis::Value;
 use super::{Arg, Remembered, ScriptCall, unexpected};
 use crate::key::{LockKey, PermitId, Script};
 use crate::lease;
+use crate::observe::CommandKind;
 use crate::server::{Failure, Sent, Server, TimeBox};
 
 /// The result of acquiring permits.
@@ -71,7 +72,15 @@ pub(super) async fn acquire(
         Arg::Text(server.publishes()),
     ]);
     args.extend(ids.iter().map(|id| Arg::Text(id)));
-    let answer = ask(server, key, script, &args, time, sent).await?;
+    let answer = ask(
+        server,
+        key,
+        (CommandKind::Acquire, script),
+        &args,
+        time,
+        sent,
+    )
+    .await?;
     let parts = numbers::<3>(&answer).ok_or_else(|| unexpected(&answer))?;
     match parts {
         [1, free, _] => Ok(PermitReply::Granted {
@@ -98,7 +107,16 @@ pub(crate) async fn give_back(
     let channel = key.channel().unwrap_or_default();
     let mut args = vec![Arg::Text(&channel), Arg::Text(server.publishes())];
     args.extend(ids.iter().map(|id| Arg::Bytes(id.as_bytes())));
-    match ask(server, key, &SCRIPT, &args, time, sent).await? {
+    match ask(
+        server,
+        key,
+        (CommandKind::Unlock, &SCRIPT),
+        &args,
+        time,
+        sent,
+    )
+    .await?
+    {
         Value::Int(1) => Ok(GivenBack::All),
         Value::Int(0) => Ok(GivenBack::NoneInUse),
         Value::Int(-1) => Ok(GivenBack::SomeInUse),
@@ -123,6 +141,7 @@ pub(crate) async fn update(
     args.extend(ids.iter().map(|id| Arg::Bytes(id.as_bytes())));
     let permits = key.permits().unwrap_or_default();
     let call = ScriptCall {
+        kind: CommandKind::Query,
         script: &SCRIPT,
         keys: &[&permits],
         args: &args,
@@ -142,7 +161,15 @@ pub(crate) async fn state(
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/permit/state.lua")));
     let id = Arg::Bytes(id.map_or(&[], |id| id.as_bytes()));
-    let answer = ask(server, key, &SCRIPT, &[id], time, sent).await?;
+    let answer = ask(
+        server,
+        key,
+        (CommandKind::Query, &SCRIPT),
+        &[id],
+        time,
+        sent,
+    )
+    .await?;
     match numbers::<3>(&answer) {
         Some([free, in_use, left]) if in_use >= 0 && left >= -2 => Ok(PermitState {
             free,
@@ -173,6 +200,7 @@ pub(crate) async fn set(
     let channel = key.channel().unwrap_or_default();
     let in_use = key.permits().unwrap_or_default();
     let call = ScriptCall {
+        kind: CommandKind::Query,
         script: &SCRIPT,
         keys: &[key.key(), &in_use, &key.mark(&call.request)],
         args: &[
@@ -219,6 +247,7 @@ pub(crate) async fn add(
         .chain(ledger.as_deref())
         .collect();
     let call = ScriptCall {
+        kind: CommandKind::Query,
         script: &SCRIPT,
         keys: &keys,
         args: &[
@@ -236,13 +265,14 @@ pub(crate) async fn add(
 async fn ask(
     server: &Server,
     key: &LockKey,
-    script: &'static Script,
+    (kind, script): (CommandKind, &'static Script),
     args: &[Arg<'_>],
     time: TimeBox,
     sent: &mut Sent,
 ) -> Result<Value, Failure> {
     let permits = key.permits().unwrap_or_default();
     let call = ScriptCall {
+        kind,
         script,
         keys: &[key.key(), &permits],
         args,

@@ -7,6 +7,7 @@ use redis::Value;
 
 use super::{Arg, ScriptCall};
 use crate::key::{LockKey, Mode, Script};
+use crate::observe::CommandKind;
 use crate::server::{Failure, Sent, Server, TimeBox};
 
 /// What an acquire of a read or write hold says in addition.
@@ -72,6 +73,7 @@ pub(crate) async fn readers(
         LazyLock::new(|| Script::new(include_str!("../../lua/read_write/readers.lua")));
     let before_fields = key.before_fields();
     let call = ScriptCall {
+        kind: CommandKind::Query,
         script: &SCRIPT,
         keys: &[key.key()],
         args: &[Arg::Text(&before_fields)],

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, Value};
 
-use super::{AcquireReply, Arg, ScriptCall, number, unexpected};
+use super::{AcquireReply, Arg, ScriptCall, TimedCommand, number, unexpected};
 use crate::key::{LockKey, Script};
 use crate::lease;
+use crate::observe::CommandKind;
 use crate::server::{Connection, Failure, Sent, Server, TimeBox};
 
 /// What an acquire checks in addition to the lock.
@@ -100,7 +101,10 @@ pub(crate) async fn acquire(
         ];
         script.command(whole, &keys, &args)
     };
-    let answer = server.call(key.key(), command, time, sent).await?;
+    let timed = TimedCommand::begin_at(server, CommandKind::Acquire, || time.now);
+    let answer = server.call(key.key(), command, time, sent).await;
+    timed.end(&answer);
+    let answer = answer?;
     let asked_since = asked_since.load(Ordering::Relaxed);
     taken(&answer, guards, asked_since).ok_or_else(|| unexpected(&answer))
 }
@@ -161,6 +165,7 @@ pub(crate) async fn mark(
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/red_lock/mark.lua")));
     let call = ScriptCall {
+        kind: CommandKind::Query,
         script: &SCRIPT,
         keys: &[key.key(), &key.register()],
         args: &[
@@ -189,6 +194,7 @@ pub(crate) async fn provision(
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/red_lock/provision.lua")));
     let call = ScriptCall {
+        kind: CommandKind::Query,
         script: &SCRIPT,
         keys: &[EPOCH],
         args: &[Arg::Number(0)],

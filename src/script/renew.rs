@@ -7,7 +7,8 @@ use redis::Value;
 use super::{Arg, ScriptCall, unexpected};
 use crate::key::{LockKey, Mode};
 use crate::lease;
-use crate::server::{Connection, Failure};
+use crate::observe::CommandKind;
+use crate::server::{Connection, Failure, Server};
 
 /// The result of a renewal for one hold.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,7 @@ pub(crate) enum RenewReply {
 /// Extends the leases of many holds whose kinds share the script. Returns one answer for each hold.
 /// See `lua/lock/renew.lua`.
 pub(crate) async fn renew(
+    server: &Server,
     connection: &Connection,
     holds: &[(&LockKey, String, Duration)],
     limit: Duration,
@@ -52,11 +54,12 @@ pub(crate) async fn renew(
         })
         .collect();
     let call = ScriptCall {
+        kind: CommandKind::Renew,
         script: first.kind().scripts.renew,
         keys: &keys,
         args: &args,
     };
-    let answers = match call.on(connection, limit).await? {
+    let answers = match call.on(server, connection, limit).await? {
         Value::Array(answers) if answers.len() == holds.len() => answers,
         other => return Err(unexpected(&other)),
     };

@@ -7,10 +7,11 @@ use std::time::Duration;
 use redis::Value;
 
 use super::permit::done;
-use super::{Arg, HandOver, Remembered, ScriptCall, TransferReply, unexpected};
+use super::{Arg, HandOver, Remembered, ScriptCall, TimedCommand, TransferReply, unexpected};
 use crate::hold::LedgerView;
 use crate::key::{LockKey, Script};
 use crate::lease;
+use crate::observe::CommandKind;
 use crate::server::{Connection, Failure, Sent, Server, TimeBox};
 
 /// The result of acquiring permits.
@@ -48,7 +49,15 @@ pub(super) async fn acquire(
     sent: &mut Sent,
 ) -> Result<SemaphoreReply, Failure> {
     let args = [Arg::Text(field), Arg::Number(permits.into())];
-    let answer = ask(server, key, script, &args, time, sent).await?;
+    let answer = ask(
+        server,
+        key,
+        (CommandKind::Acquire, script),
+        &args,
+        time,
+        sent,
+    )
+    .await?;
     let Value::Array(parts) = &answer else {
         return Err(unexpected(&answer));
     };
@@ -95,7 +104,10 @@ pub(super) async fn release(
         let args = release_args(field, target, &channel, publish, view);
         script.command(whole, &[key.key(), &ledger], &args)
     };
-    match server.call(key.key(), command, time, sent).await? {
+    let timed = TimedCommand::begin_at(server, CommandKind::Unlock, || time.now);
+    let answer = server.call(key.key(), command, time, sent).await;
+    timed.end(&answer);
+    match answer? {
         Value::Int(1) => Ok(true),
         Value::Nil => Ok(false),
         other => Err(unexpected(&other)),
@@ -116,11 +128,12 @@ pub(super) async fn settle(
     let view = view.at(server, key, connection);
     let args = release_args(field, target, &channel, server.publishes(), view);
     let call = ScriptCall {
+        kind: CommandKind::Settle,
         script: key.kind().scripts.settle,
         keys: &[key.key(), &ledger],
         args: &args,
     };
-    match call.on(connection, limit).await? {
+    match call.on(server, connection, limit).await? {
         Value::Int(1) => Ok(true),
         Value::Nil => Ok(false),
         other => Err(unexpected(&other)),
@@ -144,7 +157,16 @@ pub(super) async fn transfer(
         Arg::Text(&channel),
         Arg::Text(server.publishes()),
     ];
-    match ask(server, key, hand_over.script, &args, time, sent).await? {
+    match ask(
+        server,
+        key,
+        (CommandKind::Transfer, hand_over.script),
+        &args,
+        time,
+        sent,
+    )
+    .await?
+    {
         Value::Int(-3) => Ok(TransferReply::Declined),
         Value::Int(listening @ -1..) => Ok(TransferReply::Handed {
             // Below zero only if it is not known.
@@ -168,7 +190,7 @@ pub(crate) async fn state(
     let answer = ask(
         server,
         key,
-        &SCRIPT,
+        (CommandKind::Query, &SCRIPT),
         &[Arg::Number(most.into())],
         time,
         sent,
@@ -224,6 +246,7 @@ pub(crate) async fn try_set(
         LazyLock::new(|| Script::new(include_str!("../../lua/semaphore/try_set.lua")));
     let channel = key.channel().unwrap_or_default();
     let call = ScriptCall {
+        kind: CommandKind::Query,
         script: &SCRIPT,
         keys: &[key.key(), &key.mark(&beginning.call.request), &ledger(key)],
         args: &[
@@ -254,7 +277,16 @@ pub(crate) async fn reclaim(
         Arg::Text(&channel),
         Arg::Text(server.publishes()),
     ];
-    match ask(server, key, &SCRIPT, &args, time, sent).await? {
+    match ask(
+        server,
+        key,
+        (CommandKind::Query, &SCRIPT),
+        &args,
+        time,
+        sent,
+    )
+    .await?
+    {
         Value::Int(given @ 0..) => Ok(given as u64),
         other => Err(unexpected(&other)),
     }
@@ -264,12 +296,13 @@ pub(crate) async fn reclaim(
 async fn ask(
     server: &Server,
     key: &LockKey,
-    script: &'static Script,
+    (kind, script): (CommandKind, &'static Script),
     args: &[Arg<'_>],
     time: TimeBox,
     sent: &mut Sent,
 ) -> Result<Value, Failure> {
     let call = ScriptCall {
+        kind,
         script,
         keys: &[key.key(), &ledger(key)],
         args,

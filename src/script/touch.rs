@@ -4,10 +4,11 @@ use std::iter;
 
 use smallvec::SmallVec;
 
-use super::Arg;
 use super::more_keys::{values, with_more};
+use super::{Arg, TimedCommand};
 use crate::clock::Moment;
 use crate::key::LockKey;
+use crate::observe::CommandKind;
 use crate::server::{Connection, PendingWrite, Server, Unacknowledged};
 
 /// Waits until the replicas have acknowledged the grant of a hold on this connection, as far as the
@@ -26,7 +27,9 @@ pub(crate) async fn acknowledge(
         .chain(values(key).take(1))
         .collect();
     let touch = script.command(true, &keys, &args);
-    server
-        .acknowledge(PendingWrite::new(touch, on), until)
-        .await
+    let timed = TimedCommand::begin(server, CommandKind::Touch);
+    let written = PendingWrite::new(touch, on);
+    let acknowledged = server.acknowledge(written, until).await;
+    timed.end(&acknowledged);
+    acknowledged
 }

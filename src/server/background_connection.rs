@@ -12,6 +12,7 @@ use super::connection_slot::ConnectionSlot;
 use super::endpoint::Endpoint;
 use super::failure::Failure;
 use super::single_flight::Attempt;
+use crate::observe::Role;
 
 /// A connection that the watchdog's thread opened for itself. It is reopened after it was
 /// abandoned.
@@ -58,10 +59,11 @@ impl BackgroundConnection {
             let opened = tokio::time::timeout(timeout, endpoint.open_for_renewals(timeout)).await;
             let Ok(opened) = opened else {
                 late.fetch_add(1, Ordering::Relaxed);
-                return Err(Failure::Unsent("no connection in time".into()));
+                let late = Err(Failure::Unsent("no connection in time".into()));
+                return endpoint.opened(Role::Watchdog, late);
             };
             late.store(0, Ordering::Relaxed);
-            opened
+            endpoint.opened(Role::Watchdog, opened)
         };
         let limit = limit.min(self.timeout);
         let opened = self.slot.get(context.background.runtime(), limit, open);
@@ -69,9 +71,10 @@ impl BackgroundConnection {
         Box::pin(opened).await
     }
 
-    /// Abandons a connection that broke or does not answer. The next use opens another one.
-    pub(crate) fn abandon(&self, connection: &Connection) {
-        self.slot.remove(connection);
+    /// Abandons a connection that broke or does not answer. The next use opens another one. Returns false if it
+    /// was another one.
+    pub(crate) fn abandon(&self, connection: &Connection) -> bool {
+        self.slot.remove(connection)
     }
 
     /// The attempt to connect.

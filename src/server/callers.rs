@@ -155,12 +155,14 @@ impl Callers {
         Some(opening)
     }
 
-    /// Removes `connection`, unless another one has replaced it.
-    pub(super) fn remove(&self, connection: &Connection) {
+    /// Removes `connection`, unless another one has replaced it. Returns whether it was there.
+    pub(super) fn remove(&self, connection: &Connection) -> bool {
         let mut current = self.inner.current.write();
+        let before = current.len();
         current.retain(|(_, found)| !found.is(connection));
+        let was_there = current.len() < before;
         drop(current);
-        self.shared.remove(connection);
+        self.shared.remove(connection) || was_there
     }
 
     /// Removes all connections and ends all attempts to open one.

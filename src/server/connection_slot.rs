@@ -62,12 +62,11 @@ impl ConnectionSlot {
         *self.current.write() = None;
     }
 
-    /// Removes `connection`, unless another one has replaced it.
-    pub(super) fn remove(&self, connection: &Connection) {
+    /// Removes `connection`, unless another one has replaced it. Returns whether it was there.
+    pub(super) fn remove(&self, connection: &Connection) -> bool {
         let mut current = self.current.write();
-        if current.as_ref().is_some_and(|found| found.is(connection)) {
-            *current = None;
-        }
+        let found = current.take_if(|found| found.is(connection));
+        found.is_some()
     }
 
     /// The attempt to open the connection.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::background::Background;
 use crate::clock::Clock;
+use crate::observe::Observers;
 
 /// Settings that all servers of a client share.
 #[derive(Clone)]
@@ -14,4 +15,6 @@ pub(crate) struct Context {
     pub(crate) command_timeout: Duration,
     /// The length of the leases that the watchdog renews.
     pub(crate) watchdog_lease: Duration,
+    /// Are told what happens.
+    pub(crate) observers: Observers,
 }

@@ -17,7 +17,7 @@ use super::single_flight::Attempt;
 use super::user_connector::UserConnector;
 use super::user_pool::UserPool;
 use super::wire::{client, password};
-use crate::clock::{Clock, Moment};
+use crate::clock::Moment;
 use crate::error::Error;
 
 /// Opens connections to one deployment.
@@ -66,7 +66,8 @@ impl Endpoint {
             .as_ref()
             .map_or_else(|| "pool".to_owned(), Address::shown);
         let is_elected = matches!(address, Some(Address::Sentinel { .. }));
-        let identity = Arc::new(Identity::new(clock.clone(), shown, is_elected));
+        let identity = Identity::new(clock.clone(), shown, is_elected);
+        let identity = Arc::new(identity.observed(&context.observers));
         let connector = address.as_ref().and_then(Address::connector);
         let user_connector = connector.map(|connector| UserConnector::new(connector, context));
         let route = match address {
@@ -102,15 +103,20 @@ impl Endpoint {
     }
 
     /// The endpoint of one master of a cluster.
-    pub(super) fn member(info: redis::ConnectionInfo, name: Option<String>, clock: &Clock) -> Self {
-        let identity = Identity::new(clock.clone(), info.addr().to_string(), true);
+    pub(super) fn member(
+        info: redis::ConnectionInfo,
+        name: Option<String>,
+        context: &Context,
+    ) -> Self {
+        let address = info.addr().to_string();
+        let identity = Identity::new(context.clock.clone(), address, true);
         Self {
             route: Locator::Member(Box::new(info)),
             pool: None,
             name,
             user_connector: None,
             logins: None,
-            identity: Arc::new(identity),
+            identity: Arc::new(identity.observed(&context.observers)),
         }
     }
 

@@ -11,6 +11,7 @@ use super::replica_count::ReplicaCount;
 use super::run_id::RunId;
 use super::wire::field;
 use crate::clock::{Clock, Moment};
+use crate::observe::Observers;
 
 /// The identity of the server at an address. All connections of the client to it share it.
 pub(super) struct Identity {
@@ -28,6 +29,12 @@ impl Identity {
             replicas: Mutex::default(),
             clock,
         }
+    }
+
+    /// Tells these what happens.
+    pub(super) fn observed(mut self, observers: &Observers) -> Self {
+        self.run.observers = observers.clone();
+        self
     }
 
     /// Another server is the master from now on. [`MasterTerm::notify`] wakes the waiters for that.

@@ -29,6 +29,7 @@ mod master_term;
 mod membership;
 mod node;
 mod nodes;
+mod observed;
 mod opening;
 mod permit;
 mod pubsub;

@@ -15,6 +15,7 @@ use super::data_loss::DataLoss;
 use super::endpoint::Endpoint;
 use super::failure::Failure;
 use super::health::Health;
+use crate::observe::{ConnectionChange, Role};
 
 /// One server: that of a standalone deployment, the sentinels' current master, or one master of a
 /// cluster.
@@ -79,6 +80,14 @@ impl Node {
         self.callers.current()
     }
 
+    pub(super) fn serves_callers(&self) -> bool {
+        self.callers.any().is_some()
+    }
+
+    pub(super) fn serves_background(&self) -> bool {
+        self.own.current().is_some()
+    }
+
     /// An open connection, whichever runtime drives it.
     pub(crate) fn any_connection(&self) -> Option<Connection> {
         let own = || self.own.current();
@@ -94,8 +103,12 @@ impl Node {
 
     /// Abandons a connection that broke or does not answer. The next use opens another one.
     pub(crate) fn abandon(&self, connection: &Connection) {
-        self.callers.remove(connection);
-        self.own.abandon(connection);
+        if self.callers.remove(connection) {
+            self.endpoint.tell(Role::Commands, ConnectionChange::Closed);
+        }
+        if self.own.abandon(connection) {
+            self.endpoint.tell(Role::Watchdog, ConnectionChange::Closed);
+        }
     }
 
     /// Asks the server to close an abandoned connection, so that no command sent on it can run any

@@ -8,16 +8,19 @@ use super::failure::Failure;
 use super::login::log_in;
 use super::user_connector::Purpose;
 use super::wire::open;
+use crate::observe::Role;
 
 impl Endpoint {
     /// A connection for callers' commands, within `limit`. The current runtime drives it.
     pub(crate) async fn open(&self, limit: Duration) -> Result<Connection, Failure> {
-        in_time(limit, self.open_for_callers(limit)).await
+        let opened = in_time(limit, self.open_for_callers(limit)).await;
+        self.opened(Role::Commands, opened)
     }
 
     /// Like [`Endpoint::open_own`], with a strict `limit`.
     pub(super) async fn open_own_in_time(&self, limit: Duration) -> Result<Connection, Failure> {
-        in_time(limit, self.open_own(limit)).await
+        let opened = in_time(limit, self.open_own(limit)).await;
+        self.opened(Role::Replicas, opened)
     }
 
     /// A connection that is not shared. It comes from the pool if no address is known.

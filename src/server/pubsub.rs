@@ -11,10 +11,16 @@ use super::login::log_in;
 use super::subscriber::Subscriber;
 use super::user_connector::Purpose;
 use super::wire::password;
+use crate::observe::Role;
 
 impl Endpoint {
     /// A connection for messages, if an address is known.
     pub(crate) async fn open_pubsub(&self, limit: Duration) -> Result<PubSub, Failure> {
+        let opened = self.open_messages(limit).await;
+        self.opened(Role::Messages, opened)
+    }
+
+    async fn open_messages(&self, limit: Duration) -> Result<PubSub, Failure> {
         let client = self.find_for_messages(limit).await?;
         let user_connector = self.user_connector.as_ref();
         let connect = |client: redis::Client| async move {
@@ -54,7 +60,8 @@ impl Endpoint {
             }
         };
         let logins = self.logins.as_ref();
-        log_in(logins, &client, Purpose::Messages, limit, connect).await
+        let opened = log_in(logins, &client, Purpose::Messages, limit, connect).await;
+        self.opened(Role::Messages, opened)
     }
 
     async fn find_for_messages(&self, limit: Duration) -> Result<redis::Client, Failure> {

@@ -13,12 +13,14 @@ use super::data_loss::DataLoss;
 use super::failure::Failure;
 use super::wire::field;
 use crate::clock::{Clock, Moment};
+use crate::observe::{ClientEvent, Observers};
 
 /// One client's knowledge of the id of its server's run.
 pub(super) struct RunId {
     clock: Clock,
     /// The server's address, for logs.
     address: String,
+    pub(super) observers: Observers,
     /// `None` until the server reported it once.
     known: Mutex<Option<String>>,
     /// When the latest change was noticed, as a [`Moment`]; [`Moment::NEVER`] if there was none.
@@ -42,6 +44,7 @@ impl RunId {
         Self {
             clock,
             address,
+            observers: Observers::default(),
             known: Mutex::default(),
             reborn: AtomicU64::new(Moment::NEVER.0),
             reborn_since: AtomicU64::new(0),
@@ -129,6 +132,8 @@ impl RunId {
         // reconnect.
         drop(known);
         if is_another {
+            let server = self.address();
+            self.observers.tell(|| ClientEvent::ServerReborn { server });
             tracing::warn!(
                 target: "lockdog::server",
                 server = self.address,

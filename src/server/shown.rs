@@ -28,3 +28,14 @@ impl Server {
         self.nodes().into_iter().map(shown).collect()
     }
 }
+
+impl Server {
+    /// Whether a connection for callers is open, and one of the background.
+    pub(crate) fn connected(&self) -> (bool, bool) {
+        let nodes = self.nodes();
+        (
+            nodes.iter().any(|node| node.serves_callers()),
+            nodes.iter().any(|node| node.serves_background()),
+        )
+    }
+}

@@ -11,6 +11,7 @@ use super::identity::Identity;
 use super::nodes::{Nodes, Server};
 use crate::background::Background;
 use crate::clock::Clock;
+use crate::observe::Observers;
 use crate::simulation::Wiring;
 
 impl Server {
@@ -57,6 +58,7 @@ impl Context {
             background: Background::here(),
             command_timeout: Duration::from_secs(3),
             watchdog_lease: Duration::from_secs(30),
+            observers: Observers::default(),
         }
     }
 }

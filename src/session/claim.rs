@@ -59,7 +59,13 @@ impl Claim {
     /// Makes it a part of a composite lock, which reports its loss itself.
     pub(crate) fn into_part(mut self) -> Self {
         self.flags.part = true;
-        self.hold.state().parts += 1;
+        let mut state = self.hold.state();
+        state.parts += 1;
+        if state.parts == state.count {
+            // The composite lock tells its end.
+            state.owes_end = false;
+        }
+        drop(state);
         self
     }
 

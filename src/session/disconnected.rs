@@ -10,6 +10,7 @@ use crate::background::Background;
 use crate::clock::Clock;
 use crate::hold::HandOverLimits;
 use crate::key::LineTimes;
+use crate::observe::Observers;
 use crate::server::{Address, Context, Endpoint, Server};
 use crate::wait::Wake;
 
@@ -21,6 +22,7 @@ pub(crate) fn disconnected(clock: &Clock) -> Arc<Core> {
         background: Background::here(),
         command_timeout: Duration::from_secs(3),
         watchdog_lease: LEASE,
+        observers: Observers::default(),
     };
     // Nothing is sent, so the client never connects.
     let address = Address::parse("redis://localhost").expect("it is a URL");
@@ -39,6 +41,7 @@ pub(crate) fn disconnected(clock: &Clock) -> Arc<Core> {
         reentry: Reentry::Counted,
         name_mapper: None,
         log_names: false,
+        lock_group: None,
         quarantine_on_server: false,
         expected: None,
     };

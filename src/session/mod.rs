@@ -14,6 +14,7 @@ mod lane;
 mod line;
 mod mailbox;
 mod member_attempt;
+mod observed;
 mod owed;
 mod reentry;
 mod release;
@@ -38,7 +39,7 @@ use crate::diagnosis::ClientProfile;
 use crate::error::{Error, LostReason};
 use crate::hold::{HandOverLimits, Hold, Holds};
 use crate::key::kind::PermitKind;
-use crate::key::{Kind, LineTimes, LockKey, Mode, NameMapper, PermitId, WRITER};
+use crate::key::{Kind, LineTimes, LockGroup, LockKey, Mode, NameMapper, PermitId, WRITER};
 use crate::script::{AcquireItem, ModeOptions, Remembered, Sharing};
 use crate::server::Server;
 use crate::wait::{Backoff, Waiters, Wake};
@@ -53,6 +54,7 @@ pub(crate) use job_outcome::JobOutcome;
 pub(crate) use lane::Lane;
 pub(crate) use line::LookOutcome;
 pub(crate) use mailbox::{BackgroundTask, ExtendRequest, Mailbox};
+pub(crate) use observed::Totals;
 pub use reentry::Reentry;
 pub use release::Unlocked;
 pub(crate) use settle::{Job, Unsettled, settle};
@@ -76,6 +78,8 @@ pub(crate) struct Settings {
     pub(crate) name_mapper: Option<NameMapper>,
     /// Logs have the names of locks at all levels.
     pub(crate) log_names: bool,
+    /// What observers count a lock as.
+    pub(crate) lock_group: Option<LockGroup>,
 }
 
 /// What a client, its locks and its guards keep alive. The background work ends when the last of them
@@ -104,6 +108,7 @@ pub(crate) struct Core {
     closed: AtomicBool,
     /// How many releases were given up because the server refused them.
     unreleased: AtomicUsize,
+    pub(crate) totals: Totals,
     /// Cancelled when the session is dropped: finish the pending jobs and end.
     pub(crate) ending: CancellationToken,
 }
@@ -151,6 +156,7 @@ impl Core {
             jobs,
             closed: AtomicBool::new(false),
             unreleased: AtomicUsize::new(0),
+            totals: Totals::default(),
             ending: CancellationToken::new(),
         };
         (core, owed)
@@ -214,6 +220,10 @@ impl Core {
         }
         let key = LockKey::new(kind, name, self.settings.name_mapper.as_ref())?;
         let key = key.named_in_logs(self.settings.log_names);
+        let key = match &self.settings.lock_group {
+            Some(group) => key.in_group(group),
+            None => key,
+        };
         if self.server.is_cluster() {
             return key.check_slot().map(Arc::new);
         }
@@ -252,9 +262,10 @@ impl Core {
     }
 
     /// Removes a hold whose release Redis has answered, or need not answer any more, and wakes the next
-    /// waiter.
-    pub(crate) fn forget(&self, hold: &Arc<Hold>) {
+    /// waiter. `confirmed`: Redis has nothing of it, or what it has is left to its lease.
+    pub(crate) fn forget(&self, hold: &Arc<Hold>, confirmed: bool) {
         self.holds.remove(hold);
+        self.tell_released(hold, confirmed);
         if hold.state().is_left() {
             self.end_outlived(hold.clone());
         }
@@ -300,6 +311,7 @@ impl Core {
                 "one instance of a RedLock was lost"
             );
         } else if let Some(lost) = hold.loss(now) {
+            self.tell_lost(hold, &lost);
             tracing::warn!(
                 target: "lockdog::lock",
                 {

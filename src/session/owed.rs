@@ -19,7 +19,7 @@ impl Core {
     pub(crate) fn after_drop(&self, hold: &Arc<Hold>, dropped: Dropped) {
         match dropped {
             Dropped::Settle => self.settle_in_background(Job::new(hold.clone())),
-            Dropped::Forget => self.forget(hold),
+            Dropped::Forget => self.forget(hold, true),
             Dropped::Nothing => {}
         }
     }

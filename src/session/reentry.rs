@@ -102,7 +102,7 @@ impl Claim {
             .holds
             .change(hold, |state| state.drop_locally(flags, now));
         if left.is_some() && hold.state().is_left() {
-            core.forget(hold);
+            core.forget(hold, true);
         }
         self.ended = left.is_some();
         left.map(|count| Unlocked::StillHeld { count })

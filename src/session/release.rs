@@ -9,6 +9,7 @@ use super::transfer::Transfer;
 use crate::clock::Moment;
 use crate::error::{Error, LostReason, UnlockUnconfirmed};
 use crate::hold::{HoldPhase, HoldState, SLOW_UNLOCK, TurnGuard};
+use crate::observe::End;
 use crate::script::{self, LoweredHold, TransferReply, UnlockReply as Answer};
 use crate::server::{Failure, Sent, TimeBox};
 
@@ -71,6 +72,9 @@ impl PendingUnlock {
                 return Ok(None);
             }
             state.drop_claim(claim.flags, now);
+            if state.phase == HoldPhase::Ended {
+                state.ended_as = End::Unlocked;
+            }
             state.hasten_at = now + SLOW_UNLOCK;
             state.is_lowering = hold.key().kind().is_freed_in_parts();
             Ok(Some((state.target(), state.count)))
@@ -230,13 +234,14 @@ impl PendingUnlock {
             return Err(self.claim.hold.loss(now).map_or(Error::Closed, Error::Lost));
         }
         if !self.sent.repeated {
-            return Err(Error::Lost(
-                self.claim.hold.lost_as(LostReason::NotOurs, now),
-            ));
+            let lost = self.claim.hold.lost_as(LostReason::NotOurs, now);
+            core.tell_lost(&self.claim.hold, &lost);
+            return Err(Error::Lost(lost));
         }
         if now < self.claim.hold.state().deadline {
             return Ok(Unlocked::Released);
         }
+        core.tell_released(&self.claim.hold, false);
         Err(self.unconfirmed(None))
     }
 }
@@ -265,8 +270,9 @@ impl Drop for PendingUnlock {
         } else if self.handed_on {
             // The next owner has the lock already, so no waiter has to check.
             core.holds.remove(&self.claim.hold);
+            core.tell_released(&self.claim.hold, true);
         } else if self.target == 0 {
-            core.forget(&self.claim.hold);
+            core.forget(&self.claim.hold, true);
         }
     }
 }

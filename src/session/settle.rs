@@ -230,7 +230,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
                 if target > 0 || rest.is_zero() {
                     return script::settle(&core.server, connection, &lowered, limit).await;
                 }
-                script::linger(connection, hold.key(), &field, rest, limit).await
+                script::linger(&core.server, connection, hold.key(), &field, rest, limit).await
             };
             let sending = pin!(sending);
             match &job.on {
@@ -343,7 +343,7 @@ impl Job {
             // The master that answered may already have been replaced by one that has the field: an
             // unanswered acquire can be replicated before its settlement is lost.
             hold.state().granted = true;
-            core.forget(hold);
+            core.forget(hold, outcome != JobOutcome::Unanswered);
         }
         if let Some(answer) = self.answer {
             // The receiver may be gone.

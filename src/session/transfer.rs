@@ -11,6 +11,7 @@ use super::acquire::PendingAcquire;
 use super::{Core, Session};
 use crate::hold::{Hold, Streak, StreakEnd, TurnGuard};
 use crate::key::{QueueSide, Script};
+use crate::observe::End;
 use crate::script::{self, HandOver, TransferReply};
 use crate::server::{Failure, SendingPermit, Sent, TimeBox};
 use crate::wait::{HandedOver, Line, QueueEntry, Receiver, WaitRequest};
@@ -185,9 +186,12 @@ impl Transfer {
         });
         core.holds.change(self.next.hold(), |state| {
             state.streak = streak;
+            state.handed_over = true;
             state.await_taking_in(now + core.settings.poll_cap);
         });
         self.next.hold().note_token(token);
+        hold.state().ended_as = End::HandedOn;
+        core.totals.count_hand_over();
         let handed = self.next.hand_on(sent);
         if let Some(declined) = self.receiver.deliver(handed, now) {
             match self.next {

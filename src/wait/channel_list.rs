@@ -107,6 +107,15 @@ impl ChannelList {
         self.listed.lock().has(name, channel)
     }
 
+    /// How many channels the client is subscribed to.
+    pub(crate) fn listening(&self) -> usize {
+        let listed = self.listed.lock();
+        let states = listed.channels.values().map(|channel| channel.state());
+        states
+            .filter(|state| *state == SubscriptionState::Listening)
+            .count()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.listed.lock().channels.is_empty()
     }

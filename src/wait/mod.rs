@@ -24,6 +24,7 @@ mod sign;
 mod subscriptions;
 mod waiter;
 mod waiter_guard;
+mod wake_signal;
 mod wake_ups;
 
 use std::borrow::Cow;
@@ -84,6 +85,16 @@ impl Waiters {
             subscriptions: Arc::default(),
             messages: Messages::default(),
         }
+    }
+
+    /// How many calls wait now.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// How many calls may wait.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit as usize
     }
 
     pub(crate) fn messages(&self) -> &Messages {

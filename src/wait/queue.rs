@@ -270,6 +270,9 @@ impl WaitQueue {
             }
             self.retreat = None;
         }
+        for waiter in self.run() {
+            waiter.woken.note_message();
+        }
         self.wake_contender(calls);
     }
 

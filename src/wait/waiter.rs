@@ -5,11 +5,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 
 use super::line::Line;
 use super::queue_entry::WaiterEntry;
 use super::sign::AskedForSign;
+use super::wake_signal::WakeSignal;
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
 use crate::hold::{Hold, Terms, TurnGuard};
@@ -41,7 +41,7 @@ pub(super) struct Waiter {
     pub(super) id: u64,
     pub(super) request: WaitRequest,
     entered: Moment,
-    woken: Notify,
+    pub(super) woken: WakeSignal,
     /// It was woken as the contender since its last acquire began.
     was_called: AtomicBool,
     /// When it heard that the count of its latch is zero.
@@ -90,7 +90,7 @@ impl Waiter {
             id,
             request,
             entered: now,
-            woken: Notify::new(),
+            woken: WakeSignal::new(),
             was_called: AtomicBool::new(false),
             heard_zero: OnceLock::new(),
             in_queue: Mutex::default(),
@@ -127,7 +127,7 @@ impl Waiter {
     }
 
     pub(super) fn wake(&self) {
-        self.woken.notify_one();
+        self.woken.wake();
     }
 
     /// Waits until it is woken: at most until `until`, and at least a millisecond. It fails if the wait
@@ -135,11 +135,7 @@ impl Waiter {
     pub(super) async fn wait(&self, clock: &Clock, until: Moment) -> Result<(), Error> {
         let until = until.max(clock.now() + SHORTEST);
         self.promise(until);
-        tokio::select! {
-            biased;
-            () = self.woken.notified() => {}
-            () = clock.sleep_until(until) => {}
-        }
+        self.woken.wait(clock, until).await;
         // A woken contender has one poll cap to act.
         self.promise(clock.now());
         self.failure().map_or(Ok(()), Err)

@@ -11,6 +11,7 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::hold::Hold;
 use crate::key::{LockKey, QueueSide};
+use crate::observe::WokenBy;
 use crate::server::Server;
 
 /// A waiter's place in the queue. Dropping it leaves the queue and passes the role on.
@@ -60,6 +61,11 @@ impl WaiterGuard {
     /// was ended with an error.
     pub(crate) async fn wait(&self, until: Moment) -> Result<(), Error> {
         self.waiter.wait(&self.waiters.clock, until).await
+    }
+
+    /// What ended the last wait.
+    pub(crate) fn woken_by(&self) -> WokenBy {
+        self.waiter.woken.woken_by()
     }
 
     /// The waiter checks in again by this moment, and maybe not before.

@@ -186,7 +186,7 @@ async fn ask(
         .iter()
         .map(|(hold, lease)| (&**hold.key(), core.field(hold), *lease))
         .collect();
-    let mut answer = pin!(script::renew(&connection, &fields, lease / 3));
+    let mut answer = pin!(script::renew(&core.server, &connection, &fields, lease / 3));
     let answer = tokio::select! {
         biased;
         answer = &mut answer => answer,

@@ -11,8 +11,9 @@ use tokio::task::JoinSet;
 
 use super::extend::{ExtendOutcome, Leases, extend, together};
 use crate::clock::Moment;
-use crate::error::LostReason;
+use crate::error::{Error, LostReason};
 use crate::hold::{Hold, HoldPhase};
+use crate::observe::{ClientEvent, LockRef};
 use crate::panics;
 use crate::script::RenewReply;
 use crate::server::Failure;
@@ -67,7 +68,7 @@ pub(super) async fn keep_renewing(core: &Arc<Core>) {
                 next_batch = next_batch.max(now) + pause;
             }
             if let Some(room) = room {
-                batches.spawn(renew(core.clone(), due.renew, lease, room));
+                batches.spawn(renew(core.clone(), due.renew, due.late, lease, room));
             }
             // While awake, it also sends the renewals for which it would be woken right after.
             early = lease / TOGETHER;
@@ -77,7 +78,9 @@ pub(super) async fn keep_renewing(core: &Arc<Core>) {
         early = Duration::ZERO;
         tokio::select! {
             biased;
-            () = core.clock.sleep_until(due.next) => {}
+            () = core.clock.sleep_until(due.next) => core.observers().tell(|| ClientEvent::Late {
+                by: core.clock.now().since(due.next),
+            }),
             () = core.holds.earlier() => {}
             // There is capacity again.
             Some(done) = batches.join_next() => panics::pass_on(done),
@@ -88,6 +91,7 @@ pub(super) async fn keep_renewing(core: &Arc<Core>) {
 async fn renew(
     core: Arc<Core>,
     holds: Vec<(Arc<Hold>, Duration)>,
+    late: Duration,
     lease: Duration,
     room: OwnedSemaphorePermit,
 ) {
@@ -99,7 +103,7 @@ async fn renew(
     let mut timer = pin!(tokio::time::sleep(limit));
     let mut renewing: FuturesUnordered<_> = parts
         .into_iter()
-        .map(|part| renew_together(&core, part, lease))
+        .map(|part| renew_together(&core, part, late, lease))
         .collect();
     loop {
         tokio::select! {
@@ -110,8 +114,14 @@ async fn renew(
 }
 
 /// Renews holds whose keys may be in one command.
-async fn renew_together(core: &Core, holds: Vec<(Arc<Hold>, Duration)>, lease: Duration) {
+async fn renew_together(
+    core: &Core,
+    holds: Vec<(Arc<Hold>, Duration)>,
+    late: Duration,
+    lease: Duration,
+) {
     let ExtendOutcome { sent, answers } = extend(core, &holds, lease, |_, _| {}).await;
+    tell_renewed(core, &answers, sent, late);
     report_failing(core, &holds, &answers);
     process_answers(core, &holds, lease, sent, answers);
 }
@@ -136,6 +146,8 @@ fn process_answers(
                     was == HoldPhase::Jeopardy && state.phase == HoldPhase::Held
                 });
                 if recovered {
+                    let lock = LockRef::of(hold.key(), hold.owner());
+                    core.observers().tell(|| ClientEvent::Recovered { lock });
                     tracing::debug!(
                         target: "lockdog::renewal",
                         { lock = hold.key().logged_name(), lock.hash = %hold.key().fingerprint() },
@@ -149,14 +161,55 @@ fn process_answers(
             Ok(RenewReply::Missing) => {
                 core.lose(hold, LostReason::NotOurs);
             }
-            Ok(RenewReply::Unknown) | Err(_) => core.holds.change(hold, |state| {
-                if state.phase == HoldPhase::Held {
-                    state.phase = HoldPhase::Jeopardy;
+            Ok(RenewReply::Unknown) | Err(_) => {
+                let is_first = core.holds.change(hold, |state| {
+                    let is_first = state.phase == HoldPhase::Held;
+                    if is_first {
+                        state.phase = HoldPhase::Jeopardy;
+                    }
+                    let retry = (lease / 20).clamp(SOONEST_RETRY, LATEST_RETRY);
+                    state.renew_at = state.renew_at.min(core.clock.now() + retry);
+                    is_first
+                });
+                if is_first {
+                    core.observers().tell(|| ClientEvent::Jeopardy {
+                        lock: LockRef::of(hold.key(), hold.owner()),
+                        remaining: hold.remaining(core.clock.now()),
+                    });
                 }
-                let retry = (lease / 20).clamp(SOONEST_RETRY, LATEST_RETRY);
-                state.renew_at = state.renew_at.min(core.clock.now() + retry);
-            }),
+            }
         }
+    }
+}
+
+/// Tells observers of a command that was sent at `sent`. `late`: so long after it was due.
+fn tell_renewed(
+    core: &Core,
+    answers: &[Result<RenewReply, Failure>],
+    sent: Moment,
+    late: Duration,
+) {
+    let count = |is: fn(&Result<RenewReply, Failure>) -> bool| {
+        answers.iter().filter(|answer| is(answer)).count()
+    };
+    let failed = count(|answer| answer.is_err());
+    core.totals.count_failed_renewals(failed);
+    if core.observers().is_none() {
+        return;
+    }
+    if failed < answers.len() {
+        core.observers().tell(|| ClientEvent::Renewed {
+            holds: count(|answer| matches!(answer, Ok(RenewReply::Extended))),
+            gone: count(|answer| matches!(answer, Ok(RenewReply::Missing))),
+            took: core.clock.now().since(sent),
+            late,
+        });
+    }
+    if let Some(failure) = answers.iter().find_map(|answer| answer.as_ref().err()) {
+        let error = &Error::from(failure.clone());
+        let holds = failed;
+        core.observers()
+            .tell(|| ClientEvent::RenewalFailed { holds, error });
     }
 }
 

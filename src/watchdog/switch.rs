@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::hold::Hold;
+use crate::observe::ClientEvent;
 use crate::session::{Core, Job};
 
 /// Finds out who the masters are, and checks the holds after a failover.
@@ -27,6 +28,8 @@ async fn follow(core: &Core) {
                 }
                 let before = followed;
                 followed = *switches.borrow_and_update();
+                let server = &core.server.address();
+                core.observers().tell(|| ClientEvent::MasterSwitched { server });
                 look(core, before);
                 if looks == 0 {
                     since = before;

@@ -21,6 +21,7 @@ use crate::background::Background;
 use crate::clock::Clock;
 use crate::hold::HandOverLimits;
 use crate::key::LineTimes;
+use crate::observe::Observers;
 use crate::server::{Context, Endpoint, Server};
 use crate::session::{Core, Reentry, Session, Settings};
 use crate::wait::{Backoff, Wake};
@@ -168,6 +169,7 @@ fn client(
         background: Background::here(),
         command_timeout: ms(plan.command_timeout_ms),
         watchdog_lease: ms(plan.watchdog_lease_ms),
+        observers: Observers::default(),
     };
     let server = Server::new(endpoint, context);
     let settings = Settings {
@@ -191,6 +193,7 @@ fn client(
         expected: None,
         name_mapper: None,
         log_names: false,
+        lock_group: None,
     };
     let (core, mut jobs) = Core::new(Uuid::new_v4(), settings, clock, server, 100);
     let core = Arc::new(core);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::{files, root};
 
 /// From the top; a module may use those of lower rows only. `docs/design.md` has the same table.
-const LAYERS: [&[&str]; 18] = [
+const LAYERS: [&[&str]; 19] = [
     &["client"],
     &[
         "election",
@@ -30,6 +30,7 @@ const LAYERS: [&[&str]; 18] = [
     &["wait", "script"],
     &["hold"],
     &["server"],
+    &["observe"],
     &["key", "lease", "owner"],
     &["background", "clock", "slot"],
     &["error", "panics"],

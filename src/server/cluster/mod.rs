@@ -300,7 +300,7 @@ impl NodeEndpoints {
     }
 
     fn node(&self, host: &str, port: u16, context: &Context) -> Arc<Node> {
-        let endpoint = Endpoint::member(self.info(host, port), self.name.clone(), &context.clock);
+        let endpoint = Endpoint::member(self.info(host, port), self.name.clone(), context);
         let endpoint = endpoint.logging_in(self.logins.clone());
         Arc::new(Node::new(endpoint, context, &self.suspicions))
     }

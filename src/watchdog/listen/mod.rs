@@ -57,6 +57,7 @@ async fn hear<T>(core: &Core, line: MessageConnection, switched: impl Future<Out
         _ = switched => {}
         () = keep_subscribed(&core.waiters, list(core), plain(core, line.sink.clone())) => {}
     }
+    core.server.tell_messages_gone();
     tracing::debug!(target: "lockdog::wait", "the connection for messages is gone");
 }
 
@@ -68,6 +69,7 @@ async fn hear_here<T>(core: &Core, connection: PubSub, switched: impl Future<Out
         _ = switched => {}
         () = keep_subscribed(&core.waiters, list(core), plain(core, sink)) => {}
     }
+    core.server.tell_messages_gone();
     tracing::debug!(target: "lockdog::wait", "the connection for messages is gone");
 }
 

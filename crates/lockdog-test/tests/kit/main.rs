@@ -23,6 +23,7 @@ mod logs;
 mod long_waits;
 mod losses;
 mod non_reentrant;
+mod observers;
 mod owner_layer;
 mod pauses;
 mod permits;

@@ -1,0 +1,111 @@
+//! A service that Prometheus scrapes: `/metrics` for the alerts and the dashboard under `deploy/`, `/healthz` for
+//! a load balancer.
+//!
+//! ```text
+//! cargo run -p lockdog-metrics --example observed -- redis://127.0.0.1:6379 127.0.0.1:3000
+//! curl -X POST localhost:3000/orders/42   # works under the lock orders:42
+//! curl localhost:3000/metrics
+//! curl localhost:3000/healthz
+//! ```
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use lockdog::Client;
+use lockdog_metrics::{Metrics, buckets, group};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::sleep;
+
+#[derive(Clone)]
+struct Service {
+    client: Client,
+    metrics: Metrics,
+    exporter: PrometheusHandle,
+}
+
+async fn order(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+) -> Result<&'static str, (StatusCode, String)> {
+    // All requests of one connection run in one task, so without `exclusive` they would be one owner.
+    let lock = service.client.lock(format!("orders:{id}")).exclusive();
+    match lock.with(|_held| sleep(WORK)).await {
+        Ok(()) => Ok("done"),
+        Err(error) => Err((StatusCode::SERVICE_UNAVAILABLE, error.to_string())),
+    }
+}
+
+/// The gauges are of the moment of the scrape.
+async fn scrape(State(service): State<Service>) -> String {
+    service.metrics.record([service.client.stats()]);
+    service.exporter.render()
+}
+
+/// Not fit for more requests if its locks are in danger, or if its queue is nearly full.
+async fn health(State(service): State<Service>) -> (StatusCode, String) {
+    let stats = service.client.stats();
+    let is_well = stats.in_jeopardy == 0 && stats.waiters < stats.max_waiters / 10 * 8;
+    let status = match is_well {
+        true => StatusCode::OK,
+        false => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let lost = stats.lost_total;
+    let shown = format!(
+        "held={} waiters={} lost={lost}\n",
+        stats.held, stats.waiters
+    );
+    (status, shown)
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args().skip(1);
+    let url = args
+        .next()
+        .unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
+    let address = args.next().unwrap_or_else(|| "127.0.0.1:3000".to_owned());
+    let mut builder = PrometheusBuilder::new();
+    // Without buckets the exporter makes summaries, and every `histogram_quantile` is empty.
+    for (metric, buckets) in buckets() {
+        builder = builder.set_buckets_for_metric(Matcher::Full(metric.to_owned()), buckets)?;
+    }
+    let recorder = builder.build_recorder();
+    let exporter = recorder.handle();
+    metrics::set_global_recorder(recorder)?;
+
+    let metrics = Metrics::new();
+    let client = Client::builder()
+        .url(url)
+        .watchdog_lease(Duration::from_secs(3))
+        .observer(metrics.clone())
+        .lock_group(group::before(':'))
+        .build()
+        .await?;
+    // For the alert LockdogSetupMayCostLocks.
+    metrics.record_diagnosis(&client.diagnose().await?);
+    let service = Service {
+        client: client.clone(),
+        metrics,
+        exporter,
+    };
+    let router = Router::new()
+        .route("/orders/{id}", post(order))
+        .route("/metrics", get(scrape))
+        .route("/healthz", get(health))
+        .with_state(service);
+    let listener = tokio::net::TcpListener::bind(address).await?;
+    println!("listening on {}", listener.local_addr()?);
+    let mut terminated = signal(SignalKind::terminate())?;
+    let serving = axum::serve(listener, router).with_graceful_shutdown(async move {
+        terminated.recv().await;
+    });
+    serving.await?;
+    client.shutdown().await;
+    Ok(())
+}
+
+const WORK: Duration = Duration::from_millis(20);

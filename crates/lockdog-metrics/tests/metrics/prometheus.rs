@@ -1,0 +1,226 @@
+//! The rules and the queries of the dashboard, in a real Prometheus that scrapes the example service.
+//!
+//! It takes some ten seconds: rates need several scrapes, and alerts several evaluations.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::time::sleep;
+
+use crate::dashboard::panels;
+use crate::service::{Service, http};
+use crate::support::{file, root};
+
+/// A Prometheus of its own. Ends with the value.
+struct Prometheus {
+    child: Child,
+    address: String,
+    _data: TempDir,
+}
+
+impl Prometheus {
+    /// Scrapes this target twice a second. No alert waits longer than a second.
+    fn start(target: &str) -> Self {
+        let data = TempDir::with_prefix("lockdog-").expect("there is room");
+        let rules = file("deploy/prometheus/lockdog.rules.yaml");
+        let rules: Vec<&str> = rules.lines().map(sooner).collect();
+        std::fs::write(data.path().join("lockdog.rules.yaml"), rules.join("\n")).unwrap();
+        let config = format!(
+            "global: {{scrape_interval: 500ms, evaluation_interval: 500ms}}\n\
+             rule_files: [lockdog.rules.yaml]\n\
+             scrape_configs: [{{job_name: orders, static_configs: [{{targets: ['{target}']}}]}}]\n"
+        );
+        let config_file = data.path().join("prometheus.yaml");
+        std::fs::write(&config_file, config).unwrap();
+        let address = format!("127.0.0.1:{}", free_port());
+        let child = Command::new(program("prometheus"))
+            .arg(format!("--config.file={}", config_file.display()))
+            .arg(format!(
+                "--storage.tsdb.path={}",
+                data.path().join("data").display()
+            ))
+            .arg(format!("--web.listen-address={address}"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it can be started");
+        Self {
+            child,
+            address,
+            _data: data,
+        }
+    }
+
+    async fn ready(&self) {
+        let began = Instant::now();
+        while tokio::net::TcpStream::connect(&self.address).await.is_err()
+            || http(&self.address, "GET", "/-/ready").await.0 != 200
+        {
+            assert!(began.elapsed() < LONG, "it does not start");
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    async fn api(&self, path: &str) -> Value {
+        let (status, body) = http(&self.address, "GET", path).await;
+        // The answer may come in chunks: take what is between the first and the last brace.
+        let json: String = body
+            .lines()
+            .filter(|line| usize::from_str_radix(line.trim(), 16).is_err())
+            .collect();
+        assert_eq!(status, 200, "{path}: {json}");
+        serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {body}"))
+    }
+
+    /// How many series a query returns.
+    async fn series(&self, query: &str) -> usize {
+        let answer = self
+            .api(&format!("/api/v1/query?query={}", encoded(query)))
+            .await;
+        answer["data"]["result"]
+            .as_array()
+            .expect("it has a result")
+            .len()
+    }
+
+    async fn firing(&self) -> Vec<String> {
+        let answer = self.api("/api/v1/alerts").await;
+        let alerts = answer["data"]["alerts"].as_array().expect("a list").iter();
+        let firing = alerts.filter(|alert| alert["state"] == "firing");
+        let name = |alert: &Value| alert["labels"]["alertname"].as_str().map(str::to_owned);
+        firing.filter_map(name).collect()
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A line of the rules, with an alert that fires at once.
+fn sooner(line: &str) -> &str {
+    match line.trim_start().starts_with("for: ") {
+        true => "        for: 1s",
+        false => line,
+    }
+}
+
+fn encoded(query: &str) -> String {
+    query
+        .bytes()
+        .map(|byte| match byte.is_ascii_alphanumeric() {
+            true => char::from(byte).to_string(),
+            false => format!("%{byte:02X}"),
+        })
+        .collect()
+}
+
+/// A program of Debian's package, which `tests/setup` unpacks.
+fn program(name: &str) -> PathBuf {
+    let unpacked = root().join("target/prometheus/usr/bin").join(name);
+    assert!(
+        unpacked.exists(),
+        "{} is missing: tests/setup unpacks it",
+        unpacked.display()
+    );
+    unpacked
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    listener.local_addr().expect("it has an address").port()
+}
+
+#[test]
+fn the_rules_pass_their_own_tests() {
+    let folder = root().join("deploy/prometheus");
+    for args in [
+        ["check", "rules", "lockdog.rules.yaml"],
+        ["test", "rules", "lockdog.rules.test.yaml"],
+    ] {
+        let run = Command::new(program("promtool"))
+            .args(args)
+            .current_dir(&folder)
+            .output()
+            .expect("it runs");
+        let said = String::from_utf8_lossy(&run.stdout);
+        let errors = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.success(), "{said}{errors}");
+    }
+}
+
+/// While the service's locks are taken and lost, and its messages are lost.
+#[tokio::test]
+async fn every_panel_has_data_and_the_alerts_fire() {
+    let service = Service::start().await;
+    let prometheus = Prometheus::start(&service.address);
+    prometheus.ready().await;
+    // So that the first loss is an increase.
+    assert_eq!(service.ask("POST", "/orders/1").await.0, 200);
+    let counted = r#"lockdog_lost_total{reason="not_ours"}"#;
+    let began = Instant::now();
+    while prometheus.series(counted).await == 0 {
+        assert!(began.elapsed() < LONG, "it is not scraped");
+        sleep(Duration::from_millis(100)).await;
+    }
+    service.redis.lose_messages(true);
+    let trouble = async {
+        loop {
+            // Another client has the lock; its release is not heard.
+            let stolen = service.redis.steal("orders:2");
+            let waiting = service.ask("POST", "/orders/2");
+            let release = async {
+                sleep(Duration::from_millis(300)).await;
+                drop(stolen);
+            };
+            let lost = async {
+                while service.redis.holder("orders:3").is_none() {
+                    sleep(Duration::from_millis(1)).await;
+                }
+                service.redis.lose("orders:3");
+            };
+            tokio::join!(waiting, release, service.ask("POST", "/orders/3"), lost);
+        }
+    };
+    let alerts = async {
+        let began = Instant::now();
+        loop {
+            let firing = prometheus.firing().await;
+            let wanted = ["LockdogLockLost", "LockdogMessagesDoNotArrive"];
+            if wanted
+                .iter()
+                .all(|alert| firing.iter().any(|it| it == alert))
+            {
+                break;
+            }
+            assert!(began.elapsed() < LONG, "only {firing:?} fire");
+            sleep(Duration::from_millis(200)).await;
+        }
+        for panel in panels() {
+            for query in &panel.queries {
+                let query = query
+                    .replace("$__rate_interval", "5m")
+                    .replace("$__range", "5m");
+                let query = query.replace("$job", ".*").replace("$instance", ".*");
+                let series = prometheus.series(&query.replace("$group", ".*")).await;
+                // The service has no RedLock.
+                let is_empty = query.contains("lockdog_quorum_margin_min");
+                assert_eq!(series == 0, is_empty, "{}: {query}", panel.title);
+            }
+        }
+    };
+    tokio::select! {
+        () = trouble => {}
+        () = alerts => {}
+    }
+}
+
+/// Longer than anything takes, on a busy machine too.
+const LONG: Duration = Duration::from_secs(120);

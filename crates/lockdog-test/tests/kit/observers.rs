@@ -1,0 +1,513 @@
+//! What an observer is told, for each kind of lock and each way in which a hold ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockdog::config::Reentry;
+use lockdog::error::LostReason;
+use lockdog::observe::{ClientEvent, LockRef, Observer};
+use lockdog::{Client, ClientBuilder, Lock, MultiLock, Owner, RedLock, Value};
+use lockdog_test::Server;
+use parking_lot::Mutex;
+use tokio::time::{sleep, timeout};
+
+use crate::support::eventually;
+
+/// Writes events down in words. Commands and connections are left out, and so is what the watchdog does all the
+/// time.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Notes {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock())
+    }
+
+    async fn next(&self, what: &str) -> Vec<String> {
+        eventually(what, || {
+            self.0.lock().iter().any(|note| note.starts_with(what))
+        })
+        .await;
+        self.take()
+    }
+}
+
+impl Observer for Notes {
+    fn event(&self, event: &ClientEvent<'_>) {
+        let shown = |lock: &LockRef<'_>| format!("{} {}", lock.kind(), lock.name());
+        let note = match event {
+            ClientEvent::Acquired { lock, how, .. } => format!("{how:?} {}", shown(lock)),
+            ClientEvent::Busy { lock, .. } => format!("Busy {}", shown(lock)),
+            ClientEvent::Failed { lock, error, .. } => format!("Failed {} {error}", shown(lock)),
+            ClientEvent::Cancelled { lock, .. } => format!("Cancelled {}", shown(lock)),
+            ClientEvent::Released {
+                lock,
+                how,
+                confirmed,
+                ..
+            } => format!("{how:?} {} {confirmed}", shown(lock)),
+            ClientEvent::Lost { lock, reason, .. } => format!("Lost {} {reason:?}", shown(lock)),
+            ClientEvent::Jeopardy { lock, .. } => format!("Jeopardy {}", shown(lock)),
+            ClientEvent::Recovered { lock, .. } => format!("Recovered {}", shown(lock)),
+            ClientEvent::RenewalFailed { holds, .. } => format!("RenewalFailed {holds}"),
+            ClientEvent::Woken { lock, by, .. } => format!("Woken {} {by:?}", shown(lock)),
+            ClientEvent::Round { won, margin, .. } => format!("Round {won} {margin}"),
+            _ => return,
+        };
+        self.0.lock().push(note);
+    }
+}
+
+const LEASE: Duration = Duration::from_secs(3);
+
+async fn start() -> (Server, Client, Notes) {
+    let (server, notes) = (Server::new(), Notes::default());
+    let client = watched(&server, &notes).build().await.unwrap();
+    (server, client, notes)
+}
+
+fn watched(server: &Server, notes: &Notes) -> ClientBuilder {
+    let builder = server.builder().watchdog_lease(LEASE);
+    builder.observer(notes.clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_call_ends_with_one_event_and_each_hold_too() {
+    let (_server, client, notes) = start().await;
+    let lock = client.lock("l");
+    let guard = lock.lock().await.unwrap();
+    let again = lock.lock().await.unwrap();
+    let other = Owner::new();
+    assert!(lock.try_lock().owner(&other).await.unwrap().is_none());
+    drop(again);
+    guard.unlock().await.unwrap();
+    let seen = [
+        "First lock l",
+        "Reentered lock l",
+        "Busy lock l",
+        "Unlocked lock l true",
+    ];
+    assert_eq!(notes.take(), seen);
+    drop(lock.lock().await.unwrap());
+    notes.next("Dropped lock l true").await;
+    // A re-entry that is counted locally, and one that an error ends.
+    let guard = lock.lock().await.unwrap();
+    let local = lock.lock().reentry(Reentry::Local).await.unwrap();
+    drop((local, guard));
+    client.shutdown().await;
+    lock.lock().await.unwrap_err();
+    let seen = [
+        "First lock l",
+        "Reentered lock l",
+        "Dropped lock l true",
+        "Failed lock l the client is shut down",
+    ];
+    assert_eq!(notes.take(), seen);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_future_is_dropped_was_cancelled() {
+    let (server, client, notes) = start().await;
+    let _stolen = server.steal("l");
+    let waiting = client.lock("l").lock().into_future();
+    timeout(LEASE, waiting).await.unwrap_err();
+    assert_eq!(notes.take(), ["Cancelled lock l"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_ended_a_wait_is_told_before_the_acquire() {
+    let (server, client, notes) = start().await;
+    let lock = client.lock("l");
+    let waiting = || tokio::spawn(client.lock("l").lock().into_future());
+    // A message of another client.
+    let stolen = server.steal("l");
+    let waiter = waiting();
+    sleep(LEASE).await;
+    drop(stolen);
+    let guard = waiter.await.unwrap().unwrap();
+    assert_eq!(notes.take(), ["Woken lock l Message", "First lock l"]);
+    // A hand-over.
+    let waiter = waiting();
+    sleep(LEASE).await;
+    guard.unlock().await.unwrap();
+    let guard = waiter.await.unwrap().unwrap();
+    let seen = [
+        "HandedOn lock l true",
+        "Woken lock l HandOver",
+        "HandedOver lock l",
+    ];
+    assert_eq!(notes.take(), seen);
+    // The release of a guard that was dropped.
+    let waiter = waiting();
+    sleep(LEASE).await;
+    drop(guard);
+    let guard = waiter.await.unwrap().unwrap();
+    let seen = [
+        "Dropped lock l true",
+        "Woken lock l Release",
+        "First lock l",
+    ];
+    assert_eq!(notes.take(), seen);
+    guard.unlock().await.unwrap();
+    // No message, although one was expected.
+    let stolen = server.steal("l");
+    let waiter = waiting();
+    sleep(LEASE).await;
+    server.lose_messages(true);
+    drop(stolen);
+    let guard = waiter.await.unwrap().unwrap();
+    notes.next("Woken lock l Timer").await;
+    guard.unlock().await.unwrap();
+    // A spin lock polls, as it should.
+    let spin = client.spin_lock("l");
+    let stolen = server.steal("l");
+    let waiter = tokio::spawn(spin.lock().into_future());
+    sleep(LEASE).await;
+    drop(stolen);
+    waiter.await.unwrap().unwrap().unlock().await.unwrap();
+    notes.next("Woken spin lock l Pause").await;
+    assert!(!lock.is_locked().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_of_each_kind_hear_the_release_of_another_client() {
+    let (server, client, notes) = start().await;
+    let other = server.client().await;
+    let lock_of = |of: &Client| -> Vec<Lock> {
+        vec![
+            of.fair_lock("fair"),
+            of.fenced_lock("fenced"),
+            of.group_lock("group", [Value::utf8("a")]),
+            of.read_write_lock("rw").write().into(),
+        ]
+    };
+    for (own, others) in lock_of(&client).into_iter().zip(lock_of(&other)) {
+        let guard = others.lock().await.unwrap();
+        let waiter = tokio::spawn(own.lock().into_future());
+        // It has subscribed, and looks again in a while.
+        sleep(Duration::from_millis(1_500)).await;
+        guard.unlock().await.unwrap();
+        waiter.await.unwrap().unwrap().unlock().await.unwrap();
+        let told = notes.take();
+        assert!(told[0].ends_with("Message"), "{told:?}");
+    }
+    let semaphore = other.semaphore("semaphore");
+    semaphore.try_set_permits(1).await.unwrap();
+    let permit = semaphore.acquire().await.unwrap();
+    let waiter = tokio::spawn(client.semaphore("semaphore").acquire().into_future());
+    sleep(Duration::from_millis(1_500)).await;
+    permit.release().await.unwrap();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+    let told = notes.take();
+    assert_eq!(told[0], "Woken semaphore semaphore Message");
+}
+
+/// The kinds, each by a lock that is acquired and unlocked.
+#[tokio::test(start_paused = true)]
+async fn every_kind_tells_of_its_calls_and_holds() {
+    let (_server, client, notes) = start().await;
+    let rw = client.read_write_lock("rw");
+    let locks = [
+        client.lock("l"),
+        client.spin_lock("s"),
+        client.non_reentrant_lock("n"),
+        client.fenced_lock("f"),
+        client.fair_lock("q"),
+        client.group_lock("g", [Value::utf8("a")]),
+    ];
+    for lock in locks {
+        lock.lock().await.unwrap().unlock().await.unwrap();
+    }
+    rw.read().lock().await.unwrap().unlock().await.unwrap();
+    rw.write().lock().await.unwrap().unlock().await.unwrap();
+    let seen = [
+        "First lock l",
+        "Unlocked lock l true",
+        "First spin lock s",
+        "Unlocked spin lock s true",
+        "First non-reentrant lock n",
+        "Unlocked non-reentrant lock n true",
+        "First fenced lock f",
+        "Unlocked fenced lock f true",
+        "First fair lock q",
+        "Unlocked fair lock q true",
+        "First group lock g",
+        "Unlocked group lock g true",
+        "First read lock rw",
+        "Unlocked read lock rw true",
+        "First write lock rw",
+        "Unlocked write lock rw true",
+    ];
+    assert_eq!(notes.take(), seen);
+    let permits = client.permit_semaphore("p");
+    permits.set_permits(2).await.unwrap();
+    let both = permits.acquire_many(2).await.unwrap();
+    both.release().await.unwrap();
+    let seen = [
+        "First permit p",
+        "Unlocked permit p true",
+        "Unlocked permit p true",
+    ];
+    assert_eq!(notes.take(), seen);
+    let semaphore = client.semaphore("c");
+    semaphore.try_set_permits(3).await.unwrap();
+    let permit = semaphore.acquire_many(3).await.unwrap();
+    assert!(semaphore.try_acquire().await.unwrap().is_none());
+    permit.release().await.unwrap();
+    let seen = [
+        "First semaphore c",
+        "Busy semaphore c",
+        "Unlocked semaphore c true",
+    ];
+    assert_eq!(notes.take(), seen);
+    let latch = client.count_down_latch("d");
+    latch.try_set_count(1).await.unwrap();
+    assert!(!latch.wait_zero_within(LEASE).await.unwrap());
+    latch.count_down().await.unwrap();
+    latch.wait_zero().await.unwrap();
+    assert_eq!(notes.take(), ["Busy latch d", "First latch d"]);
+    let leadership = client.election("e").campaign("me").await.unwrap();
+    leadership.resign().await.unwrap();
+    assert_eq!(
+        notes.take(),
+        ["First election e", "Unlocked election e true"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_multi_lock_is_one_call_and_the_holds_of_its_locks() {
+    let (_server, client, notes) = start().await;
+    let both = MultiLock::new([client.lock("a"), client.lock("b")]);
+    both.lock().await.unwrap().unlock().await.unwrap();
+    let mut seen = notes.take();
+    assert_eq!(seen.remove(0), "First multi lock [a, b]");
+    seen.sort();
+    assert_eq!(seen, ["Unlocked lock a true", "Unlocked lock b true"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_red_lock_is_one_lock() {
+    let servers = [Server::new(), Server::new(), Server::new()];
+    let notes = Notes::default();
+    let mut clients = Vec::new();
+    for server in &servers {
+        clients.push(watched(server, &notes).build().await.unwrap());
+    }
+    let lock = RedLock::new(clients.iter().map(|client| client.lock("r")));
+    let guard = lock.lock().await.unwrap();
+    let again = lock.lock().await.unwrap();
+    drop(again);
+    guard.unlock().await.unwrap();
+    let seen = [
+        "Round true 1",
+        "First red lock r",
+        "Reentered red lock r",
+        "Unlocked red lock r true",
+    ];
+    assert_eq!(notes.take(), seen);
+    drop(lock.lock().await.unwrap());
+    notes.next("Dropped red lock r true").await;
+    let guard = lock.lock().await.unwrap();
+    let everywhere = || servers.iter().all(|server| server.holder("r").is_some());
+    eventually("all instances grant it", everywhere).await;
+    for server in &servers[1..] {
+        server.lose("r");
+    }
+    assert_eq!(guard.lost().await.reason(), LostReason::NotOurs);
+    let seen = notes.next("Lost").await;
+    assert_eq!(seen.last().unwrap(), "Lost red lock r NotOurs");
+    drop(guard);
+    sleep(LEASE).await;
+    assert!(notes.take().is_empty());
+}
+
+/// A frozen server: the renewals fail, and the deadline passes.
+#[tokio::test(start_paused = true)]
+async fn an_hour_of_silence_is_told_as_jeopardy_failures_and_one_loss() {
+    let (server, client, notes) = start().await;
+    let guard = client.lock("l").lock().await.unwrap();
+    sleep(LEASE).await;
+    assert_eq!(notes.take(), ["First lock l"]);
+    server.freeze();
+    sleep(Duration::from_secs(3600)).await;
+    let seen = notes.take();
+    let (failures, others): (Vec<_>, Vec<_>) =
+        seen.into_iter().partition(|note| note == "RenewalFailed 1");
+    assert_eq!(others, ["Jeopardy lock l", "Lost lock l Deadline"]);
+    assert!(!failures.is_empty());
+    server.thaw();
+    drop(guard);
+    let stats = client.stats();
+    assert_eq!(stats.lost_total, 1);
+    assert_eq!(stats.renewals_failed_total, failures.len() as u64);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_succeeds_again_is_a_recovery() {
+    let (server, client, notes) = start().await;
+    let guard = client.lock("l").lock().await.unwrap();
+    notes.take();
+    server.freeze();
+    notes.next("Jeopardy lock l").await;
+    assert_eq!(client.stats().in_jeopardy, 1);
+    server.thaw();
+    notes.next("Recovered lock l").await;
+    assert_eq!(client.stats().in_jeopardy, 0);
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_loss_is_told_once_and_its_hold_is_not_released_too() {
+    let (server, client, notes) = start().await;
+    let lock = client.lock("l");
+    // Found by the watchdog.
+    let guard = lock.lock().await.unwrap();
+    server.lose("l");
+    guard.lost().await;
+    drop(guard);
+    // Found by the unlock.
+    let guard = lock.lock().lease(LEASE).await.unwrap();
+    server.lose("l");
+    guard.unlock().await.unwrap_err();
+    // Freed by force, by this client.
+    let guard = lock.lock().await.unwrap();
+    lock.force_unlock().await.unwrap();
+    drop(guard);
+    // Its time was over.
+    let guard = lock.lock().max_hold(LEASE).await.unwrap();
+    guard.lost().await;
+    drop(guard);
+    sleep(LEASE).await;
+    let seen = [
+        "First lock l",
+        "Lost lock l NotOurs",
+        "First lock l",
+        "Lost lock l NotOurs",
+        "First lock l",
+        "Lost lock l Forced",
+        "First lock l",
+        "Lost lock l MaxHold",
+    ];
+    let mut told = notes.take();
+    told.retain(|note| !note.starts_with("Woken"));
+    assert_eq!(told, seen);
+    assert_eq!(client.stats().lost_total, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_left_to_its_lease_expires_and_is_not_lost() {
+    let (_server, client, notes) = start().await;
+    let guard = client.lock("l").lock().lease(LEASE).await.unwrap();
+    guard.leave_to_lease();
+    notes.next("Expired lock l true").await;
+    // What ported code does, to do something once in a while.
+    let guard = client.lock("t").lock().lease(LEASE).await.unwrap();
+    guard.forget();
+    notes.next("Expired lock t true").await;
+    assert_eq!(client.stats().lost_total, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_releases_and_loses_nothing() {
+    let (server, client, notes) = start().await;
+    let guard = client.lock("l").lock().await.unwrap();
+    client.shutdown().await;
+    assert!(!guard.is_valid());
+    assert_eq!(notes.take(), ["First lock l", "ShutDown lock l true"]);
+    drop(guard);
+    assert_eq!(client.stats().lost_total, 0);
+    // Without a server, no release is confirmed.
+    let client = watched(&server, &notes).build().await.unwrap();
+    let guard = client.lock("l").lock().await.unwrap();
+    server.freeze();
+    client.shutdown().await;
+    let seen = notes.next("ShutDown").await;
+    assert_eq!(seen.last().unwrap(), "ShutDown lock l false");
+    drop(guard);
+}
+
+struct Panics;
+
+impl Observer for Panics {
+    fn event(&self, event: &ClientEvent<'_>) {
+        // Not at the first one, which comes before there is a lock.
+        if matches!(event, ClientEvent::Renewed { .. }) {
+            panic!("on purpose");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_that_panics_on_the_clients_thread_costs_no_lock() {
+    let (server, notes) = (Server::new(), Notes::default());
+    let builder = server.builder().watchdog_lease(LEASE).observer(Panics);
+    let client = builder.observer(notes.clone()).build().await.unwrap();
+    let guard = client.lock("l").lock().await.unwrap();
+    sleep(LEASE * 10).await;
+    assert!(guard.is_valid());
+    guard.unlock().await.unwrap();
+    assert_eq!(notes.take(), ["First lock l", "Unlocked lock l true"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stats_count_what_the_client_holds_and_waits_for() {
+    let (server, client, _) = start().await;
+    let watched = client.lock("a").lock().await.unwrap();
+    let _fixed = client.lock("b").lock().lease(LEASE * 9).await.unwrap();
+    let stolen = server.steal("c");
+    let waiter = tokio::spawn(client.lock("c").lock().into_future());
+    sleep(LEASE * 2).await;
+    let stats = client.stats();
+    let counts = (stats.held, stats.watched, stats.in_jeopardy, stats.waiters);
+    assert_eq!(counts, (2, 1, 0, 1));
+    assert_eq!((stats.settling, stats.subscriptions), (0, 1));
+    assert!(stats.least_remaining.unwrap() > LEASE / 2);
+    assert!(stats.oldest_hold.unwrap() >= LEASE * 2);
+    assert_eq!((stats.watchdog_lease, stats.max_waiters), (LEASE, 100_000));
+    let connected = stats.connected;
+    assert!(connected.commands && connected.watchdog && connected.messages);
+    drop(stolen);
+    waiter.await.unwrap().unwrap().unlock().await.unwrap();
+    server.freeze();
+    drop(watched);
+    assert_eq!(client.stats().settling, 1);
+    server.thaw();
+}
+
+/// A group is cut to 64 bytes, between two characters.
+#[tokio::test(start_paused = true)]
+async fn a_lock_has_the_group_that_is_made_of_its_name() {
+    #[derive(Clone, Default)]
+    struct Groups(Arc<Mutex<Vec<String>>>);
+
+    impl Observer for Groups {
+        fn event(&self, event: &ClientEvent<'_>) {
+            if let ClientEvent::Acquired { lock, .. } = event {
+                self.0.lock().push(lock.group().to_owned());
+            }
+        }
+    }
+
+    let (server, groups) = (Server::new(), Groups::default());
+    let builder = server.builder().observer(groups.clone());
+    let builder = builder.lock_group(|name| name.split(':').next().unwrap_or_default().into());
+    let client = builder.build().await.unwrap();
+    let long = "x".to_owned() + &"\u{e9}".repeat(40);
+    for name in ["orders:1", ":2", "plain", &long] {
+        drop(client.lock(name).lock().await.unwrap());
+    }
+    let rw = client.read_write_lock("rw:1");
+    drop(rw.read().lock().await.unwrap());
+    drop(rw.write().lock().await.unwrap());
+    let (a, b) = (client.lock("a:1"), client.lock("a:2"));
+    drop(MultiLock::new([a.clone(), b]).lock().await.unwrap());
+    drop(
+        MultiLock::new([a, client.lock("b:1")])
+            .lock()
+            .await
+            .unwrap(),
+    );
+    let cut = &long[..63];
+    let seen = ["orders", "", "plain", cut, "rw", "rw", "a", ""];
+    assert_eq!(*groups.0.lock(), seen);
+}

@@ -1,0 +1,57 @@
+//! What observers are told of connections.
+
+use super::endpoint::Endpoint;
+use super::failure::Failure;
+use super::node::Node;
+use super::nodes::Server;
+use crate::clock::Clock;
+use crate::observe::{ClientEvent, ConnectionChange, Observers, Role};
+
+impl Endpoint {
+    pub(super) fn tell(&self, role: Role, change: ConnectionChange) {
+        let run = &self.identity().run;
+        run.observers.tell(|| ClientEvent::Connection {
+            role,
+            server: run.address(),
+            change,
+        });
+    }
+
+    /// Tells of an attempt to open a connection, and returns its result.
+    pub(super) fn opened<T>(&self, role: Role, opened: Result<T, Failure>) -> Result<T, Failure> {
+        self.tell(
+            role,
+            match &opened {
+                Ok(_) => ConnectionChange::Opened,
+                Err(_) => ConnectionChange::Failed,
+            },
+        );
+        opened
+    }
+}
+
+impl Node {
+    /// Tells that the connection for messages is gone.
+    pub(crate) fn tell_messages_gone(&self) {
+        self.endpoint()
+            .tell(Role::Messages, ConnectionChange::Closed);
+    }
+}
+
+impl Server {
+    /// Are told what happens.
+    pub(crate) fn observers(&self) -> &Observers {
+        &self.context.observers
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.context.clock
+    }
+
+    /// Tells that the connection for messages of the only server is gone.
+    pub(crate) fn tell_messages_gone(&self) {
+        if let [node] = &self.nodes()[..] {
+            node.tell_messages_gone();
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What observers are told of the ends of holds, and what is counted for [`Client::stats`].
+//!
+//! [`Client::stats`]: crate::Client::stats
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Core;
+use crate::error::{Lost, LostReason};
+use crate::hold::Hold;
+use crate::observe::{ClientEvent, End, LockRef, Observers};
+
+/// Counts since the client was built.
+#[derive(Default)]
+pub(crate) struct Totals {
+    lost: AtomicU64,
+    hand_overs: AtomicU64,
+    renewals_failed: AtomicU64,
+}
+
+impl Totals {
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn hand_overs(&self) -> u64 {
+        self.hand_overs.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn renewals_failed(&self) -> u64 {
+        self.renewals_failed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_loss(&self) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_hand_over(&self) {
+        self.hand_overs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Renewals of so many holds failed.
+    pub(crate) fn count_failed_renewals(&self, holds: usize) {
+        self.renewals_failed
+            .fetch_add(holds as u64, Ordering::Relaxed);
+    }
+}
+
+impl Core {
+    pub(crate) fn observers(&self) -> &Observers {
+        self.server.observers()
+    }
+
+    /// Tells that a hold ended by its owner's will, unless its end was told before.
+    pub(crate) fn tell_released(&self, hold: &Hold, confirmed: bool) {
+        if self.observers().is_none() {
+            return;
+        }
+        let (how, acquired) = {
+            let mut state = hold.state();
+            if !std::mem::take(&mut state.owes_end) {
+                return;
+            }
+            let is_left = state.left > 0;
+            let how = if is_left {
+                End::Expired
+            } else {
+                state.ended_as
+            };
+            (how, state.acquired)
+        };
+        self.observers().tell(|| ClientEvent::Released {
+            lock: LockRef::of(hold.key(), hold.owner()),
+            held: self.clock.now().since(acquired),
+            how,
+            confirmed,
+        });
+    }
+
+    /// Tells that a hold was lost, unless its end was told before.
+    pub(super) fn tell_lost(&self, hold: &Hold, lost: &Lost) {
+        let reason = lost.reason();
+        let is_expiry = {
+            let mut state = hold.state();
+            if reason == LostReason::Released || !std::mem::take(&mut state.owes_end) {
+                return;
+            }
+            // Ported code takes a lock for a fixed time in this way, and never unlocks it.
+            reason == LostReason::Deadline && state.watched == 0 && state.is_only_forgotten()
+        };
+        let lock = LockRef::of(hold.key(), hold.owner());
+        let held = lost.held_for();
+        if is_expiry {
+            return self.observers().tell(|| ClientEvent::Released {
+                lock,
+                held,
+                how: End::Expired,
+                confirmed: true,
+            });
+        }
+        self.totals.count_loss();
+        self.observers().tell(|| ClientEvent::Lost {
+            lock,
+            reason,
+            held,
+            since_renewal: lost.since_renewal(),
+        });
+    }
+}
