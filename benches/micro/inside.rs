@@ -161,6 +161,7 @@ impl Default for Idle {
             line: LineTimes::default(),
             reentry: Reentry::Counted,
             name_mapper: None,
+            log_names: false,
             lock_group: None,
             quarantine_on_server: false,
             expected: None,
