@@ -31,7 +31,9 @@ impl QuorumHold {
     }
 
     fn tell_lost(&self, reason: LostReason, held: Duration, since_renewal: Duration) {
-        self.lock.home_instance().core().totals.count_loss();
+        if reason != LostReason::ShutDown {
+            self.lock.home_instance().core().totals.count_loss();
+        }
         self.lock.observers().tell(|| ClientEvent::Lost {
             lock: self.lock.shown(self.owner),
             reason,

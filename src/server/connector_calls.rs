@@ -37,6 +37,11 @@ impl ConnectorCalls {
         })
     }
 
+    /// The same limits, for other calls.
+    pub(super) fn apart(&self) -> Arc<Self> {
+        Self::new(self.at_once, self.timeout)
+    }
+
     /// Begins one more call, unless too many are pending.
     pub(super) fn begin(self: &Arc<Self>) -> Result<ConnectorCall, Failure> {
         let now = Instant::now();
@@ -76,6 +81,15 @@ const MOST: usize = 100;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_for_one_server_do_not_use_up_the_limit_of_another() {
+        let calls = ConnectorCalls::new(1, A_SECOND);
+        let _hangs = calls.begin().map_err(|_| ()).expect("it is the first");
+        // Its age has to be that of a call.
+        assert!(calls.begin().is_err());
+        calls.apart().begin().map(drop).expect("it is the first");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn hanging_connector_calls_are_spaced_out_and_bounded() {

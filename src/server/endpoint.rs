@@ -121,8 +121,8 @@ impl Endpoint {
     }
 
     /// Logs in as the caller's code says, if there is any.
-    pub(super) fn logging_in(mut self, logins: Option<Logins>) -> Self {
-        self.logins = logins;
+    pub(super) fn logging_in(mut self, logins: Option<&Logins>) -> Self {
+        self.logins = logins.map(Logins::apart);
         self
     }
 

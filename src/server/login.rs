@@ -62,7 +62,6 @@ pub(crate) type CredentialSource =
 
 /// Asks the caller's code for each connection. A panic there only fails the attempt. On the client's own thread
 /// it runs on an extra thread, so a call that blocks delays no renewal.
-#[derive(Clone)]
 pub(crate) struct Logins {
     source: CredentialSource,
     calls: UserCalls,
@@ -73,6 +72,14 @@ impl Logins {
         Self {
             source,
             calls: UserCalls::new(context),
+        }
+    }
+
+    /// For another server.
+    pub(super) fn apart(&self) -> Self {
+        Self {
+            source: self.source.clone(),
+            calls: self.calls.apart(),
         }
     }
 

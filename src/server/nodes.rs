@@ -71,7 +71,7 @@ impl Server {
     ) -> Result<Self, Error> {
         let Some(Address::Cluster { seeds }) = address else {
             let endpoint = Endpoint::new(address, pool, name, &context)?;
-            return Ok(Self::new(endpoint.logging_in(logins), context));
+            return Ok(Self::new(endpoint.logging_in(logins.as_ref()), context));
         };
         let suspicions = Arc::new(Notify::new());
         let Some(info) = seeds.first().cloned() else {

@@ -128,6 +128,16 @@ impl UserCalls {
         }
     }
 
+    /// With limits of its own: calls for one server never delay those for another.
+    pub(super) fn apart(&self) -> Self {
+        Self {
+            background: self.background.clone(),
+            commands: self.commands.apart(),
+            renewals: self.renewals.apart(),
+            messages: self.messages.apart(),
+        }
+    }
+
     /// Makes a call of the user's code: on an extra thread if a blocking call would stop the watchdog.
     pub(super) fn call<T: Send + 'static, M>(
         &self,

@@ -11,6 +11,7 @@ use super::{Claim, Job, Session, Unlocked};
 use crate::clock::Moment;
 use crate::hold::{ClaimFlags, Terms};
 use crate::key::LockKey;
+use crate::observe::End;
 use crate::owner::Owner;
 use crate::server::Failure;
 
@@ -91,7 +92,11 @@ impl Claim {
                 return None;
             }
         }
-        let kept = (core.holds).change(hold, |state| state.drop_kept(flags, now));
+        let kept = (core.holds).change(hold, |state| {
+            let rest = state.drop_kept(flags, now)?;
+            state.ended_as = End::Unlocked;
+            Some(rest)
+        });
         if let Some(rest) = kept {
             self.ended = true;
             // The job leaves the lock to the rest.

@@ -25,8 +25,9 @@ pub enum Unlocked {
         /// How many acquires are left to unlock.
         count: u32,
     },
-    /// The owner no longer holds the lock, and nobody can acquire it for the rest of
-    /// [`hold_at_least`](crate::LockRequest::hold_at_least).
+    /// The owner no longer holds the lock, and Redis keeps it for the rest of
+    /// [`hold_at_least`](crate::LockRequest::hold_at_least). The unlock does not ask Redis: if the lock was lost and no
+    /// renewal has noticed that yet, this does not tell it. [`Guard::extend`](crate::Guard::extend) asks Redis.
     Kept {
         /// The rest.
         rest: Duration,

@@ -197,7 +197,7 @@ impl Cluster {
     }
 
     fn link(&self, info: ConnectionInfo) -> NodeLink {
-        NodeLink::to(info, self.members.logins.clone())
+        NodeLink::to(info, self.members.logins.as_ref())
     }
 
     /// Fills the list of nodes to ask: with known nodes, and with seeds while there are too few.
@@ -301,7 +301,7 @@ impl NodeEndpoints {
 
     fn node(&self, host: &str, port: u16, context: &Context) -> Arc<Node> {
         let endpoint = Endpoint::member(self.info(host, port), self.name.clone(), context);
-        let endpoint = endpoint.logging_in(self.logins.clone());
+        let endpoint = endpoint.logging_in(self.logins.as_ref());
         Arc::new(Node::new(endpoint, context, &self.suspicions))
     }
 }
