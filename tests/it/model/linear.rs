@@ -123,11 +123,12 @@ impl<S: Sequential> Part<S> {
     }
 }
 
-/// Runs a few histories under faults, side by side, and judges them. `forge` makes a legal one illegal.
+/// Runs a few histories under faults, side by side, and judges them. `forge` gives what makes a legal one illegal, if it
+/// has a hold whose end is known.
 async fn are_legal<S, F>(
     start: S,
     part: impl Fn(Part<S>) -> F,
-    forge: impl Fn(&[Timed<S::Call>]) -> Timed<S::Call>,
+    forge: impl Fn(&[Timed<S::Call>]) -> Option<Timed<S::Call>>,
 ) where
     S: Sequential + Send + Sync + 'static,
     S::Call: Send + Sync,
@@ -136,7 +137,8 @@ async fn are_legal<S, F>(
     let mut dice = Dice::from_environment();
     let mut histories = histories(&start, &part, &mut dice).await;
     for _ in 1..ATTEMPTS {
-        if histories.iter().all(|calls| has_answers(calls)) {
+        let is_known = |calls: &Vec<_>| has_answers(calls) && forge(calls).is_some();
+        if histories.iter().all(is_known) {
             break;
         }
         histories = self::histories(&start, &part, &mut dice).await;
@@ -153,7 +155,8 @@ async fn are_legal<S, F>(
             Verdict::Undecided => {}
         }
         // The answer of the search is worth something: it refuses this.
-        calls.push(forge(&calls));
+        let forged = forge(&calls);
+        calls.extend(Some(forged.expect("a hold ended, and its client knows it")));
         let soon = Patience {
             attempts: 1,
             steps: 5_000,

@@ -106,6 +106,15 @@ async fn each_call_ends_with_one_event_and_each_hold_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_unlock_that_leaves_the_lock_for_a_least_time_is_told_as_an_unlock() {
+    let (_server, client, notes) = start().await;
+    let kept = client.lock("l").lock().hold_at_least(LEASE * 5);
+    kept.await.unwrap().unlock().await.unwrap();
+    let told = notes.next("Unlocked").await;
+    assert_eq!(told, ["First lock l", "Unlocked lock l true"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_whose_future_is_dropped_was_cancelled() {
     let (server, client, notes) = start().await;
     let _stolen = server.steal("l");

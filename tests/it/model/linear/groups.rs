@@ -72,7 +72,7 @@ fn phantom(part: &mut Part<Values>, values: u8) -> [ValuesCall; 2] {
 }
 
 /// Values that are said to be free while a hold has them.
-fn forge(calls: &[Timed<ValuesCall>]) -> Timed<ValuesCall> {
+fn forge(calls: &[Timed<ValuesCall>]) -> Option<Timed<ValuesCall>> {
     let is_released = |hold: u32| {
         let is_its = |it: &&Timed<ValuesCall>| matches!(it.call, ValuesCall::Release { hold: one } if one == hold);
         calls.iter().filter(is_its).all(|it| it.ended.is_some())
@@ -81,15 +81,15 @@ fn forge(calls: &[Timed<ValuesCall>]) -> Timed<ValuesCall> {
         ValuesCall::Acquire { hold, values } if is_released(hold) => Some((values, it.ended?)),
         _ => None,
     });
-    let (values, at) = held.expect("some hold was released");
-    Timed {
+    let (values, at) = held?;
+    Some(Timed {
         call: ValuesCall::AreTaken {
             values,
             answer: false,
         },
         began: at + 1,
         ended: Some(at + 1),
-    }
+    })
 }
 
 const NAMES: [&str; 4] = ["Jack", "Mary", "Tom", "Ann"];

@@ -49,11 +49,11 @@ async fn calls(mut part: Part<Count>) {
 }
 
 /// A count that nobody set.
-fn forge(calls: &[Timed<CountCall>]) -> Timed<CountCall> {
+fn forge(calls: &[Timed<CountCall>]) -> Option<Timed<CountCall>> {
     let ended = calls.iter().find_map(|it| it.ended);
-    Timed {
+    Some(Timed {
         call: CountCall::Count(100),
         began: 0,
         ended,
-    }
+    })
 }

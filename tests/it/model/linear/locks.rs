@@ -136,7 +136,7 @@ fn phantom(part: &mut Part<OneHolder>) -> [LockCall; 2] {
 }
 
 /// A lock that is said to be free while a hold has it.
-fn forge(calls: &[Timed<LockCall>]) -> Timed<LockCall> {
+fn forge(calls: &[Timed<LockCall>]) -> Option<Timed<LockCall>> {
     let released = |hold: u32| {
         let mut ends = calls.iter().filter(
             |it| matches!(it.call, LockCall::Release { hold: one, left: 0 } if one == hold),
@@ -147,9 +147,9 @@ fn forge(calls: &[Timed<LockCall>]) -> Timed<LockCall> {
         LockCall::Acquire { hold, .. } if released(hold).is_some() => it.ended,
         _ => None,
     });
-    Timed {
+    Some(Timed {
         call: LockCall::IsLocked(false),
-        began: 1 + held.expect("some hold was released"),
+        began: 1 + held?,
         ended: held.map(|at| at + 1),
-    }
+    })
 }

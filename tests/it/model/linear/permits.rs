@@ -101,7 +101,7 @@ async fn a_semaphore_answers_like_a_number_and_those_who_have_permits() {
 }
 
 /// All permits are said to be free while a request has some.
-fn forge(calls: &[Timed<PermitsCall>]) -> Timed<PermitsCall> {
+fn forge(calls: &[Timed<PermitsCall>]) -> Option<Timed<PermitsCall>> {
     let ends = |request: u32| {
         let is_its = move |it: &&Timed<PermitsCall>| matches!(it.call, PermitsCall::Release { request: one, .. } if one == request);
         calls.iter().filter(is_its).map(|it| it.ended)
@@ -110,11 +110,11 @@ fn forge(calls: &[Timed<PermitsCall>]) -> Timed<PermitsCall> {
         PermitsCall::Acquire { request, .. } if ends(request).all(|end| end.is_some()) => it.ended,
         _ => None,
     });
-    Timed {
+    Some(Timed {
         call: PermitsCall::Free(SEATS),
-        began: 1 + held.expect("some request gave all of them back"),
+        began: 1 + held?,
         ended: held.map(|at| at + 1),
-    }
+    })
 }
 
 const SEATS: u32 = 3;

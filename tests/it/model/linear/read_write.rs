@@ -162,7 +162,7 @@ async fn downgrade(part: &mut Part<Register>, guard: lockdog::WriteGuard, hold: 
 }
 
 /// A lock that is said to have no writer while a hold writes.
-fn forge(calls: &[Timed<RegisterCall>]) -> Timed<RegisterCall> {
+fn forge(calls: &[Timed<RegisterCall>]) -> Option<Timed<RegisterCall>> {
     let is_ended = |hold: u32| {
         let mut ends = calls.iter().filter(|it| {
             matches!(it.call, RegisterCall::Release(one) | RegisterCall::Downgrade(one) if one == hold)
@@ -173,9 +173,9 @@ fn forge(calls: &[Timed<RegisterCall>]) -> Timed<RegisterCall> {
         RegisterCall::Write(hold) if is_ended(hold) => it.ended,
         _ => None,
     });
-    Timed {
+    Some(Timed {
         call: RegisterCall::IsWritten(false),
-        began: 1 + held.expect("some hold was released"),
+        began: 1 + held?,
         ended: held.map(|at| at + 1),
-    }
+    })
 }
