@@ -61,6 +61,8 @@ public final class Configurations {
             }
             answers.println(gson.toJson(answer));
         }
+        // Threads that Redisson leaves behind would keep the process.
+        Runtime.getRuntime().halt(0);
     }
 
     private static JsonObject answer(JsonObject question) throws Exception {
