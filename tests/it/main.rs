@@ -22,6 +22,7 @@ mod left;
 mod lock;
 mod model;
 mod multi_lock;
+mod nemesis;
 mod permits;
 mod read_write;
 mod recorded;

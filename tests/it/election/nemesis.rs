@@ -7,35 +7,29 @@ use std::sync::{Arc, Mutex};
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::support::{Cell, Dice, Proxy, harass, named, until_ok};
+use crate::nemesis::Nemesis;
+use crate::support::{Cell, Dice, named};
 
 /// LE1, LE2 and LE3 under faults, and LE4 after them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_election_has_one_leader_and_growing_terms_under_a_nemesis() {
     let test = Fixture::start().await;
-    let mut dice = Dice::from_environment();
     let run = Arc::new(Run::default());
-    let (mut proxies, mut tasks) = (Vec::new(), JoinSet::new());
-    for _ in 0..3 {
-        let proxy = Proxy::start(&test.server).await;
-        let client = Client::builder()
-            .url(proxy.url())
-            .watchdog_lease(LEASE)
-            .command_timeout(ms(500))
-            .poll_cap(ms(200))
-            .fair_absence(ms(800));
-        let client = until_ok(SOON, async || client.clone().build().await).await;
-        for _ in 0..3 {
-            let dice = Dice::of(dice.roll(u64::MAX) | 1);
-            tasks.spawn(contend(client.election(NAME), run.clone(), dice));
-        }
-        proxies.push(proxy);
-    }
-    let watching = tokio::spawn(watch(test.another().await, run.clone()));
-    harass(&proxies, &mut dice, LASTS, named("evalsha"), || {
-        run.is_enough()
+    let mut nemesis = Nemesis::start(&test.server, |it| {
+        it.watchdog_lease(LEASE).fair_absence(ms(800))
     })
     .await;
+    let mut tasks = JoinSet::new();
+    for client in &nemesis.clients {
+        for _ in 0..3 {
+            let dice = Dice::of(nemesis.dice.roll(u64::MAX) | 1);
+            tasks.spawn(contend(client.election(NAME), run.clone(), dice));
+        }
+    }
+    let watching = tokio::spawn(watch(test.another().await, run.clone()));
+    nemesis
+        .harass(LASTS, named("evalsha"), || run.is_enough())
+        .await;
     run.is_over.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {
         task.expect("none panics");

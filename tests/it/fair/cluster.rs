@@ -63,23 +63,9 @@ async fn a_queue_keeps_its_order_while_its_slot_is_migrated() {
     let to = &cluster.nodes[2];
     let name = &names("door", 1, |it| it == SLOT)[0];
     assert_eq!(slot(name), SLOT);
-    let connect = async || {
-        let client = Client::builder().url(cluster.url()).poll_cap(ms(200));
-        client.build().await.unwrap().fair_lock(name)
-    };
-    let locks = [connect().await, connect().await];
-    let held = connect().await.lock().lease(LONG).await.unwrap();
-    let mut waiters = Vec::new();
-    for number in 0..4 {
-        let request = locks[number % 2].try_lock().owner(&Owner::new()).wait(LONG);
-        waiters.push(tokio::spawn(request.into_future()));
-        eventually(SOON, "it stands in the queue", async || {
-            locks[0].waiters().await.unwrap().len() == number + 1
-        })
-        .await;
-    }
+    let line = Line::of_four(&cluster, name).await;
     let entries = async || {
-        let waiters = locks[0].waiters().await.unwrap();
+        let waiters = line.lock.waiters().await.unwrap();
         let fields = waiters.iter().map(|it| it.field().to_owned());
         fields.collect::<Vec<_>>()
     };
@@ -88,8 +74,7 @@ async fn a_queue_keeps_its_order_while_its_slot_is_migrated() {
     let source = migration.from.redis().await;
     source.reset_stats().await;
     // The queue is at one node, and the rest at the other.
-    let queue = format!("redisson_lock_queue:{{{name}}}");
-    assert!(migration.move_key(&queue).await);
+    assert!(migration.move_key(&queue_of(name)).await);
     eventually(SOON, "a look met the migration", async || {
         source.errorstats().await.contains_key("TRYAGAIN")
     })
@@ -101,16 +86,7 @@ async fn a_queue_keeps_its_order_while_its_slot_is_migrated() {
     .await;
     assert_eq!(entries().await, before);
     migration.finish().await;
-    held.unlock().await.unwrap();
-    let redis = to.redis().await;
-    for (waiter, entry) in waiters.into_iter().zip(before) {
-        let guard = tokio::time::timeout(SOON, waiter).await;
-        let guard = guard.expect("in time").unwrap().unwrap();
-        let guard = guard.expect("it is its turn");
-        assert_eq!(redis.hash(name).await.keys().next(), Some(&entry));
-        guard.unlock().await.unwrap();
-    }
-    assert!(!redis.exists(&queue).await);
+    line.has_its_turns(&to.redis().await, name, before).await;
 }
 
 /// FA4: the new master has the queue, and grants in its order.
@@ -118,34 +94,62 @@ async fn a_queue_keeps_its_order_while_its_slot_is_migrated() {
 async fn a_queue_keeps_its_order_when_its_master_fails_over() {
     let cluster = Cluster::start(3, 1).await;
     let name = &cluster.names_at(&cluster.nodes[0], "door", 1).await[0];
-    let connect = async || {
-        let client = Client::builder().url(cluster.url()).poll_cap(ms(200));
-        client.build().await.unwrap().fair_lock(name)
-    };
-    let locks = [connect().await, connect().await];
-    let held = connect().await.lock().lease(LONG).await.unwrap();
-    let mut waiters = Vec::new();
-    for number in 0..4 {
-        let request = locks[number % 2].try_lock().owner(&Owner::new()).wait(LONG);
-        waiters.push(tokio::spawn(request.into_future()));
-        eventually(SOON, "it stands in the queue", async || {
-            locks[0].waiters().await.unwrap().len() == number + 1
-        })
-        .await;
-    }
-    let queue = format!("redisson_lock_queue:{{{name}}}");
+    let line = Line::of_four(&cluster, name).await;
+    let queue = queue_of(name);
     let old = cluster.owner(slot(name)).await.redis().await;
     let before: Vec<String> = old.ask(&["LRANGE", &queue, "0", "-1"]).await;
     let redis = cluster.fail_over(slot(name)).await.redis().await;
     let after: Vec<String> = redis.ask(&["LRANGE", &queue, "0", "-1"]).await;
     assert_eq!(after, before);
-    held.unlock().await.unwrap();
-    for (waiter, entry) in waiters.into_iter().zip(before) {
-        let guard = tokio::time::timeout(SOON, waiter).await;
-        let guard = guard.expect("in time").unwrap().unwrap();
-        let guard = guard.expect("it is its turn");
-        assert_eq!(redis.hash(name).await.keys().next(), Some(&entry));
-        guard.unlock().await.unwrap();
+    line.has_its_turns(&redis, name, before).await;
+}
+
+/// A holder, and four waiters behind it, of two clients in turn.
+struct Line {
+    lock: Lock,
+    held: Guard,
+    waiters: Vec<JoinHandle<lockdog::Result<Option<Guard>>>>,
+}
+
+impl Line {
+    async fn of_four(cluster: &Cluster, name: &str) -> Self {
+        let connect = async || {
+            let client = Client::builder().url(cluster.url()).poll_cap(ms(200));
+            client.build().await.unwrap().fair_lock(name)
+        };
+        let locks = [connect().await, connect().await];
+        let held = connect().await.lock().lease(LONG).await.unwrap();
+        let mut waiters = Vec::new();
+        for number in 0..4 {
+            let request = locks[number % 2].try_lock().owner(&Owner::new()).wait(LONG);
+            waiters.push(tokio::spawn(request.into_future()));
+            eventually(SOON, "it stands in the queue", async || {
+                locks[0].waiters().await.unwrap().len() == number + 1
+            })
+            .await;
+        }
+        let [lock, _] = locks;
+        Self {
+            lock,
+            held,
+            waiters,
+        }
     }
-    assert!(!redis.exists(&queue).await);
+
+    /// FA4: in the order of these entries.
+    async fn has_its_turns(self, redis: &Redis, name: &str, entries: Vec<String>) {
+        self.held.unlock().await.unwrap();
+        for (waiter, entry) in self.waiters.into_iter().zip(entries) {
+            let guard = tokio::time::timeout(SOON, waiter).await;
+            let guard = guard.expect("in time").unwrap().unwrap();
+            let guard = guard.expect("it is its turn");
+            assert_eq!(redis.hash(name).await.keys().next(), Some(&entry));
+            guard.unlock().await.unwrap();
+        }
+        assert!(!redis.exists(&queue_of(name)).await);
+    }
+}
+
+fn queue_of(name: &str) -> String {
+    format!("redisson_lock_queue:{{{name}}}")
 }

@@ -6,34 +6,30 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::support::{Cell, Dice, Proxy, harass, named, until_ok};
+use crate::nemesis::Nemesis;
+use crate::support::{Cell, Dice, named};
 
 /// FA1, and FA7 and FA8 after the faults.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fair_lock_has_one_holder_under_a_nemesis_and_is_free_after_it() {
     let test = Fixture::start().await;
-    let mut dice = Dice::from_environment();
     let run = Arc::new(Run::default());
-    let (mut proxies, mut tasks) = (Vec::new(), JoinSet::new());
-    for _ in 0..3 {
-        let proxy = Proxy::start(&test.server).await;
-        let client = Client::builder()
-            .url(proxy.url())
-            .watchdog_lease(LEASE)
-            .command_timeout(ms(500))
-            .poll_cap(ms(200))
-            .fair_absence(ms(800));
-        let client = until_ok(SOON, async || client.clone().build().await).await;
-        for _ in 0..4 {
-            let lock = client.fair_lock(NAME);
-            tasks.spawn(contend(lock, run.clone(), dice.roll(u64::MAX) | 1));
-        }
-        proxies.push(proxy);
-    }
-    harass(&proxies, &mut dice, LASTS, named("evalsha"), || {
-        run.visits.load(Ordering::Relaxed) >= 20
+    let mut nemesis = Nemesis::start(&test.server, |it| {
+        it.watchdog_lease(LEASE).fair_absence(ms(800))
     })
     .await;
+    let mut tasks = JoinSet::new();
+    for client in &nemesis.clients {
+        for _ in 0..4 {
+            let lock = client.fair_lock(NAME);
+            tasks.spawn(contend(lock, run.clone(), nemesis.dice.roll(u64::MAX) | 1));
+        }
+    }
+    nemesis
+        .harass(LASTS, named("evalsha"), || {
+            run.visits.load(Ordering::Relaxed) >= 20
+        })
+        .await;
     run.is_over.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {
         task.expect("nobody panics");

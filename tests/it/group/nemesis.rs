@@ -7,35 +7,34 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::support::{Cell, Dice, Proxy, harass, named, until_ok};
+use crate::nemesis::Nemesis;
+use crate::support::{Cell, Dice, named};
 
 /// GL1 and GL2, and GL4 after the faults.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_value_has_one_holder_under_a_nemesis_and_is_free_after_it() {
     let test = Fixture::start().await;
-    let mut dice = Dice::from_environment();
     let run = Arc::new(Run::default());
-    let (mut proxies, mut tasks) = (Vec::new(), JoinSet::new());
-    for _ in 0..3 {
-        let proxy = Proxy::start(&test.server).await;
-        let client = Client::builder()
-            .url(proxy.url())
-            .watchdog_lease(LEASE)
-            .command_timeout(ms(500))
-            .poll_cap(ms(200));
-        let client = until_ok(SOON, async || client.clone().build().await).await;
+    let mut nemesis = Nemesis::start(&test.server, |it| it.watchdog_lease(LEASE)).await;
+    let mut tasks = JoinSet::new();
+    for client in &nemesis.clients {
         for task in 0..4 {
             // Any two of these pairs have a value in common.
             let pair = [task % 3, (task + 1) % 3];
-            let lock = of(&client, &pair.map(|value| VALUES[value]));
-            tasks.spawn(contend(lock, pair, run.clone(), dice.roll(u64::MAX) | 1));
+            let lock = of(client, &pair.map(|value| VALUES[value]));
+            tasks.spawn(contend(
+                lock,
+                pair,
+                run.clone(),
+                nemesis.dice.roll(u64::MAX) | 1,
+            ));
         }
-        proxies.push(proxy);
     }
-    harass(&proxies, &mut dice, LASTS, named("evalsha"), || {
-        run.visits.load(Ordering::Relaxed) >= 20
-    })
-    .await;
+    nemesis
+        .harass(LASTS, named("evalsha"), || {
+            run.visits.load(Ordering::Relaxed) >= 20
+        })
+        .await;
     run.is_over.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {
         task.expect("no task panics");

@@ -7,26 +7,20 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::support::{Dice, Proxy, harass, named, until_ok};
+use crate::nemesis::Nemesis;
+use crate::support::{Dice, named};
 
 /// CL1, and CL2 after the faults.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_call_counts_once_under_a_nemesis_and_all_waiters_end_after_it() {
     let test = Fixture::of(Some(COUNT)).await;
-    let mut dice = Dice::from_environment();
     let run = Arc::new(Run::default());
-    let (mut proxies, mut tasks, mut waiters) = (Vec::new(), JoinSet::new(), JoinSet::new());
-    let mut clients = Vec::new();
-    for _ in 0..3 {
-        let proxy = Proxy::start(&test.server).await;
-        let client = Client::builder()
-            .url(proxy.url())
-            .command_timeout(ms(500))
-            .poll_cap(ms(200));
-        let client = until_ok(SOON, async || client.clone().build().await).await;
+    let mut nemesis = Nemesis::start(&test.server, |it| it).await;
+    let (mut tasks, mut waiters) = (JoinSet::new(), JoinSet::new());
+    for client in &nemesis.clients {
         for _ in 0..3 {
             let latch = client.count_down_latch(NAME);
-            tasks.spawn(count(latch, run.clone(), dice.roll(u64::MAX)));
+            tasks.spawn(count(latch, run.clone(), nemesis.dice.roll(u64::MAX)));
         }
         let latch = client.count_down_latch(NAME);
         waiters.spawn(async move {
@@ -34,13 +28,10 @@ async fn each_call_counts_once_under_a_nemesis_and_all_waiters_end_after_it() {
                 tokio::time::sleep(ms(5)).await;
             }
         });
-        proxies.push(proxy);
-        clients.push(client);
     }
-    harass(&proxies, &mut dice, LASTS, named("evalsha"), || {
-        run.is_enough()
-    })
-    .await;
+    nemesis
+        .harass(LASTS, named("evalsha"), || run.is_enough())
+        .await;
     run.is_over.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {
         task.expect("no task panics");
@@ -65,7 +56,7 @@ async fn each_call_counts_once_under_a_nemesis_and_all_waiters_end_after_it() {
     test.start.count_down().await.unwrap();
     let ended = tokio::time::timeout(SOON, waiters.join_all()).await;
     ended.expect("the zero ends all waits");
-    for client in clients {
+    for client in nemesis.clients {
         client.shutdown().await;
     }
 }

@@ -4,37 +4,31 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use lockdog::{Client, LeasedPermit, PermitSemaphore};
+use lockdog::{LeasedPermit, PermitSemaphore};
 use tokio::task::JoinSet;
 
 use super::{Fixture, NAME, SOON, ms};
-use crate::support::{Dice, Proxy, eventually, harass, named, until_ok};
+use crate::nemesis::Nemesis;
+use crate::support::{Dice, eventually, named};
 
 /// PE1 to PE3.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_permit_is_lost_or_made_under_a_nemesis() {
     let test = Fixture::of(TOTAL).await;
-    let mut dice = Dice::from_environment();
     let run = Arc::new(Run::default());
-    let (mut proxies, mut tasks) = (Vec::new(), JoinSet::new());
-    for _ in 0..3 {
-        let proxy = Proxy::start(&test.server).await;
-        let client = Client::builder()
-            .url(proxy.url())
-            .watchdog_lease(LEASE)
-            .command_timeout(ms(500))
-            .poll_cap(ms(200));
-        let client = until_ok(SOON, async || client.clone().build().await).await;
+    let mut nemesis = Nemesis::start(&test.server, |it| it.watchdog_lease(LEASE)).await;
+    let mut tasks = JoinSet::new();
+    for client in &nemesis.clients {
         for _ in 0..4 {
             let seats = client.permit_semaphore(NAME);
-            tasks.spawn(contend(seats, run.clone(), dice.roll(u64::MAX) | 1));
+            tasks.spawn(contend(seats, run.clone(), nemesis.dice.roll(u64::MAX) | 1));
         }
-        proxies.push(proxy);
     }
-    harass(&proxies, &mut dice, LASTS, named("evalsha"), || {
-        run.visits.load(Ordering::Relaxed) >= 20
-    })
-    .await;
+    nemesis
+        .harass(LASTS, named("evalsha"), || {
+            run.visits.load(Ordering::Relaxed) >= 20
+        })
+        .await;
     run.is_over.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {
         task.expect("no task panics");

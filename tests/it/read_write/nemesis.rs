@@ -6,33 +6,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::support::{Cell, Dice, Proxy, harass, named, until_ok};
+use crate::nemesis::Nemesis;
+use crate::support::{Cell, Dice, named};
 
 /// RW2, and RW4 after the faults.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_and_writers_exclude_each_other_under_a_nemesis_and_nothing_is_left_after_it() {
     let test = Fixture::new().await;
-    let mut dice = Dice::from_environment();
     let run = Arc::new(Run::default());
-    let (mut proxies, mut tasks) = (Vec::new(), JoinSet::new());
-    for _ in 0..3 {
-        let proxy = Proxy::start(&test.server).await;
-        let client = Client::builder()
-            .url(proxy.url())
-            .watchdog_lease(LEASE)
-            .command_timeout(ms(500))
-            .poll_cap(ms(200));
-        let client = until_ok(SOON, async || client.clone().build().await).await;
+    let mut nemesis = Nemesis::start(&test.server, |it| it.watchdog_lease(LEASE)).await;
+    let mut tasks = JoinSet::new();
+    for client in &nemesis.clients {
         for _ in 0..4 {
             let rw = client.read_write_lock(NAME);
-            tasks.spawn(contend(rw, run.clone(), dice.roll(u64::MAX)));
+            tasks.spawn(contend(rw, run.clone(), nemesis.dice.roll(u64::MAX)));
         }
-        proxies.push(proxy);
     }
-    harass(&proxies, &mut dice, LASTS, named("evalsha"), || {
-        run.is_enough()
-    })
-    .await;
+    nemesis
+        .harass(LASTS, named("evalsha"), || run.is_enough())
+        .await;
     run.is_over.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {
         task.expect("no task panics");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockdog::error::LostReason;
+use lockdog::error::{Lost, LostReason};
 use lockdog::{Client, Error, Lock, Owner, ReadWriteLock, Value};
 use lockdog_test::Server;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -42,9 +42,7 @@ async fn waiters_of_each_kind_of_lock_get_it_one_after_the_other() {
             sleep(millis).await;
             assert_eq!(written.load(Ordering::Relaxed), 0);
             let flushed = flush(&server).await;
-            let lost = timeout_at(flushed + PERIOD, held.lost()).await;
-            let lost = lost.expect("its next renewal tells it");
-            assert_eq!(lost.reason(), LostReason::NotOurs);
+            is_told_by_a_renewal(flushed, held.lost()).await;
             for waiter in waiters {
                 let done = timeout_at(flushed + PERIOD + SOON, waiter).await;
                 let got = done.expect("its client is told").unwrap();
@@ -79,9 +77,7 @@ async fn a_writer_that_waits_for_readers_goes_in_and_they_are_told() {
         let flushed = flush(&server).await;
         let writer = timeout_at(flushed + SOON, writer).await;
         let writer = writer.expect("its timer wakes it").unwrap().unwrap();
-        let lost = timeout_at(flushed + PERIOD, watched.lost()).await;
-        let lost = lost.expect("its next renewal tells it");
-        assert_eq!(lost.reason(), LostReason::NotOurs);
+        is_told_by_a_renewal(flushed, watched.lost()).await;
         let lost = timeout_at(flushed + LEASE * 5, leased.lost()).await;
         lost.expect("its lease ends at the latest");
         for reads in [watched, leased] {
@@ -112,9 +108,7 @@ async fn readers_that_wait_for_a_writer_go_in_and_it_is_told() {
         sleep(millis).await;
         assert!(!readers.iter().any(JoinHandle::is_finished));
         let flushed = flush(&server).await;
-        let lost = timeout_at(flushed + PERIOD, writer.lost()).await;
-        let lost = lost.expect("its next renewal tells it");
-        assert_eq!(lost.reason(), LostReason::NotOurs);
+        is_told_by_a_renewal(flushed, writer.lost()).await;
         let mut guards = Vec::new();
         for reader in readers {
             let reader = timeout_at(flushed + SOON, reader).await;
@@ -143,8 +137,7 @@ async fn a_reader_that_waits_to_become_the_writer_is_told_that_it_reads_no_more(
         let ended = timeout_at(flushed + SOON, upgrade).await;
         let error = ended.expect("its timer wakes it").unwrap().unwrap_err();
         assert!(error.error().is_some_and(Error::is_lost), "{error:?}");
-        let lost = timeout_at(flushed + PERIOD, other.lost()).await;
-        lost.expect("its next renewal tells it");
+        is_told_by_a_renewal(flushed, other.lost()).await;
         drop((error, other));
         server.assert_clean().await;
     }
@@ -166,9 +159,7 @@ async fn permits_with_leases_end_and_waiters_wait_for_new_ones() {
         let hurried = tokio::spawn(theirs.try_acquire().wait(limit).into_future());
         sleep(millis).await;
         let flushed = flush(&server).await;
-        let lost = timeout_at(flushed + PERIOD, both.lost()).await;
-        let lost = lost.expect("its next renewal tells it");
-        assert_eq!(lost.reason(), LostReason::NotOurs);
+        is_told_by_a_renewal(flushed, both.lost()).await;
         assert!(hurried.await.unwrap().unwrap().is_none(), "none is free");
         assert!(began.elapsed() >= limit && !patient.is_finished());
         server.lose_messages(true);
@@ -259,6 +250,13 @@ async fn flush(server: &Server) -> Instant {
     stream.read_exact(&mut answer).await.unwrap();
     assert_eq!(&answer, b"+OK\r\n");
     Instant::now()
+}
+
+/// The next renewal finds that the lock is gone.
+async fn is_told_by_a_renewal(flushed: Instant, lost: impl Future<Output = Lost>) {
+    let lost = timeout_at(flushed + PERIOD, lost).await;
+    let lost = lost.expect("its next renewal tells it");
+    assert_eq!(lost.reason(), LostReason::NotOurs);
 }
 
 async fn client(server: &Server) -> Client {

@@ -1,0 +1,95 @@
+//! Lost, late and repeated commands and cut connections, at random and all at once.
+
+use std::time::{Duration, Instant};
+
+use lockdog::{Client, ClientBuilder};
+
+use crate::support::prelude::{SOON, ms};
+use crate::support::{Action, Dice, Direction, Gate, Proxy, RedisServer, named, until_ok};
+
+/// Three clients, each with a network of its own to the server.
+pub(crate) struct Nemesis {
+    pub(crate) clients: Vec<Client>,
+    pub(crate) dice: Dice,
+    proxies: Vec<Proxy>,
+}
+
+impl Nemesis {
+    pub(crate) async fn start(
+        server: &RedisServer,
+        set: impl Fn(ClientBuilder) -> ClientBuilder,
+    ) -> Self {
+        let dice = Dice::from_environment();
+        let (mut clients, mut proxies) = (Vec::new(), Vec::new());
+        for _ in 0..3 {
+            let proxy = Proxy::start(server).await;
+            let client = Client::builder()
+                .url(proxy.url())
+                .command_timeout(ms(500))
+                .poll_cap(ms(200));
+            let client = set(client);
+            clients.push(until_ok(SOON, async || client.clone().build().await).await);
+            proxies.push(proxy);
+        }
+        Self {
+            clients,
+            dice,
+            proxies,
+        }
+    }
+
+    /// Does harm for this time, and longer if it is not enough yet, as on a busy machine. Then heals it.
+    /// `repeats_late` names the commands of which a copy may run long after its answer.
+    ///
+    /// # Panics
+    /// If it is not enough for long.
+    pub(crate) async fn harass(
+        &mut self,
+        lasts: Duration,
+        repeats_late: impl Fn(&[String]) -> bool + Clone + Send + Sync + 'static,
+        is_enough: impl Fn() -> bool,
+    ) {
+        let Self { dice, proxies, .. } = self;
+        let until = Instant::now() + lasts;
+        let mut late: Vec<(Instant, Gate)> = Vec::new();
+        let mut rules = Vec::new();
+        let mut cuts = 0;
+        while Instant::now() < until || !is_enough() {
+            assert!(Instant::now() < until + SOON * 3, "too little happens");
+            let proxy = &proxies[dice.roll(proxies.len() as u64) as usize];
+            match dice.roll(7) {
+                0 => cuts += proxy.cut_all(),
+                1 => rules.push(proxy.on(named("evalsha"), Action::DropReply)),
+                2 => rules.push(proxy.on(named("evalsha"), Action::ExecuteThenCut).times(2)),
+                3 => rules.push(proxy.on(named("evalsha"), Action::Twice).times(3)),
+                4 => {
+                    let gate = Gate::new();
+                    rules.push(match dice.roll(2) {
+                        0 => proxy.on(repeats_late.clone(), Action::TwiceLate(gate.clone())),
+                        // It runs for the first time when its sender has given it up.
+                        _ => proxy.on(named("evalsha"), Action::HoldRequest(gate.clone())),
+                    });
+                    late.push((Instant::now() + ms(dice.roll(1_500)), gate));
+                }
+                5 => {
+                    proxy.blackhole(Direction::ToClient);
+                    tokio::time::sleep(ms(dice.roll(400))).await;
+                    proxy.heal();
+                }
+                _ => {}
+            }
+            tokio::time::sleep(ms(dice.roll(150))).await;
+            late.retain(|(at, gate)| {
+                let is_due = Instant::now() >= *at;
+                if is_due {
+                    gate.open();
+                }
+                !is_due
+            });
+        }
+        late.iter().for_each(|(_, gate)| gate.open());
+        proxies.iter().for_each(Proxy::heal);
+        let hits: u64 = rules.iter().map(|rule| rule.hits()).sum();
+        assert!(cuts > 0 && hits > 0, "{cuts} cuts, {hits} other faults");
+    }
+}
