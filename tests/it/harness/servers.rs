@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::harness::{PATIENCE, Plain};
+use crate::support::binary::root;
 use crate::support::{Binary, Data, RedisServer, timed};
 
 #[tokio::test]
@@ -168,16 +169,16 @@ async fn many_servers_started_at_once_get_distinct_ports() {
 #[test]
 fn the_installer_is_quick_when_everything_is_installed() {
     // The first call may have to download, the second may not.
-    let install = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/install");
+    let install = root().join("tests/servers/install");
     assert!(
-        Command::new(install)
+        Command::new(&install)
             .status()
             .expect("it is executable")
             .success()
     );
     let start = std::time::Instant::now();
     assert!(
-        Command::new(install)
+        Command::new(&install)
             .status()
             .expect("it is executable")
             .success()

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::public::PUBLIC;
+use crate::support::binary::root;
 
 #[test]
 fn every_public_future_is_listed() {
@@ -13,7 +14,7 @@ fn every_public_future_is_listed() {
         .flat_map(|public| public.is.iter().map(|name| (*name).to_owned()))
         .collect();
     let mut found = BTreeSet::new();
-    for file in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
+    for file in sources(&root().join("src")) {
         found.extend(public_futures(&fs::read_to_string(file).unwrap()));
     }
     assert_eq!(
