@@ -160,7 +160,7 @@ pub enum Error {
     ///
     /// Redisson throws `RedisTimeoutException` or `RedisConnectionException`, and sends nothing more. Do not
     /// repeat the call: the second one would count too.
-    #[error("no answer yet to {call}, which the client goes on sending; do not repeat it: {cause}")]
+    #[error("no answer yet to {call}, which the client continues to send; do not repeat it: {cause}")]
     #[non_exhaustive]
     Unconfirmed {
         /// The call.
@@ -310,7 +310,7 @@ impl Error {
         Self::Timeout { waited, part: None }
     }
 
-    /// The client goes on sending this call.
+    /// The client continues to send this call.
     pub(crate) fn unconfirmed_call(call: &'static str, cause: Self) -> Self {
         let cause = Box::new(cause);
         Self::Unconfirmed { call, cause }

@@ -107,7 +107,7 @@ impl Observers {
                 panics::catch(|| {
                     tracing::error!(
                         target: "lockdog::lock",
-                        "an observer panicked: it is told nothing any more"
+                        "an observer panicked: the client does not call it again"
                     );
                 });
             }
