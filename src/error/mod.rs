@@ -130,9 +130,9 @@ pub enum Error {
         part: Option<Arc<str>>,
     },
 
-    /// The client already has its maximum number of waiters, or of calls without an answer (`count_down`,
-    /// `add_permits`, and releases of a number of permits), which it counts apart. The client sent nothing.
-    /// This call does not hold the lock.
+    /// The client already has its maximum number of waiters. Or it has that many calls without an answer
+    /// (`count_down`, `add_permits`, and releases of a number of permits), which it counts separately. The client
+    /// sent nothing. This call does not hold the lock.
     ///
     /// Start fewer calls at the same time, or raise `ClientBuilder::max_waiters`.
     #[error("too many waiters, max_waiters={limit}")]
