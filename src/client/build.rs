@@ -10,7 +10,7 @@ use crate::background::{Background, ensure_runtime};
 use crate::clock::Clock;
 use crate::diagnosis::{self, ClientProfile};
 use crate::error::{Error, Result};
-use crate::key::LineTimes;
+use crate::key::QueueTimes;
 use crate::lease;
 use crate::observe::Observers;
 use crate::server::{Address, Context, Logins, ReplicaAck, Server, Time};
@@ -42,7 +42,7 @@ impl ClientBuilder {
         self.check()?;
         ensure_runtime()?;
         let wake = self.wake_or_poll();
-        let line = LineTimes {
+        let line = QueueTimes {
             worth: self.fair_wait,
             silence: self.longest_silence(),
         };
@@ -249,7 +249,7 @@ impl ClientBuilder {
 
     /// The user's setting, or the default that fits the poll cap.
     fn longest_silence(&self) -> Duration {
-        let least = LineTimes::default()
+        let least = QueueTimes::default()
             .silence
             .max(LOOKS_IN_AN_ABSENCE * self.poll_cap);
         self.fair_absence.unwrap_or(least)

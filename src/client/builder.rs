@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::diagnosis::FindingKind;
 use crate::hold::HandOverLimits;
-use crate::key::{LineTimes, LockGroup, NameMapper};
+use crate::key::{LockGroup, NameMapper, QueueTimes};
 use crate::observe::Observer;
 use crate::server::{Connector, CredentialSource, Protocol, ReplicaAck, TlsSettings, UserPool};
 use crate::session::Reentry;
@@ -101,7 +101,7 @@ impl Default for ClientBuilder {
                 hand_overs: 16,
                 time: Duration::from_millis(20),
             },
-            fair_wait: LineTimes::default().worth,
+            fair_wait: QueueTimes::default().worth,
             fair_absence: None,
             reentry: Reentry::default(),
             replica_ack: None,

@@ -160,7 +160,9 @@ pub enum Error {
     ///
     /// Redisson throws `RedisTimeoutException` or `RedisConnectionException`, and sends nothing more. Do not
     /// repeat the call: the second one would count too.
-    #[error("no answer yet to {call}, which the client continues to send; do not repeat it: {cause}")]
+    #[error(
+        "no answer yet to {call}, which the client continues to send; do not repeat it: {cause}"
+    )]
     #[non_exhaustive]
     Unconfirmed {
         /// The call.

@@ -3,9 +3,9 @@
 mod acquire;
 mod contender;
 mod hold;
-mod in_line;
 mod members;
 mod outcome;
+mod queue_wait;
 mod request;
 mod round;
 mod round_claims;

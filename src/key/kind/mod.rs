@@ -94,14 +94,14 @@ pub(crate) enum QueueSide {
 
 /// The times of a queue on the server.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LineTimes {
+pub(crate) struct QueueTimes {
     /// How long Redisson leaves a waiter at the head that does not take the lock.
     pub(crate) worth: Duration,
     /// How long a waiter may be silent before it loses its place.
     pub(crate) silence: Duration,
 }
 
-impl Default for LineTimes {
+impl Default for QueueTimes {
     fn default() -> Self {
         Self {
             worth: Duration::from_secs(300),
