@@ -36,7 +36,7 @@ pub(crate) struct QueueCall<'a> {
 
 /// The result of a query.
 pub(crate) enum QueryResult<W> {
-    /// The wait goes on.
+    /// The wait continues.
     Waits(Attempted<W>),
     /// The acquire of this hold is complete.
     Ended(Arc<Hold>, AttemptOutcome),

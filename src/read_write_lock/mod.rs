@@ -50,7 +50,7 @@ pub use upgrade::{UpgradeError, UpgradeRequest};
 /// reader.unlock().await?;
 ///
 /// if let Some(writer) = prices.write().try_lock().wait(Duration::from_secs(1)).await? {
-///     // Alone. Then goes on as a reader, without a moment in which another writer could get in.
+///     // The only holder. Then it continues as a reader; no other writer can acquire the lock in between.
 ///     let reader = writer.downgrade().await?;
 ///     reader.unlock().await?;
 /// }
