@@ -1,7 +1,7 @@
 //! The right to send a command for a hold, and how a turn ends whose holder is not polled.
 //!
-//! A caller's future may be polled once and abandoned. A party that needs the turn then asks for a sign
-//! of life: it wakes the future, and a future that is not polled within a short time loses its turn
+//! A caller's future may be polled once and abandoned. A party that needs the turn then asks for a poll:
+//! it wakes the future, and a future that is not polled within a short time loses its turn
 //! (design: invariant 14).
 
 use std::future::poll_fn;
