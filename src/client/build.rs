@@ -43,8 +43,8 @@ impl ClientBuilder {
         ensure_runtime()?;
         let wake = self.wake_or_poll();
         let line = QueueTimes {
-            worth: self.fair_wait,
-            silence: self.longest_silence(),
+            fair_wait: self.fair_wait,
+            fair_absence: self.longest_silence(),
         };
         let address = self.address()?;
         let id = Uuid::new_v4();
@@ -250,7 +250,7 @@ impl ClientBuilder {
     /// The user's setting, or the default that fits the poll cap.
     fn longest_silence(&self) -> Duration {
         let least = QueueTimes::default()
-            .silence
+            .fair_absence
             .max(LOOKS_IN_AN_ABSENCE * self.poll_cap);
         self.fair_absence.unwrap_or(least)
     }

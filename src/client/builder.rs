@@ -101,7 +101,7 @@ impl Default for ClientBuilder {
                 hand_overs: 16,
                 time: Duration::from_millis(20),
             },
-            fair_wait: QueueTimes::default().worth,
+            fair_wait: QueueTimes::default().fair_wait,
             fair_absence: None,
             reentry: Reentry::default(),
             replica_ack: None,

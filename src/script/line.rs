@@ -71,8 +71,8 @@ pub(crate) async fn query_queue(
         Arg::Text(query.field),
         Arg::Number(query.target.into()),
         Arg::Number(lease::millis(query.lease)),
-        Arg::Number(lease::millis(query.line.worth)),
-        Arg::Number(lease::millis(query.line.silence)),
+        Arg::Number(lease::millis(query.line.fair_wait)),
+        Arg::Number(lease::millis(query.line.fair_absence)),
         Arg::Text(match query.mode {
             QueryMode::Enter => "enter",
             QueryMode::Again => "look",

@@ -159,7 +159,7 @@ impl LoweredHold<'_> {
             args.push(Arg::Number(lease::millis(self.lease)));
         }
         if self.key.kind().queue == QueueSide::Server {
-            args.push(Arg::Number(lease::millis(self.line.worth)));
+            args.push(Arg::Number(lease::millis(self.line.fair_wait)));
             args.push(Arg::Number(u64::from(may_wait)));
         }
         for value in self.key.values() {
@@ -231,7 +231,7 @@ pub(crate) async fn transfer(
             Arg::Text(&channel),
             Arg::Text(server.publishes()),
             match key.kind().queue {
-                QueueSide::Server => Arg::Number(lease::millis(hand_over.line.worth)),
+                QueueSide::Server => Arg::Number(lease::millis(hand_over.line.fair_wait)),
                 QueueSide::Client => from(key),
             },
         ][..5 + more(key).max(in_line(key))],

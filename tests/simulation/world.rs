@@ -185,7 +185,7 @@ fn client(
             time: ms(20),
         },
         line: QueueTimes {
-            silence: ms(plan.silence_ms),
+            fair_absence: ms(plan.silence_ms),
             ..QueueTimes::default()
         },
         reentry: Reentry::default(),
