@@ -6,7 +6,7 @@ SHELL := bash
 help:
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
-demo: ## two processes contend for one lock, told on the terminal
+demo: ## two processes compete for one lock, shown on the terminal
 	@command -v redis-server >/dev/null || cargo build --workspace --example serve
 	@cargo build --example demo
 	@cargo run --quiet --example demo
@@ -28,7 +28,7 @@ audit: ## licences, sources and banned crates of all dependencies
 	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
 	cargo deny check bans licenses sources
 
-fix: ## formats, and mends what clippy can mend
+fix: ## formats, and fixes what clippy can fix
 	cargo clippy --fix --workspace --all-targets --allow-dirty --allow-staged
 	cargo fmt --all
 

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Each process has a number of documents. With a plain lock, one process may print all of its documents
-//! first. With a fair lock, the server has a queue: each process stands last again after each document, so
-//! they take turns. Threads of a Java service that wait for `getFairLock("example:printer")` stand in the same
-//! queue. Kill a process that waits: the others pass it after a few seconds.
+//! first. With a fair lock, the server has a queue: after each document a process enters the queue again at its
+//! end, so the processes print in turn. Threads of a Java service that wait for `getFairLock("example:printer")`
+//! are in the same queue. Kill a process that waits: the others drop it from the queue after a few seconds.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn main() -> Result<()> {
 
     let client = Client::builder()
         .url(url)
-        // After this time without a sign of life, the other clients pass a waiter.
+        // After this time without a query, the other clients drop a waiter from the queue.
         .fair_absence(Duration::from_secs(4))
         .build()
         .await?;

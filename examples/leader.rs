@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Ctrl-C or TERM: the leader resigns, and the next one leads at once.
-//! Killed: the next one leads when the lease is over, three seconds later at most.
-//! Cut off from the server: the leader stops by itself before its lease is over, and campaigns again.
+//! If the leader is killed, the next one leads when the lease ends, at most three seconds later.
+//! If the leader cannot reach the server, it stops its work before its lease ends, and campaigns again.
 
 #![allow(
     clippy::disallowed_methods,

@@ -1,5 +1,4 @@
-//! The set-up of `tracing`: a service that shows the warnings of lockdog, and more when it looks for a
-//! fault.
+//! The set-up of `tracing`: a service that shows the warnings of lockdog, and more events for debugging.
 //!
 //! ```text
 //! cargo run --example logging -- redis://127.0.0.1:6379

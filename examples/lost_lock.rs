@@ -4,7 +4,7 @@
 //! cargo run --example lost_lock -- redis://127.0.0.1:6379
 //! ```
 //!
-//! A lock on a server can be lost while its holder still works: the server was away for longer
+//! A lock on a server can be lost while its holder still works: the server could not be reached for longer
 //! than the lease, another client deleted the key, or the process was stopped. Here another client frees
 //! the lock by force; the guard reports the loss at its next renewal, and no later than its deadline.
 

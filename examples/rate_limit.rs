@@ -5,11 +5,11 @@
 //! cargo run --example rate_limit -- redis://127.0.0.1:6379 bob
 //! ```
 //!
-//! A call needs one of two permits that all processes share, and keeps it for half a second at least. A
-//! Java service takes part with `getSemaphore("example:calls")`.
+//! A call needs one of two permits that all processes share, and keeps it for at least half a second. A
+//! Java service shares the permits with `getSemaphore("example:calls")`.
 //!
-//! Killed: its permits stay in use, because they have no leases. The next process that starts sees in the
-//! ledger who has permits; `Semaphore::reclaim` gives those of a dead client back.
+//! If a process is killed, its permits stay in use, because they have no leases. The next process that starts
+//! lists who has permits; `Semaphore::reclaim` releases those of a dead client.
 
 #![allow(
     clippy::disallowed_methods,

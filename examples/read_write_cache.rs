@@ -1,4 +1,4 @@
-//! A value that many processes read and few renew, under a read/write lock.
+//! A value that many processes read and few refresh, under a read/write lock.
 //!
 //! ```text
 //! cargo run --example read_write_cache -- redis://127.0.0.1:6379

@@ -29,7 +29,7 @@ pub(crate) fn check_lease(
     if lease > LONGEST {
         return Err(Error::invalid(
             what,
-            format!("it must be at most {LONGEST:?}, some 584 years, got={lease:?}"),
+            format!("it must be at most {LONGEST:?}, about 584 years, got={lease:?}"),
         ));
     }
     Ok(())

@@ -134,18 +134,19 @@ macro_rules! options {
             self
         }
 
-        /// Keeps the lock for this time at least, counted from the acquire: who releases it earlier leaves it in
-        /// Redis for the rest of the time. Then no owner holds it, and nobody can acquire it. Use it for a job
-        /// that all nodes of a fleet start by their clocks: a job of 50 ms does not run again on a node whose
-        /// clock is 2 s behind. From 10 ms up to the client's `max_lease`, and not longer than `max_hold`.
+        /// Keeps the lock for this time at least, counted from the acquire. If the guard ends earlier, the lock
+        /// stays in Redis for the rest of the time: no owner holds it then, and none can acquire it. Use it for a
+        /// job that all nodes of a fleet start by their own clocks. A job of 50 ms then does not run again on a node
+        /// whose clock is 2 s behind. From 10 ms up to the client's `max_lease`, and not longer than `max_hold`.
         ///
-        /// - It holds for each end of the guard: unlock, drop, panic, and a shutdown of the client. An unlock
+        /// - It applies to each end of the guard: unlock, drop, panic, and a shutdown of the client. An unlock
         ///   returns [`Unlocked::Kept`](crate::Unlocked::Kept), and the lock is handed to no waiter.
         ///   `force_unlock` frees the lock.
         /// - The lease of the acquire is this time or longer. So a process that dies also keeps the lock for
         ///   this time, and the watchdog renews a lock with a longer time only when the lease is nearly over:
         ///   until then the client does not detect a deleted key.
-        /// - If the server does not answer the end, the client retries, and the lock may stay for its lease.
+        /// - If the server does not answer the command of that end, the client retries, and the lock may stay for
+        ///   its whole lease.
         ///
         /// Redisson has no such option. Read/write locks, locks of a group, [`MultiLock`](crate::MultiLock) and
         /// [`RedLock`](crate::RedLock) do not support it: [`Error::Invalid`].

@@ -16,12 +16,12 @@ use crate::clock::testing::ShiftedClock;
 use crate::clock::{Clock, Moment};
 use crate::guard::Guard;
 use crate::hold::{ClaimFlags, HandOverLimits, Hold, HoldState, Holds, Terms};
-use crate::key::{LineTimes, LockKey, kind};
+use crate::key::{LockKey, QueueTimes, kind};
 use crate::observe::Observers;
 use crate::owner::Owner;
 use crate::server::{Address, Context, Endpoint, Server};
 use crate::session::{Claim, Core, Job, Reentry, Session, Settings};
-use crate::wait::{Line, WaitRequest, WaiterGuard, Waiters, Wake};
+use crate::wait::{WaitRequest, WaiterGuard, WaiterKind, Waiters, Wake};
 
 /// The holds of one client, under its watchdog.
 pub struct Watched {
@@ -158,7 +158,7 @@ impl Default for Idle {
                 hand_overs: 16,
                 time: Duration::from_millis(20),
             },
-            line: LineTimes::default(),
+            line: QueueTimes::default(),
             reentry: Reentry::Counted,
             name_mapper: None,
             log_names: false,
@@ -235,7 +235,7 @@ impl Queue {
             owner: Owner::new(),
             terms: Some(TERMS),
             deadline: None,
-            line: Line::Sole,
+            kind: WaiterKind::Sole,
         };
         let place = self.waiters.enter(&self.key, request, self.clock.now());
         self.places.push_back(place.expect("there is room"));

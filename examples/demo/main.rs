@@ -1,8 +1,8 @@
 //! Two processes contend for one lock on a real server; `make demo` runs it.
 //!
-//! It starts a server of its own, redis-server or where that is missing the one of lockdog-test, and
-//! itself a second time as the other process. Every line it tells is checked first: it ends with a
-//! failure at the first thing that is not as expected.
+//! It starts a server of its own: `redis-server`, or the server of `lockdog-test` if that is not installed. It
+//! starts itself a second time as the other process. It checks each line before it prints it, and fails at the
+//! first result that is not as expected.
 
 #![allow(
     clippy::disallowed_methods,

@@ -4,8 +4,8 @@
 //! cargo run --example redlock
 //! ```
 //!
-//! It starts five redis-servers of its own. Every line it tells is checked first: it ends with a
-//! failure at the first thing that is not as expected.
+//! It starts five redis-servers of its own. It checks each line before it prints it, and fails at the first
+//! result that is not as expected.
 
 #![allow(
     clippy::disallowed_methods,

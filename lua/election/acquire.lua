@@ -3,7 +3,7 @@
 --
 -- KEYS[1]    the lock's hash
 -- KEYS[2..4] the queue, the places and the presence: see lua/fair/acquire.lua
--- KEYS[5]    what the leader said of itself; not used here
+-- KEYS[5]    the leader's value; not used here
 -- KEYS[6]    the counter of the terms: the last one, in decimal; the counter of a fenced lock
 -- ARGV[1..]  as lua/fair/acquire.lua
 --

@@ -1,14 +1,14 @@
--- Purpose: frees an election from one leader, whoever that is; never from the one after it. As
+-- Purpose: frees an election from one leader, of any client; never from the one after it. As
 -- lua/fair/force_unlock.lua, which is the function `fair` here.
 --
 -- KEYS[1]    the lock's hash
 -- KEYS[2..4] the queue, the places and the presence: see lua/fair/force_unlock.lua
--- KEYS[5]    what the leader said of itself, "field term number value"; its name is the channel of the news
+-- KEYS[5]    the leader's value, "field term number value"; its name is the channel of the news
 -- ARGV[1..]  as lua/fair/force_unlock.lua; ARGV[1] is the field, ARGV[3] publishes
 --
 -- Returns what lua/fair/force_unlock.lua returns.
 --
--- Example: { a = 1 }, said "a 17... 1 me", field "a" -> no hash, nothing said, message "" on the channel, 1.
+-- Example: { a = 1 }, value "a 17... 1 me", field "a" -> no hash, no value, message "" on the channel, 1.
 
 local said = KEYS[5]
 

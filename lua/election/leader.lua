@@ -1,17 +1,17 @@
--- Purpose: reads who leads, and what it said of itself. Changes nothing.
+-- Purpose: reads who leads, and the leader's value. Changes nothing.
 --
 -- KEYS[1]  the lock's hash
--- KEYS[2]  what the leader said of itself, "field term number value"
+-- KEYS[2]  the leader's value, "field term number value"
 -- ARGV[]   none
 --
 -- Returns
 --   nil                   no leader
---   { field, ttl }        the leader's field and the TTL in milliseconds (-1: it has none); it said nothing,
+--   { field, ttl }        the leader's field and the TTL in milliseconds (-1: it has none); it published nothing,
 --                         as a fair lock of Redisson's with this name
 --   { field, ttl, text }  the text behind the field, "term number value"
 --
--- What was said is believed only if its field is in the hash, so a leader that died needs no clean-up.
--- Example: { a = 1 }, TTL 900, said "a 17 1 me" -> { "a", 900, "17 1 me" }; said "b 16 1 you" -> { "a", 900 }.
+-- A value counts only if its field is in the hash, so a leader that died needs no clean-up.
+-- Example: { a = 1 }, TTL 900, value "a 17 1 me" -> { "a", 900, "17 1 me" }; value "b 16 1 you" -> { "a", 900 }.
 
 local hash = redis.call('hgetall', KEYS[1])
 for i = 1, #hash, 2 do

@@ -1,7 +1,7 @@
--- Purpose: a leader says who it is, for all who ask or watch.
+-- Purpose: a leader publishes its value, for all clients that query or observe.
 --
 -- KEYS[1]  the lock's hash
--- KEYS[2]  what the leader said of itself, "field term number value"; its name is the channel of the news
+-- KEYS[2]  the leader's value, "field term number value"; its name is the channel of the news
 -- ARGV[1]  the field of the leader's hold
 -- ARGV[2]  its term
 -- ARGV[3]  the number of this proclamation: it counts those of one leadership from 1
@@ -9,11 +9,11 @@
 -- ARGV[5]  the command that publishes: publish, or spublish on a cluster that knows it
 --
 -- Returns
---   1  said, or this leader said something newer before; those who watch are told
+--   1  published, or this leader published something newer before; observers are notified
 --   0  the field is not in the hash: it does not lead
 --
--- Run twice or late it does no harm: the number says which proclamation of one leader is the newest. What is
--- said has the TTL of the hash, so it does not stay behind when the leader ends without a word.
+-- Run twice or late it does no harm: the number says which proclamation of one leader is the newest. The
+-- value has the TTL of the hash, so it does not remain when the leader's process dies.
 -- Example: { a = 1 } for 30000, field "a", term 17, number 1, "me" -> "a 17 1 me" for 30000, message "17", 1.
 
 local field, said = ARGV[1], KEYS[2]

@@ -1,8 +1,8 @@
--- Purpose: extends the leases of up to 100 leaderships, with what their leaders said; one bad name harms no
+-- Purpose: extends the leases of up to 100 leaderships, with their leaders' values; one bad name harms no
 -- other.
 --
 -- KEYS[2 * i - 1]  the lock's hash of the i-th hold
--- KEYS[2 * i]      what its leader said of itself, "field term number value"
+-- KEYS[2 * i]      its leader's value, "field term number value"
 -- ARGV[2 * i - 1]  the field of the i-th hold
 -- ARGV[2 * i]      its lease in milliseconds
 --
@@ -12,9 +12,9 @@
 --   -1  the server could not tell or could not extend it (another type under the key, no
 --       permission): nothing is known
 --
--- What this leader said gets the TTL of the hash, so it never stays behind. What another said is not believed,
+-- The value of this leader gets the TTL of the hash, so it never remains. The value of another leader does not count,
 -- and a failure there does not end a leadership.
--- Example: KEYS = { "a", "lockdog_leader:{a}" }, f is there and said "f 17 1 me" -> { 1 }, both TTLs 30000.
+-- Example: KEYS = { "a", "lockdog_leader:{a}" }, f is there and published "f 17 1 me" -> { 1 }, both TTLs 30000.
 
 local answers = {}
 

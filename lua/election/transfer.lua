@@ -3,13 +3,13 @@
 --
 -- KEYS[1]    the lock's hash
 -- KEYS[2..4] the queue, the places and the presence: see lua/fair/transfer.lua
--- KEYS[5]    what the leader said of itself, "field term number value"; its name is the channel of the news
+-- KEYS[5]    the leader's value, "field term number value"; its name is the channel of the news
 -- KEYS[6]    the counter of the terms: the last one, in decimal; the counter of a fenced lock
 -- ARGV[1..]  as lua/fair/transfer.lua; ARGV[1] is the field that ends, ARGV[2] the one that begins
 --
 -- Returns
 --   { -1, term }  handed on, with this term as a text; how many listen is not asked
---   -2            the first hold ended, and it is the turn of another waiter, which was told, or of none;
+--   -2            the first hold ended, and it is the turn of another waiter, which was notified, or of none;
 --                 or the second could not begin, for example because the counter is no number
 --   nil           the first hold is not there, and neither is the second: it was lost
 --   error         WRONGTYPE: the second hold is there, and the counter is no number below 2^53 - 1
@@ -40,12 +40,12 @@ if not last then
     if stood then
         return redis.error_reply('WRONGTYPE the counter of the terms is no number below 2^53 - 1')
     end
-    -- There is no term to begin: the first hold ends, and the head is told. No field has this name.
+    -- There is no term to begin: the first hold ends, and the first waiter is notified. No field has this name.
     ARGV[2] = ''
 end
 
--- What the first leader said goes with it, and what the leader before it said, if this one said nothing. If another
--- hold begins at once, that one says something new, or its end deletes this.
+-- The value of the first leader is deleted, and that of the leader before it, if this one published none. If another
+-- hold begins at once, that one publishes a new value, or its end deletes this.
 local function fall_silent()
     local text = redis.pcall('get', said)
     local by = type(text) == 'string' and string.match(text, '^(%S+) ')

@@ -1,15 +1,15 @@
--- Purpose: one look at a fair lock: raises the count of one hold to a target, takes the lock if it is
--- free and no waiter stands before, or else takes or keeps a place in the queue.
+-- Purpose: one query of a fair lock: raises the count of one hold to a target, takes the lock if it is
+-- free and no present waiter is before it, or else takes or keeps a place in the queue.
 --
 -- KEYS[1]    the lock's hash
 -- KEYS[2]    the queue: a list of fields in the order of arrival; Redisson's key
 -- KEYS[3]    the places: a sorted set, field -> when Redisson may drop it at the head; Redisson's key
 -- KEYS[4]    the presence: a sorted set, field -> until when its client has shown that it waits
 -- ARGV[1]    the hold's field, "<client uuid>:<task>.<hold number>"
--- ARGV[2]    the count that the hold shall have, 1 for a first acquire
+-- ARGV[2]    the target count of the hold, 1 for a first acquire
 -- ARGV[3]    the lease in milliseconds
--- ARGV[4]    what a place is worth in Redisson's arithmetic, in milliseconds
--- ARGV[5]    how long a waiter may be silent, in milliseconds
+-- ARGV[4]    fair_wait: what each place adds to the score, as in Redisson, in milliseconds
+-- ARGV[5]    fair_absence: how long a waiter is present after a query, in milliseconds
 -- ARGV[6]    'enter': it may take a place; 'look': it has one; 'try': it takes none
 -- ARGV[7]    the prefix of the waiters' channels: a waiter's channel is prefix:field
 -- ARGV[8]    the command that publishes there: publish, or spublish on a cluster that knows it
@@ -18,7 +18,7 @@
 -- Returns
 --   nil                   granted: the field stands at the target or above, the TTL is the lease or longer
 --   { n, arrival }        held by another; its TTL is n milliseconds (-1: it has none)
---   { -2, arrival, head } free, and it is the turn of the waiter with the field head, which was told;
+--   { -2, arrival, head } free, and it is the turn of the waiter with the field head, which was notified;
 --                         arrival: the server's clock in microseconds as a text if the field took a place
 --                         by this call, else ''
 --   -3                    the target is above 1 and the field is gone: the hold was lost
@@ -42,7 +42,7 @@ if count then
     if redis.call('pttl', key) < lease then
         local timed = redis.pcall('pexpire', key, ARGV[3])
         if type(timed) == 'table' and timed.err then
-            -- What is refused shall have done nothing.
+            -- A refused command must not change anything.
             if missing > 0 then
                 redis.call('hincrby', key, field, -missing)
             end
@@ -129,7 +129,7 @@ end
 
 if redis.call('exists', queue) == 0 and redis.call('exists', places) == 1 then
     -- The list alone was deleted: those that are present get a place again. A score without a place would
-    -- stand for ever.
+    -- stay forever.
     redis.call('del', places)
 end
 
@@ -172,7 +172,7 @@ local function outlast()
     local last = redis.call('zrange', places, -1, -1, 'withscores')
     local ends = tonumber(last[2] or now)
     redis.call('pexpire', presence, math.max(0, ends - now) + silence * 4)
-    -- If all its clients crash, and no other uses the lock again, the queue does not stay for ever. Redisson's
+    -- If all its clients crash, and no other uses the lock again, the queue does not stay forever. Redisson's
     -- waiters, whose looks leave the TTL as it is, have long had their turns by then.
     redis.call('pexpire', queue, A_DAY)
     redis.call('pexpire', places, A_DAY)

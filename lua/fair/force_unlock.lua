@@ -1,4 +1,4 @@
--- Purpose: frees a fair lock from one holder, whoever that is; never from the one after it.
+-- Purpose: frees a fair lock from one holder, of any client; never from the one after it.
 --
 -- KEYS[1]  the lock's hash
 -- KEYS[2]  the queue: a list of fields in the order of arrival; Redisson's key
@@ -9,7 +9,7 @@
 -- ARGV[3]  the command that publishes there: publish, or spublish on a cluster that knows it
 --
 -- Returns
---   1  that holder had the lock; the hash is deleted and the first waiter that is there is told
+--   1  that holder had the lock; the hash is deleted and the first present waiter is notified
 --   0  it had not; nothing was done
 --
 -- Example: { "uuid:7" = 2 }, queue { b }, field "uuid:7" -> no hash, message "0" on prefix:b, 1.

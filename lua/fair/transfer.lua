@@ -14,7 +14,7 @@
 --
 -- Returns
 --   -1   handed on, and the TTL is the lease or longer; how many listen is not asked
---   -2   the first hold ended, and it is the turn of another waiter, which was told, or of none
+--   -2   the first hold ended, and it is the turn of another waiter, which was notified, or of none
 --   nil  the first hold is not there, and neither is the second: it was lost
 --
 -- Run twice it does what it does once: without the first field it changes no count, and a TTL only grows.
@@ -99,6 +99,6 @@ local is_well, answer = pcall(hand_on)
 if is_well then
     return answer
 end
--- It may have been granted before the failure. The receiver is told that it was not.
+-- It may have been granted before the failure. The receiver learns that it was not.
 redis.pcall('hdel', key, to)
 return -2

@@ -1,12 +1,12 @@
 -- Purpose: lowers the count of one hold of a fair lock to a target; at zero the lock is free and the
--- first waiter that is there is told. Settles an acquire too: then the field leaves the queue.
+-- first present waiter is notified. Settles an acquire too: then the field leaves the queue.
 --
 -- KEYS[1]  the lock's hash
 -- KEYS[2]  the queue: a list of fields in the order of arrival; Redisson's key
 -- KEYS[3]  the places: a sorted set, field -> when Redisson may drop it at the head; Redisson's key
 -- KEYS[4]  the presence: a sorted set, field -> until when its client has shown that it waits
 -- ARGV[1]  the hold's field
--- ARGV[2]  the count that shall be left; 0 deletes the field whatever its count was
+-- ARGV[2]  the target count; 0 deletes the field whatever its count was
 -- ARGV[3]  the prefix of the waiters' channels: a waiter's channel is prefix:field
 -- ARGV[4]  the command that publishes there: publish, or spublish on a cluster that knows it
 -- ARGV[5]  what a place is worth in Redisson's arithmetic, in milliseconds

@@ -64,7 +64,7 @@ end
 -- here because nothing is written yet, if it is refused.
 local looked_at = redis.call('hrandfield', key, 2 * (#ARGV - 3) + 2)
 
--- What is refused shall have done nothing: what was there before.
+-- A refused command must not change anything: restore the earlier state.
 local before = {}
 local function undo()
     for i = 4, #ARGV do

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]    the group's hash: see lua/group/acquire.lua
 -- ARGV[1]    the hold's field
--- ARGV[2]    the count that shall be left; 0 frees the values whatever their counts were
+-- ARGV[2]    the target count; 0 frees the values whatever their counts were
 -- ARGV[3]    the channel of the group's messages
 -- ARGV[4]    the command that publishes there: publish, or spublish on a cluster that knows it
 -- ARGV[5..]  the hashes of the values

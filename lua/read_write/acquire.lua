@@ -4,7 +4,7 @@
 -- KEYS[2]  the announcement of a writer that waits
 -- KEYS[3]  read only: the hold's own timeout key, Redisson's key of the first acquire
 -- ARGV[1]  the hold's field, "<client uuid>:<task>.<hold number>", with ":write" at its end for a writer
--- ARGV[2]  the count that the hold shall have, 1 for a first acquire
+-- ARGV[2]  the target count of the hold, 1 for a first acquire
 -- ARGV[3]  the lease in milliseconds
 -- ARGV[4]  the mode: "read" or "write"
 -- ARGV[5]  the field of the same owner's hold in the other mode; empty if it has none
@@ -192,7 +192,7 @@ else
 end
 local timed = not failed(done) and lengthen(key)
 if failed(done) or failed(timed) then
-    -- What is refused shall have done nothing. A lock without a TTL would outlive its holder.
+    -- A refused command must not change anything. A lock without a TTL would outlive its holder.
     if not count and not failed(done) then
         redis.call('hdel', key, field)
         if free then

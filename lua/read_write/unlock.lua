@@ -1,11 +1,11 @@
 -- Purpose: makes the count of one read or write hold what its client says; zero ends the hold. It also settles
--- an outcome that nobody saw: it never creates a hold. And it frees the lock from one holder by force.
+-- an outcome that no client saw: it never creates a hold. And it frees the lock from one holder by force.
 --
 -- KEYS[1]  the lock's hash
 -- KEYS[2]  the announcement of a writer that waits
 -- KEYS[3]  read only: the hold's own timeout key, Redisson's key of the first acquire
 -- ARGV[1]  the hold's field
--- ARGV[2]  the count that shall be left; 0 deletes the field whatever its count was
+-- ARGV[2]  the target count; 0 deletes the field whatever its count was
 -- ARGV[3]  the channel of the lock's messages
 -- ARGV[4]  the command that publishes there: publish, or spublish on a cluster that knows it
 -- ARGV[5]  the mode: "read" or "write"

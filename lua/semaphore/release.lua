@@ -1,4 +1,4 @@
--- Purpose: lowers what one request has of a semaphore: after a release, and after an outcome nobody saw.
+-- Purpose: lowers what one request has of a semaphore: after a release, and after an outcome that no client saw.
 --
 -- KEYS[1]  the free permits, a number
 -- KEYS[2]  the ledger: request -> how many permits it has, or when it ended; '' if it was not lost
@@ -15,7 +15,7 @@
 --   error WRONGTYPE: the free permits are no number below 2^53; nothing was done
 --
 -- A ledger without its member '' was lost (deleted, evicted): then the client's number counts, once. A
--- ledger that has it knows every request with permits. The semaphore is not made anew. ZREM comes first,
+-- ledger that has it knows every request with permits. The semaphore is not created again. ZREM comes first,
 -- because a server out of memory lets a script go on that has written. A ledger without
 -- permits in use ends after an hour if it was lost or the number has ended.
 -- Example: 1 free, { u:1.1 = 2 }, keeps 0 -> 3 free, {}, message "3", 1; once more -> nil.

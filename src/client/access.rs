@@ -28,18 +28,18 @@ impl ClientBuilder {
 
     /// Asks this code for the user and password of each new connection to the servers that keep the locks, for
     /// passwords that change while the client lives: tokens of a cloud provider, or a secret that is rotated.
-    /// It replaces the password in the URL, and the user if it names one. If the server refuses what it gave,
-    /// the client asks once more at once, and then at each later attempt to connect.
+    /// The result replaces the password in the URL, and the user if the result has one. If the server refuses
+    /// it, the client asks the code once more at once, and then at each later attempt to connect.
     ///
-    /// A connection keeps its login: servers do not ask again. If a server closes connections whose password
-    /// expired, the client reconnects, and its locks stay held meanwhile.
+    /// A server checks the password once for each connection. If a server closes connections whose password
+    /// expired, the client reconnects, and its locks stay held.
     ///
-    /// The client asks for each connection, some of them at the same time, and waits for a command timeout at
-    /// most: let the code keep what it got for a while. A panic, or an error, only fails the attempt; a call
-    /// that blocks its thread delays no renewal. The client shows the text of an error, so that must not
-    /// contain a secret. It never shows a password.
+    /// The client asks for each connection, sometimes for several at the same time, and waits at most a command
+    /// timeout. So the code should cache its result for a short time. A panic or an error only fails the
+    /// attempt, and a call that blocks its thread delays no renewal. The client shows the text of an error, so
+    /// the text must not contain a secret. The client never shows a password.
     ///
-    /// Defaults to none. Sentinels have a login of their own
+    /// Defaults to none. Sentinels have credentials of their own
     /// ([`sentinel_password`](ClientBuilder::sentinel_password)), and so have the connections of your own pool.
     /// Corresponds to Redisson's `credentialsResolver`.
     ///

@@ -10,7 +10,7 @@ use crate::background::{Background, ensure_runtime};
 use crate::clock::Clock;
 use crate::diagnosis::{self, ClientProfile};
 use crate::error::{Error, Result};
-use crate::key::LineTimes;
+use crate::key::QueueTimes;
 use crate::lease;
 use crate::observe::Observers;
 use crate::server::{Address, Context, Logins, ReplicaAck, Server, Time};
@@ -42,9 +42,9 @@ impl ClientBuilder {
         self.check()?;
         ensure_runtime()?;
         let wake = self.wake_or_poll();
-        let line = LineTimes {
-            worth: self.fair_wait,
-            silence: self.longest_silence(),
+        let line = QueueTimes {
+            fair_wait: self.fair_wait,
+            fair_absence: self.longest_silence(),
         };
         let address = self.address()?;
         let id = Uuid::new_v4();
@@ -249,8 +249,8 @@ impl ClientBuilder {
 
     /// The user's setting, or the default that fits the poll cap.
     fn longest_silence(&self) -> Duration {
-        let least = LineTimes::default()
-            .silence
+        let least = QueueTimes::default()
+            .fair_absence
             .max(LOOKS_IN_AN_ABSENCE * self.poll_cap);
         self.fair_absence.unwrap_or(least)
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::diagnosis::FindingKind;
 use crate::hold::HandOverLimits;
-use crate::key::{LineTimes, LockGroup, NameMapper};
+use crate::key::{LockGroup, NameMapper, QueueTimes};
 use crate::observe::Observer;
 use crate::server::{Connector, CredentialSource, Protocol, ReplicaAck, TlsSettings, UserPool};
 use crate::session::Reentry;
@@ -101,7 +101,7 @@ impl Default for ClientBuilder {
                 hand_overs: 16,
                 time: Duration::from_millis(20),
             },
-            fair_wait: LineTimes::default().worth,
+            fair_wait: QueueTimes::default().fair_wait,
             fair_absence: None,
             reentry: Reentry::default(),
             replica_ack: None,
@@ -212,9 +212,9 @@ impl ClientBuilder {
     /// acquire the lock. Each query of a lockdog waiter restarts this time.
     /// From 10 ms up to one day. Waiters of lockdog are dropped after [`ClientBuilder::fair_absence`].
     ///
-    /// A short time lets Redisson clients drop waiters of lockdog whose server's clock is behind their own.
-    /// With a long time, waiters of Redisson wait for that long behind a waiter of lockdog whose client
-    /// crashed, if no other lockdog client uses the lock.
+    /// If this time is short, a Redisson client whose clock is ahead of the server's may drop active waiters
+    /// of lockdog. If it is long, waiters of Redisson wait for that long behind a waiter of lockdog whose
+    /// client crashed, if no other lockdog client uses the lock.
     ///
     /// Defaults to 300 s. Corresponds to Redisson's `fairLockWaitTimeout`.
     pub fn fair_wait(mut self, wait: Duration) -> Self {
@@ -222,8 +222,8 @@ impl ClientBuilder {
         self
     }
 
-    /// How long a waiter of a fair lock may be silent. After that lockdog clients drop it from the queue: its
-    /// client crashed, or its future is not polled. At least four times the
+    /// How long a waiter of a fair lock stays in the queue without a query. After that lockdog clients drop it:
+    /// its client crashed, or its future is not polled. At least four times the
     /// [`poll_cap`](ClientBuilder::poll_cap), up to four days. All clients of one name should have the same
     /// value.
     ///

@@ -10,10 +10,10 @@ impl Client {
     ///
     /// It releases every hold and waits until Redis has confirmed that. Guards that still exist report
     /// their locks as lost. Calls that wait or acquire end with [`Error::Closed`](crate::Error::Closed),
-    /// and the client undoes what they acquired. [`CountDownLatch::count_down`](crate::CountDownLatch::count_down)
-    /// and [`Semaphore::release`](crate::Semaphore::release) whose commands have no answer yet are sent on. Then
-    /// it waits for the end of the client's thread and
-    /// connections. The report counts the released holds.
+    /// and the client undoes what they acquired. The client also continues to send the calls of
+    /// [`CountDownLatch::count_down`](crate::CountDownLatch::count_down) and
+    /// [`Semaphore::release`](crate::Semaphore::release) that have no answer yet. Then it waits for the end of
+    /// the client's thread and connections. The report counts the released holds.
     ///
     /// It takes at most 2x the command timeout, or 4x (12 s by default) if the server does not answer.
     ///
@@ -30,11 +30,11 @@ impl Client {
         report
     }
 
-    /// As [`Client::shutdown`], but ends after `limit` at the latest. For a service that is killed a fixed time
-    /// after it was told to stop: give the shutdown what the rest of the service leaves of that time.
+    /// As [`Client::shutdown`], but ends after `limit` at the latest. Use it for a service that is killed a fixed
+    /// time after it received a signal to stop.
     ///
-    /// What Redis has not confirmed by then is counted as unconfirmed in the report, and ends with its lease. The
-    /// client tries to release it in the background for as long as the process lives, up to four command
+    /// The report counts a release as unconfirmed if Redis has not confirmed it by then. That hold ends with its
+    /// lease. The client continues to release it in the background while the process runs, for up to four command
     /// timeouts.
     ///
     /// # Cancel safety

@@ -1,11 +1,11 @@
-//! What a client logs, and what it keeps quiet about.
+//! The settings for logs: names, and expected findings.
 
 use super::ClientBuilder;
 use crate::diagnosis::FindingKind;
 
 impl ClientBuilder {
-    /// Whether logs at all levels have the lock's name, in the field `lock`, beside its hash. Names may be
-    /// personal data, and whoever reads the logs sees them then.
+    /// Whether logs at all levels have the lock's name, in the field `lock`, in addition to its hash. Names may be
+    /// personal data, and every reader of the logs then sees them.
     ///
     /// Defaults to false: logs above `debug` have the hash alone, [`Lock::hash`](crate::Lock::hash).
     pub fn log_names(mut self, enabled: bool) -> Self {
@@ -13,12 +13,12 @@ impl ClientBuilder {
         self
     }
 
-    /// Expects this finding of the diagnosis, because the servers cannot be changed: those of a managed service
-    /// often refuse `CONFIG`, for example. The client logs it at `debug` in place of `warn`, and
+    /// Expects findings of this kind from the diagnosis, because you cannot change the servers. For example, a
+    /// managed service often refuses `CONFIG`. The client logs such a finding at `debug` in place of `warn`, and
     /// [`Diagnosis::problems`](crate::report::Diagnosis::problems) leaves it out.
     /// [`Diagnosis::findings`](crate::report::Diagnosis::findings) still has it, with
-    /// [`Finding::is_expected`](crate::report::Finding::is_expected). What it costs stays: read the finding once
-    /// before.
+    /// [`Finding::is_expected`](crate::report::Finding::is_expected). The consequence for locks remains, so read
+    /// the finding first.
     ///
     /// Defaults to none. Call it once for each kind.
     pub fn expect_finding(mut self, kind: FindingKind) -> Self {

@@ -220,14 +220,16 @@ impl Client {
 
     /// The lock of several values of a group. Corresponds to Redisson's `getMultiLock(group, values)`.
     ///
-    /// It is acquired for all of its values or for none. Locks of values that have none in common do not wait for each
-    /// other. A group is one hash in Redis, so its values cost no key each. See [`Value`] for what Redisson's codecs
-    /// make of them. 1 to 256 values; any other number is [`Error::Invalid`](crate::Error::Invalid) at each request.
+    /// The lock is acquired for all of its values or for none. Two such locks without a common value do not wait for
+    /// each other. A group is one hash in Redis, so its values need no keys of their own. [`Value`] has the encodings
+    /// of Redisson's codecs. With no value, or more than 256, each request returns
+    /// [`Error::Invalid`](crate::Error::Invalid).
     ///
-    /// An owner may acquire the same values again. If it acquires other values of the group of which it has some, the
-    /// call returns [`Error::WouldDeadlock`](crate::Error::WouldDeadlock).
+    /// An owner may acquire the same values again. If it requests a different set of values, and already holds some of
+    /// them, the call returns [`Error::WouldDeadlock`](crate::Error::WouldDeadlock).
     ///
-    /// The name of a group must not be that of a lock. It cannot be an instance of a [`RedLock`](crate::RedLock).
+    /// The name of a group must not be that of a lock. The lock cannot be an instance of a
+    /// [`RedLock`](crate::RedLock).
     pub fn group_lock(
         &self,
         group: impl AsRef<str>,

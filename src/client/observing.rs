@@ -7,20 +7,20 @@ use super::ClientBuilder;
 use crate::observe::Observer;
 
 impl ClientBuilder {
-    /// Adds an observer, which is told each [`ClientEvent`](crate::observe::ClientEvent) of the client. Several observers are
-    /// told in the order in which they were added. Without one, no event is made.
+    /// Adds an observer, which receives each [`ClientEvent`](crate::observe::ClientEvent) of the client. The client calls
+    /// several observers in the order in which they were added. Without an observer, it makes no event.
     ///
-    /// Defaults to none. Redisson has such a thing in its commercial edition only.
+    /// Defaults to none. Redisson has observers in its commercial edition only.
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observers.push(Arc::new(observer));
         self
     }
 
-    /// Maps each lock's name to the group that observers count it in. A client has any number of names, and a
-    /// system of metrics is no place for them; let the groups be few. More than 64 bytes of a group are cut off.
-    /// An empty group is none.
+    /// Maps each lock's name to a group. Observers count locks by their groups, because a client may have any number
+    /// of names, which are too many for a metrics system. Use few groups. The client cuts a group off after 64 bytes.
+    /// A lock with an empty group is in no group.
     ///
-    /// It is called once for each handle, in the caller's task. If it panics, that call panics.
+    /// The client calls the function once for each handle, in the caller's task. If it panics, that call panics.
     ///
     /// Defaults to no group.
     ///

@@ -59,7 +59,7 @@ impl Client {
     /// The numbers of this moment, for a page of the service's health, or for metrics. The client does not ask
     /// Redis.
     ///
-    /// It looks at each hold: some 0.1 us for each of them.
+    /// It reads the state of each hold, which takes about 0.1 us for each of them.
     pub fn stats(&self) -> Stats {
         Stats::of(self.session.core())
     }

@@ -1,4 +1,4 @@
-//! What stands on the servers, of all clients.
+//! The locks and connections of all clients, as the servers show them.
 
 use super::Client;
 use crate::background::ensure_runtime;
@@ -6,12 +6,12 @@ use crate::error::Result;
 use crate::survey::{self, ConnectionInfo, LockInfo, Locks};
 
 impl Client {
-    /// What stands under the key of this name: the kind of the lock, its holders and its listeners, whoever they
-    /// are. For support tools and admin pages.
+    /// The lock of this name, as its key in Redis shows it: its kind, its holders and its listeners, of all clients.
+    /// Use it in support tools and admin pages.
     ///
-    /// The name goes through the client's name mapper. The client sends several commands; if the lock changes
-    /// between them, the result may mix the states before and after the change. Commands that the user is not
-    /// permitted to use are left out as far as possible.
+    /// The client's name mapper is applied to the name. The client sends several commands; if the lock changes
+    /// between them, the result may mix the states before and after the change. If the user may not run some of the
+    /// commands, the client leaves them out where possible.
     ///
     /// # Errors
     ///
@@ -33,11 +33,11 @@ impl Client {
         Box::pin(survey::look(core, &key)).await
     }
 
-    /// The locks on the servers whose keys match this pattern, as `SCAN` takes it: those of all clients. A key is
-    /// found if its content is that of a lock, whatever its name is.
+    /// The locks of all clients on the servers whose keys match this pattern, a pattern of `SCAN`. A key is found if
+    /// its content is that of a lock; its name does not matter.
     ///
     /// This call sends nothing; [`Locks::next`] does. It uses `SCAN` and never `KEYS`, so it blocks no server for
-    /// long. It also looks at each hash that matches, so a narrow pattern saves commands. The user needs
+    /// long. It also reads each hash that matches, so a narrow pattern saves commands. The user needs
     /// `+scan` and `+hscan` in addition to the documented permissions, and
     /// `+type +get +zcard` for semaphores.
     pub fn locks(&self, pattern: impl AsRef<str>) -> Locks {

@@ -38,7 +38,7 @@ impl<C: Contender> Contest<C> {
         }
         match tried {
             // Another holder has it: subscribe, or wait for its TTL.
-            Attempted::Busy { at, ttl } => self.next_look(at, ttl, listening).await,
+            Attempted::Busy { at, ttl } => self.next_query(at, ttl, listening).await,
             // Another call acquires the same locks in another order. Leave the queue, so that this
             // client's next waiter is not delayed by the pause.
             Attempted::Collided(pause) => {
@@ -123,7 +123,7 @@ impl<C: Contender> Contest<C> {
     }
 
     /// After a busy answer: subscribe and try again, or wait.
-    async fn next_look(
+    async fn next_query(
         &mut self,
         at: usize,
         ttl: Option<Duration>,

@@ -280,7 +280,7 @@ mod tests {
     use crate::clock::Clock;
     use crate::key::LockKey;
     use crate::session::disconnected;
-    use crate::wait::{Line, WaitRequest};
+    use crate::wait::{WaitRequest, WaiterKind};
 
     /// A counter of permits, like a semaphore: a permit is no hold, and any task may give it back.
     struct Counter {
@@ -364,7 +364,7 @@ mod tests {
                 owner: Owner::new(),
                 terms: None,
                 deadline: self.deadline,
-                line: Line::Sole,
+                kind: WaiterKind::Sole,
             };
             let counter = &self.counter;
             counter.core.waiters.enter(&counter.key, request, now)

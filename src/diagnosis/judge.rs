@@ -166,7 +166,7 @@ fn min_replicas(replication: &Result<Info, Failure>) -> Judged {
     };
     found(
         format!(
-            "min-replicas-to-write is 0 with {count}: a master that is cut off goes on granting \
+            "min-replicas-to-write is 0 with {count}: a master that is cut off continues to grant \
              locks that the next master does not have"
         ),
         &format!("{set}{but}"),

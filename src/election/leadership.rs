@@ -176,7 +176,7 @@ impl Leading {
         self.held.is_valid()
     }
 
-    /// For how long no other can lead, as far as leases can promise it: see [`Guard::remaining`].
+    /// How long the leadership is valid without a further renewal: see [`Guard::remaining`].
     pub fn remaining(&self) -> Duration {
         self.held.remaining()
     }

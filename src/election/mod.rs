@@ -1,4 +1,4 @@
-//! Leader election: a fair lock whose holder has a term, and says who it is.
+//! Leader election: a fair lock whose holder has a term and publishes a value.
 
 mod campaign;
 mod leader;
@@ -28,8 +28,8 @@ pub use observe::Leaders;
 /// An `Election` is a handle. The client sends nothing when it creates or clones a handle. All handles with one
 /// name are the same election. Each handle keeps its client alive.
 ///
-/// - **Who leads.** Those that campaign stand in the queue of a [fair lock](crate::Client::fair_lock). The first
-///   one leads until it resigns, or until its lease ends. Without a lease the watchdog renews it.
+/// - **Who leads.** The candidates wait in the queue of a [fair lock](crate::Client::fair_lock). The first
+///   one leads until it resigns, or until its lease ends. Without a fixed lease the watchdog renews it.
 /// - **Terms.** Each leadership has a number, its term, which is larger than the terms of all leaderships before
 ///   it. It is a fencing token: send it with each write, so that a store can refuse the late writes of an
 ///   earlier leader.

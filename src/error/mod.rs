@@ -130,9 +130,9 @@ pub enum Error {
         part: Option<Arc<str>>,
     },
 
-    /// The client already has its maximum number of waiters, or of calls without an answer (`count_down`,
-    /// `add_permits`, and releases of a number of permits), which it counts apart. The client sent nothing.
-    /// This call does not hold the lock.
+    /// The client already has its maximum number of waiters. Or it has that many calls without an answer
+    /// (`count_down`, `add_permits`, and releases of a number of permits), which it counts separately. The client
+    /// sent nothing. This call does not hold the lock.
     ///
     /// Start fewer calls at the same time, or raise `ClientBuilder::max_waiters`.
     #[error("too many waiters, max_waiters={limit}")]
@@ -160,7 +160,9 @@ pub enum Error {
     ///
     /// Redisson throws `RedisTimeoutException` or `RedisConnectionException`, and sends nothing more. Do not
     /// repeat the call: the second one would count too.
-    #[error("no answer yet to {call}, which the client goes on sending; do not repeat it: {cause}")]
+    #[error(
+        "no answer yet to {call}, which the client continues to send; do not repeat it: {cause}"
+    )]
     #[non_exhaustive]
     Unconfirmed {
         /// The call.
@@ -310,7 +312,7 @@ impl Error {
         Self::Timeout { waited, part: None }
     }
 
-    /// The client goes on sending this call.
+    /// The client continues to send this call.
     pub(crate) fn unconfirmed_call(call: &'static str, cause: Self) -> Self {
         let cause = Box::new(cause);
         Self::Unconfirmed { call, cause }

@@ -1,7 +1,7 @@
 //! The right to send a command for a hold, and how a turn ends whose holder is not polled.
 //!
-//! A caller's future may be polled once and abandoned. A party that needs the turn then asks for a sign
-//! of life: it wakes the future, and a future that is not polled within a short time loses its turn
+//! A caller's future may be polled once and abandoned. A party that needs the turn then asks for a poll:
+//! it wakes the future, and a future that is not polled within a short time loses its turn
 //! (design: invariant 14).
 
 use std::future::poll_fn;
@@ -110,8 +110,8 @@ impl Hold {
         self.turns.turn.lock().seen() != Some(since)
     }
 
-    /// Whether the future that has the turn gave no sign of life since the last call of this function;
-    /// `None` if no caller's future has it. Called repeatedly by the watchdog for a slow release.
+    /// Whether the future that has the turn was not polled since the last call of this function; `None` if no
+    /// caller's future has it. Called repeatedly by the watchdog for a slow release.
     pub(crate) fn was_not_polled(&self) -> Option<bool> {
         let asked = self.turns.turn.lock().caller_mut()?.asked.take();
         if asked.is_some_and(|seen| !self.gave_a_sign(seen)) {
@@ -122,7 +122,7 @@ impl Hold {
         Some(false)
     }
 
-    /// Takes the turn from a future that has given no sign of life since then.
+    /// Takes the turn from a future that has not been polled since then.
     fn take_over(self: &Arc<Self>, since: TurnSnapshot) -> Option<(TurnGuard, Option<Connection>)> {
         let mut turn = self.turns.turn.lock();
         if turn.seen() != Some(since) {
@@ -185,7 +185,7 @@ impl TurnGuard {
         (taken_over == 0).then_some(answer)
     }
 
-    /// Notes a sign of life. Returns false if the turn was taken over before.
+    /// Records a poll. Returns false if the turn was taken over before.
     fn is_polled(&self, by: &Waker) -> bool {
         let mut turn = self.hold.turns.turn.lock();
         let is_known = turn.caller().is_none_or(|caller| {

@@ -19,7 +19,7 @@ use crate::slot::slot;
 
 pub use fingerprint::lock_hash;
 use hashed::Hashed;
-pub(crate) use kind::{Kind, LineTimes, Mode, QueueSide, Script, WRITER};
+pub(crate) use kind::{Kind, Mode, QueueSide, QueueTimes, Script, WRITER};
 use kind::{PLAIN, PermitKind};
 pub(crate) use lock_group::LockGroup;
 pub use permit_id::PermitId;

@@ -16,13 +16,13 @@ use crate::owner::Owner;
 use crate::request::{FIRST_ATTEMPT, WaitLimit, WatchedCall, record};
 use crate::script::ModeOptions;
 use crate::session::{AttemptOutcome, Claim, Core, PendingAcquire, Session};
-use crate::wait::{Backoff, Line, WaitRequest};
+use crate::wait::{Backoff, WaitRequest, WaiterKind};
 
 /// Acquires a lock, on the caller's runtime.
 pub(crate) async fn acquire(
     session: &Arc<Session>,
     key: &Arc<LockKey>,
-    way: Way,
+    options: HandleOptions,
     owner: Owner,
     terms: &Terms,
     wait: WaitLimit,
@@ -30,7 +30,7 @@ pub(crate) async fn acquire(
     let core = session.core();
     let began = core.clock.now();
     let watched = WatchedCall::begin_at(core, began, || LockRef::of(key, owner));
-    let outcome = acquire_claim(session, key, way, owner, terms, (began, wait)).await;
+    let outcome = acquire_claim(session, key, options, owner, terms, (began, wait)).await;
     watched.end(&outcome, |claim| claim.hold().how());
     outcome.map(|claim| claim.map(Guard::new))
 }
@@ -38,7 +38,7 @@ pub(crate) async fn acquire(
 async fn acquire_claim(
     session: &Arc<Session>,
     key: &Arc<LockKey>,
-    way: Way,
+    options: HandleOptions,
     owner: Owner,
     terms: &Terms,
     (began, wait): (Moment, WaitLimit),
@@ -49,7 +49,7 @@ async fn acquire_claim(
     let caller = LockCall {
         session,
         key,
-        way,
+        options,
         owner,
         terms,
         began,
@@ -70,7 +70,7 @@ async fn acquire_claim(
 
 /// What a handle, or a guard that upgrades, says about its acquires.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Way {
+pub(crate) struct HandleOptions {
     /// The pauses of its waiters, if they differ from the client's setting.
     pub(crate) backoff: Option<Backoff>,
     /// Who goes first in a read/write lock.
@@ -83,7 +83,7 @@ pub(crate) struct Way {
 pub(super) struct LockCall<'a> {
     pub(super) session: &'a Arc<Session>,
     pub(super) key: &'a Arc<LockKey>,
-    pub(super) way: Way,
+    pub(super) options: HandleOptions,
     pub(super) owner: Owner,
     pub(super) terms: &'a Terms,
     pub(super) began: Moment,
@@ -191,11 +191,11 @@ impl LockCall<'_> {
 
     /// How an acquire that begins now treats those in the other mode.
     pub(super) fn modes(&self, now: Moment, waits: bool) -> ModeOptions {
-        let Way {
+        let HandleOptions {
             preference,
             upgrades,
             ..
-        } = self.way;
+        } = self.options;
         let prefers_writers = preference == Preference::Writers;
         let reads = self.key.mode() == Some(Mode::Read);
         ModeOptions {
@@ -209,7 +209,7 @@ impl LockCall<'_> {
 
     /// An error if the read hold that the call is to take over from is gone.
     pub(super) fn ensure_upgradable(&self) -> Result<()> {
-        if !self.way.upgrades {
+        if !self.options.upgrades {
             return Ok(());
         }
         let core = self.core();
@@ -225,7 +225,7 @@ impl LockCall<'_> {
 
     /// An error if the call would wait forever, because its own owner reads.
     pub(super) fn refuse_deadlock(&self) -> Result<()> {
-        let waits_for_ever = self.deadline.is_none() && !self.way.upgrades;
+        let waits_for_ever = self.deadline.is_none() && !self.options.upgrades;
         if waits_for_ever
             && self.key.mode() == Some(Mode::Write)
             && let Some(reads) = self.core().holds.partner_of(self.key, self.owner)
@@ -258,7 +258,7 @@ impl LockCall<'_> {
 
     /// The pauses between its attempts; `None` if messages wake it.
     pub(super) fn backoff(&self) -> Option<Backoff> {
-        let own = self.way.backoff;
+        let own = self.options.backoff;
         own.or_else(|| self.core().backoff(self.key))
     }
 
@@ -280,7 +280,7 @@ pub(crate) async fn released(
         owner,
         terms: None,
         deadline,
-        line: Line::Sole,
+        kind: WaiterKind::Sole,
     };
     let waiter = core.waiters.enter(key, options, now)?;
     let mut demands_at = now + POLL_TIMEOUT;

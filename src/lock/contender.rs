@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::acquire::LockCall;
-use super::in_line::InLine;
+use super::queue_wait::QueueWait;
 use crate::clock::Moment;
 use crate::contend::{
     Attempted, Contender, Failed, LocalState, OwnerHas, QueuePlace, TimedOut, contend,
@@ -15,7 +15,7 @@ use crate::key::{Mode, QueueSide};
 use crate::observe::LockRef;
 use crate::owner::Owner;
 use crate::session::{AttemptOutcome, Claim, Core, PendingAcquire};
-use crate::wait::{Backoff, HandedOver, Line, WaitRequest, WaiterGuard};
+use crate::wait::{Backoff, HandedOver, WaitRequest, WaiterGuard, WaiterKind};
 
 /// A caller that waits for one lock.
 pub(super) struct LockContender<'a> {
@@ -25,7 +25,7 @@ pub(super) struct LockContender<'a> {
     /// An acquire that was answered with a definite no, to be sent again.
     spare: Option<PendingAcquire>,
     /// Its place in the server's queue, if the lock has one.
-    pub(super) in_line: InLine,
+    pub(super) queue_wait: QueueWait,
     /// How long it may send nothing while its client has the lock.
     silent_for: Duration,
     /// The hold of the last attempt, if it was granted after its own deadline.
@@ -50,7 +50,7 @@ impl LockCall<'_> {
             caller: self,
             own: LocalHolds::default(),
             spare: None,
-            in_line: InLine::default(),
+            queue_wait: QueueWait::default(),
             silent_for: Duration::MAX,
             too_late: None,
         };
@@ -93,7 +93,7 @@ impl Contender for LockContender<'_> {
             // The lock may be handed to this waiter.
             terms: Some(*terms),
             deadline,
-            line: Line::of(key, self.patience()),
+            kind: WaiterKind::of(key, self.patience()),
         };
         self.caller.core().waiters.enter(key, options, now)
     }
@@ -117,11 +117,14 @@ impl Contender for LockContender<'_> {
         }
         self.caller.ensure_upgradable()?;
         let LockCall {
-            key, owner, way, ..
+            key,
+            owner,
+            options,
+            ..
         } = *self.caller;
         // Others of this client may wait for this very owner, so it need not wait for its turn.
         Ok(
-            match way.upgrades || core.holds.reads_own_write(key, owner) {
+            match options.upgrades || core.holds.reads_own_write(key, owner) {
                 true => OwnerHas::Part,
                 false => OwnerHas::Nothing,
             },
@@ -182,7 +185,7 @@ impl Contender for LockContender<'_> {
             return Ok(Attempted::Unasked);
         };
         if self.caller.key.kind().queue == QueueSide::Server {
-            return Ok(self.look(waiter, now).await);
+            return Ok(self.query(waiter, now).await);
         }
         let mut acquiring = match self.spare.take() {
             Some(spare) if !spare.is_spent() => spare,
@@ -211,7 +214,7 @@ impl Contender for LockContender<'_> {
 
     fn asks_at_once(&self) -> bool {
         let is_in_line = self.caller.key.kind().queue == QueueSide::Server;
-        is_in_line && self.in_line.asks_at_once()
+        is_in_line && self.queue_wait.asks_at_once()
     }
 
     async fn ask_beside(&mut self, now: Moment) -> Result<Attempted<Claim>> {
@@ -235,7 +238,7 @@ impl Contender for LockContender<'_> {
     ) -> Result<Attempted<Claim>> {
         // What the hand-over granted needs no other one.
         self.spare = None;
-        let mut acquiring = match self.in_line.receive(&handed) {
+        let mut acquiring = match self.queue_wait.receive(&handed) {
             // It granted what waited in the server's queue.
             Some(waiting) => waiting,
             None => PendingAcquire::handed(self.caller.session, handed),
@@ -250,11 +253,11 @@ impl Contender for LockContender<'_> {
         Ok(self.weigh(acquiring.hold(), attempt))
     }
 
-    /// A hold that waits in the server's queue keeps its place: the next looks tell.
+    /// A hold that waits in the server's queue keeps its place: the next queries tell.
     fn finds_out(&mut self, hold: &Arc<Hold>) -> bool {
-        let is_own = self.in_line.is_for(hold);
+        let is_own = self.queue_wait.is_for(hold);
         if is_own {
-            self.in_line.miss_hand_over();
+            self.queue_wait.miss_hand_over();
         }
         is_own
     }
@@ -268,7 +271,7 @@ impl Contender for LockContender<'_> {
     }
 
     fn decline(&self, handed: HandedOver) {
-        if self.in_line.is_for(&handed.hold) {
+        if self.queue_wait.is_for(&handed.hold) {
             // Its drop gives back what waited in the server's queue, granted or not.
             return;
         }

@@ -5,12 +5,12 @@ mod any_lock;
 mod contender;
 mod group;
 mod holder;
-mod in_line;
-mod line_place;
-mod looks;
 mod modes;
+mod place_in_queue;
 mod preference;
 mod query;
+mod queue_query;
+mod queue_wait;
 mod request;
 mod unlock;
 mod waiters;
@@ -27,13 +27,13 @@ use crate::request::{FromGuard, LockRequest, OwnerChoice, TryLockRequest};
 use crate::session::Session;
 use crate::wait::Backoff;
 
-pub(crate) use acquire::{Way, acquire, released};
+pub(crate) use acquire::{HandleOptions, acquire, released};
 pub use any_lock::AnyLock;
 pub(crate) use any_lock::{any_lock, sealed::Sealed};
 pub use holder::{HolderInfo, Ttl};
-pub(crate) use in_line::{InLine, LineCall, Looked, next_look};
 pub use preference::Preference;
 pub use query::HoldInfo;
+pub(crate) use queue_wait::{QueryResult, QueueCall, QueueWait, next_query};
 pub use unlock::ForceUnlockRequest;
 pub use waiters::WaiterInfo;
 
@@ -86,7 +86,7 @@ struct Inner {
     name: Box<str>,
     /// If the name is invalid, each request returns this error.
     key: Result<Arc<LockKey>>,
-    way: Way,
+    options: HandleOptions,
 }
 
 impl<G: FromGuard> Lock<G> {
@@ -107,7 +107,7 @@ impl<G: FromGuard> Lock<G> {
             session,
             name: name.into(),
             key,
-            way: Way::default(),
+            options: HandleOptions::default(),
         };
         Self::of(Arc::new(inner), OwnerChoice::Current)
     }
@@ -121,12 +121,12 @@ impl<G: FromGuard> Lock<G> {
     }
 
     /// The same lock with another way of acquiring.
-    fn with_way(&self, way: Way) -> Self {
+    fn with_options(&self, options: HandleOptions) -> Self {
         let inner = Inner {
             session: self.inner.session.clone(),
             name: self.inner.name.clone(),
             key: self.inner.key.clone(),
-            way,
+            options,
         };
         Self::of(Arc::new(inner), self.owner)
     }
@@ -137,9 +137,9 @@ impl<G: FromGuard> Lock<G> {
     }
 
     pub(crate) fn preferring(&self, preference: Preference) -> Self {
-        self.with_way(Way {
+        self.with_options(HandleOptions {
             preference,
-            ..self.inner.way
+            ..self.inner.options
         })
     }
 
@@ -179,9 +179,9 @@ impl<G: FromGuard> Lock<G> {
     /// ```
     #[must_use = "it returns a new handle and does not change this one"]
     pub fn backoff(&self, backoff: Backoff) -> Self {
-        self.with_way(Way {
+        self.with_options(HandleOptions {
             backoff: Some(backoff),
-            ..self.inner.way
+            ..self.inner.options
         })
     }
 
@@ -304,7 +304,7 @@ impl<G: FromGuard> Lock<G> {
 
     /// The pauses that [`Lock::backoff`] gave this handle.
     pub(crate) fn own_backoff(&self) -> Option<Backoff> {
-        self.inner.way.backoff
+        self.inner.options.backoff
     }
 
     pub(crate) fn session(&self) -> &Arc<Session> {

@@ -19,7 +19,7 @@ use crate::wait::READERS_PATIENCE;
 impl LockContender<'_> {
     /// How long it lets writers of its client go first.
     pub(super) fn patience(&self) -> Duration {
-        match self.caller.way.preference {
+        match self.caller.options.preference {
             Preference::Writers => READERS_PATIENCE,
             Preference::Readers => Duration::ZERO,
         }
@@ -29,9 +29,12 @@ impl LockContender<'_> {
     /// point in asking.
     pub(super) fn own_reads(&self, now: Moment) -> Option<Moment> {
         let LockCall {
-            key, owner, way, ..
+            key,
+            owner,
+            options,
+            ..
         } = *self.caller;
-        if key.mode() != Some(Mode::Write) || way.upgrades {
+        if key.mode() != Some(Mode::Write) || options.upgrades {
             return None;
         }
         let reads = self.caller.core().holds.partner_of(key, owner)?;

@@ -15,11 +15,11 @@
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Preference {
-    /// A writer that waits announces itself, and new readers stay out until it had its turn, or until the end of
-    /// a pause. The first pause is the two seconds after the announcement. The next one takes four seconds, and
-    /// those after it eight. A reader contends after the pause in which its call began. So readers that
-    /// never stop, and that hold for five seconds at most, do not keep a writer out. Re-entries do not wait, nor
-    /// do reads of an owner that writes. Redisson's readers ignore the announcement.
+    /// A waiting writer announces itself. New readers then wait until the writer has released the lock, or until
+    /// the end of a pause. The first pause is the two seconds after the announcement. The next one takes four
+    /// seconds, and each later one eight. A reader contends after the pause in which its call began. So a
+    /// continuous stream of readers does not starve a writer, if each of them holds for at most five seconds.
+    /// Re-entries do not wait, nor do reads of an owner that writes. Redisson's readers ignore the announcement.
     #[default]
     Writers,
     /// Readers get the lock while others read, as in Redisson. A writer waits until there is a moment without a

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::acquire::MultiLockCall;
-use super::in_line::{MemberInLine, MemberLook};
 use super::members::LockMember;
 use super::outcome::{Blocked, MultiRound, Trouble};
+use super::queue_wait::{MemberAnswer, MemberQueueWait};
 use crate::clock::Moment;
 use crate::contend::{
     Attempted, Contender, Failed, LocalState, OwnerHas, QueuePlace, TimedOut, contend,
@@ -17,7 +17,7 @@ use crate::hold::{Hold, OwnerState};
 use crate::observe::LockRef;
 use crate::owner::Owner;
 use crate::session::{Claim, Core};
-use crate::wait::{Backoff, Line, READERS_PATIENCE, WaitRequest, WaiterGuard};
+use crate::wait::{Backoff, READERS_PATIENCE, WaitRequest, WaiterGuard, WaiterKind};
 
 /// A caller that waits for a multi lock, in the queue of one of its members at a time.
 struct MultiLockContender<'a> {
@@ -29,7 +29,7 @@ struct MultiLockContender<'a> {
     /// Some grants of the last round came after their own deadline.
     too_late: bool,
     /// Its place in the server's queue of the member in whose queue it is, if that has one.
-    line: Option<MemberInLine>,
+    line: Option<MemberQueueWait>,
 }
 
 impl MultiLockCall<'_> {
@@ -80,13 +80,13 @@ impl Contender for MultiLockContender<'_> {
     fn enter(&mut self, at: usize, now: Moment) -> Result<WaiterGuard> {
         let member = &self.call.members.list()[at];
         // A place in another queue is given back here: the call has a place in one queue at a time.
-        self.line = member.is_in_line().then(|| MemberInLine::of(at));
+        self.line = member.is_in_line().then(|| MemberQueueWait::of(at));
         let options = WaitRequest {
             owner: self.call.owner,
             // A single member is of no use to this call, so it must not be handed over.
             terms: None,
             deadline: self.deadline(Some(at)),
-            line: Line::of(&member.key, READERS_PATIENCE),
+            kind: WaiterKind::of(&member.key, READERS_PATIENCE),
         };
         member.core().waiters.enter(&member.key, options, now)
     }
@@ -124,7 +124,9 @@ impl Contender for MultiLockContender<'_> {
     }
 
     fn asks_at_once(&self) -> bool {
-        self.line.as_ref().is_some_and(MemberInLine::asks_at_once)
+        self.line
+            .as_ref()
+            .is_some_and(MemberQueueWait::asks_at_once)
     }
 
     fn kept(&mut self, _now: Moment, has_waited: bool) -> LocalState {
@@ -164,15 +166,15 @@ impl Contender for MultiLockContender<'_> {
         let began = self.call.now();
         let mut turn = None;
         if let (Some(place), Some(line)) = (place, &mut self.line) {
-            match line.look(self.call, &place.waiter).await {
-                MemberLook::Turn(granted) => turn = Some(granted),
-                MemberLook::Held => {}
-                MemberLook::Waits(attempted) => return Ok(attempted),
-                MemberLook::TooLate => {
+            match line.query(self.call, &place.waiter).await {
+                MemberAnswer::Turn(granted) => turn = Some(granted),
+                MemberAnswer::Held => {}
+                MemberAnswer::Waits(attempted) => return Ok(attempted),
+                MemberAnswer::TooLate => {
                     self.too_late = true;
                     return Ok(Attempted::TooLate(self.call.too_late()));
                 }
-                MemberLook::Failed(trouble) => {
+                MemberAnswer::Failed(trouble) => {
                     let took = self.call.now().since(began);
                     return Ok(Attempted::Failed(self.failed(trouble, Some(place), took)));
                 }

@@ -3,9 +3,9 @@
 mod acquire;
 mod contender;
 mod hold;
-mod in_line;
 mod members;
 mod outcome;
+mod queue_wait;
 mod request;
 mod round;
 mod round_claims;
@@ -48,9 +48,10 @@ use members::MemberGroups;
 /// locks. The guard of the whole has no fencing token;
 /// [`Instance::token`](crate::error::Instance::token) is that of a fenced member.
 ///
-/// If a fair member is taken, the multi lock stands in its queue, beside the waiters of that member alone, and
-/// holds nothing. When it is its turn, it asks for the other members. If one of them is taken, it gives its turn
-/// to the next waiter, waits for that member, and stands last when it comes back.
+/// If a fair member is taken, the multi lock waits in its queue, with the callers that wait for that member only,
+/// and holds nothing. When it is first, it acquires the fair member and tries the other members. If one of them is
+/// taken, it releases the fair member to the next waiter, and waits for the taken member. Then it enters the queue
+/// again at its end.
 ///
 /// # Invalid members
 ///
@@ -72,8 +73,8 @@ use members::MemberGroups;
 ///
 /// There is no fairness between multi locks and other locks. A multi lock needs a moment at which all
 /// members are free. It may wait for a long time while other owners often lock its members one by one. With two
-/// fair members it needs a moment when it is first in the queue of one, and no other owner has or awaits the
-/// other.
+/// fair members it needs a moment when it is first in the queue of one, and no other owner holds the other or waits
+/// for it.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! What happens in a client, told to the user's own code while it happens: for metrics, and for alerts.
+//! The events of a client, which the user's own code receives as they happen: for metrics and alerts.
 //!
 //! Pass an [`Observer`] to [`ClientBuilder::observer`](crate::ClientBuilder::observer). It gets each
 //! [`ClientEvent`]. The crate `lockdog-metrics` is such an observer; `docs/observability.md` in the repository
@@ -41,16 +41,17 @@ use crate::panics;
 pub use event::{ClientEvent, CommandKind, ConnectionChange, End, How, Role, WokenBy};
 pub use lock_ref::LockRef;
 
-/// Is told what happens in a client.
+/// Receives the events of a client.
 ///
-/// Events come from several threads at the same time. The events of one hold come in their order, except that
-/// [`ClientEvent::Lost`] may come before the [`ClientEvent::Acquired`] of a call whose task was not polled meanwhile.
+/// Events come from several threads at the same time. The events of one hold come in their order, with one exception:
+/// if the task of a call is not polled for a while, [`ClientEvent::Lost`] may come before its
+/// [`ClientEvent::Acquired`].
 pub trait Observer: Send + Sync + 'static {
     /// Called where the event happens: in the caller's task, or on the client's thread, which renews leases. It
     /// must not block, and should take microseconds. It may call the client.
     ///
-    /// If it panics, the client catches the panic, logs it once as an error, and calls this observer no more. No
-    /// lock is lost by that.
+    /// If it panics, the client catches the panic, logs it once as an error, and does not call this observer again.
+    /// No lock is lost by that.
     fn event(&self, event: &ClientEvent<'_>);
 }
 
@@ -107,7 +108,7 @@ impl Observers {
                 panics::catch(|| {
                     tracing::error!(
                         target: "lockdog::lock",
-                        "an observer panicked: it is told nothing any more"
+                        "an observer panicked: the client does not call it again"
                     );
                 });
             }

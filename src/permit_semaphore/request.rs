@@ -23,7 +23,7 @@ use crate::session::Settings;
 /// `tokio::spawn` and `join_all` take `semaphore.acquire().into_future()`, as with
 /// [`LockRequest`](crate::LockRequest).
 #[derive(Clone)]
-#[must_use = "a request does nothing unless it is awaited"]
+#[must_use = "a request does nothing unless it is awaited; keep the permit that it returns"]
 pub struct PermitRequest {
     semaphore: Arc<Object>,
     options: PermitOptions,
@@ -35,7 +35,7 @@ pub struct PermitRequest {
 /// method that returns it has its errors and its cancel safety. Its methods are the arguments of
 /// Redisson's `tryAcquire(permits, wait, lease, unit)`.
 #[derive(Clone)]
-#[must_use = "a request does nothing unless it is awaited"]
+#[must_use = "a request does nothing unless it is awaited; keep the permit that it returns"]
 pub struct TryPermitRequest {
     semaphore: Arc<Object>,
     options: PermitOptions,

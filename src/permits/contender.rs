@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::hold::Hold;
 use crate::observe::LockRef;
 use crate::session::{BatchAttempt, Claim, Core, PendingAcquire};
-use crate::wait::{Backoff, HandedOver, Line, WaitRequest, WaiterGuard};
+use crate::wait::{Backoff, HandedOver, WaitRequest, WaiterGuard, WaiterKind};
 
 /// A caller that waits for permits.
 struct PermitContender<'a> {
@@ -74,9 +74,9 @@ impl Contender for PermitContender<'_> {
             // Permits with leases are released, and not handed over.
             terms: is_counted.then_some(wanted.terms),
             deadline,
-            line: match is_counted {
-                true => Line::Permits(wanted.permits),
-                false => Line::Sole,
+            kind: match is_counted {
+                true => WaiterKind::Permits(wanted.permits),
+                false => WaiterKind::Sole,
             },
         };
         self.call.core().waiters.enter(key, options, now)

@@ -7,7 +7,7 @@ use crate::error::{Error, Lost, LostReason, Result};
 use crate::guard::Guard;
 use crate::hold::Terms;
 use crate::lease;
-use crate::lock::{self, Way};
+use crate::lock::{self, HandleOptions};
 use crate::request::WaitLimit;
 use crate::session::Claim;
 
@@ -41,15 +41,15 @@ pub(super) async fn acquire(
         local: false,
     };
     let key = Arc::new(hold.key().partner().ok_or(Error::Closed)?);
-    let way = Way {
+    let options = HandleOptions {
         upgrades,
-        ..Way::default()
+        ..HandleOptions::default()
     };
     // Boxed because it is large, and a guard changes its mode rarely.
     Box::pin(lock::acquire(
         session,
         &key,
-        way,
+        options,
         hold.owner(),
         &terms,
         wait,

@@ -25,13 +25,14 @@ pub use upgrade::{UpgradeError, UpgradeRequest};
 ///   of them is reentrant. An owner that writes may also read. An owner that reads
 ///   may not write: it would wait for itself. [`ReadGuard::upgrade`] and [`WriteGuard::downgrade`] change the
 ///   mode.
-/// - **Who goes first.** While a writer waits for readers, new readers stay out: for two seconds at first, and
-///   for eight at most if it waits long. So readers that never stop do not keep a writer out, if each holds for
-///   five seconds at most. Redisson always lets readers in. See [`prefer`](Self::prefer). Inside one client, the
-///   first waiter contends; if it is a reader, all readers before the next writer contend with it.
-/// - **Leases.** Each hold has a lease of its own, as with any lock. The watchdog also looks after a reader's
-///   fixed lease if it is longer than a third of the watchdog's lease, because a Redisson reader of the same
-///   lock would shorten it.
+/// - **Who goes first.** While a writer waits for readers, new readers wait, too: for two seconds at first, and
+///   for at most eight if the writer waits long. So a continuous stream of readers does not starve a writer, if
+///   each reader holds for at most five seconds. Redisson's readers never wait for a waiting writer. See
+///   [`prefer`](Self::prefer). Inside one client, the first waiter contends; if it is a reader, all readers before
+///   the next writer contend with it.
+/// - **Leases.** Each hold has a lease of its own, as with any lock. The watchdog also renews a reader's fixed
+///   lease, up to its end, if it is longer than a third of the watchdog's lease, because a Redisson reader of the
+///   same lock would shorten it.
 ///
 /// # Panics
 ///
@@ -49,7 +50,7 @@ pub use upgrade::{UpgradeError, UpgradeRequest};
 /// reader.unlock().await?;
 ///
 /// if let Some(writer) = prices.write().try_lock().wait(Duration::from_secs(1)).await? {
-///     // Alone. Then goes on as a reader, without a moment in which another writer could get in.
+///     // The only holder. Then it continues as a reader; no other writer can acquire the lock in between.
 ///     let reader = writer.downgrade().await?;
 ///     reader.unlock().await?;
 /// }

@@ -21,7 +21,7 @@ use crate::hold::Hold;
 use crate::observe::LockRef;
 use crate::owner::Owner;
 use crate::session::Core;
-use crate::wait::{Backoff, Line, Listener, WaitRequest, WaiterGuard};
+use crate::wait::{Backoff, Listener, WaitRequest, WaiterGuard, WaiterKind};
 
 /// A caller that waits for a RedLock. Of all its callers in this process only one asks the instances:
 /// the contender in the queue of this lock. The instances' own queues are for callers that want a
@@ -94,7 +94,7 @@ impl Contender for RedLockContender<'_> {
             owner: self.caller.owner,
             terms: None,
             deadline: self.caller.deadline,
-            line: Line::Sole,
+            kind: WaiterKind::Sole,
         };
         for instance in lock.instances() {
             let core = instance.core();

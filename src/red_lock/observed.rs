@@ -1,4 +1,4 @@
-//! What observers are told of a lock of many instances.
+//! The events of a lock of many instances, for observers.
 
 use std::time::Duration;
 

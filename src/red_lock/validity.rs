@@ -57,7 +57,7 @@ impl QuorumHold {
         is_valid
     }
 
-    /// Ends it if its deadline has passed, or if the clients know that so many instances are lost that too
+    /// Ends it if its deadline has passed, or if the clients know that too many instances are lost, so that too
     /// few are left. Every query of the state begins with this, so that all answers agree.
     pub(super) fn collect_work(self: &Arc<Self>, state: &mut QuorumHoldState) -> Vec<Request> {
         state.part_lost |= state.has_lost_part(self.clock.now());

@@ -1,4 +1,4 @@
-//! A look at a lock whose queue is on the server.
+//! A query at a lock whose queue is on the server.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use redis::Value;
 
 use super::more_keys::{more_keys, with_more};
 use super::{Arg, ScriptCall, number, token, unexpected};
-use crate::key::{LineTimes, LockKey};
+use crate::key::{LockKey, QueueTimes};
 use crate::lease;
 use crate::observe::CommandKind;
 use crate::server::{Failure, Sent, Server, TimeBox};
 
-/// What a look may do.
+/// What a query may do.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum LookMode {
+pub(crate) enum QueryMode {
     /// Take a place in the queue, if it has none.
     Enter,
     /// Ask again from its place.
@@ -23,28 +23,28 @@ pub(crate) enum LookMode {
     Try,
 }
 
-/// One look.
-pub(crate) struct QueueLook<'a> {
-    pub(crate) mode: LookMode,
+/// One query.
+pub(crate) struct QueueQuery<'a> {
+    pub(crate) mode: QueryMode,
     pub(crate) field: &'a str,
     /// The count that the hold is to have.
     pub(crate) target: u32,
     pub(crate) lease: Duration,
-    pub(crate) line: LineTimes,
+    pub(crate) line: QueueTimes,
     /// The fields of further waiters of this client, which are kept present.
     pub(crate) others: &'a [String],
 }
 
-/// The result of a look.
+/// The result of a query.
 #[derive(Debug)]
-pub(crate) enum LookReply {
+pub(crate) enum QueueReply {
     /// Contains the hold's fencing token, if its kind issues tokens.
     Granted(Option<NonZeroU64>),
     /// Another holder has the lock, or another waiter is first.
     Waits {
         /// The TTL of the holder, if there is one and it has one.
         ttl: Option<Duration>,
-        /// When the field took its place by this look, by the server's clock.
+        /// When the field took its place by this query, by the server's clock.
         arrival: Option<u64>,
         /// The field of the first waiter, if the lock is free.
         head: Option<String>,
@@ -55,33 +55,33 @@ pub(crate) enum LookReply {
     Gone,
 }
 
-/// Looks at a lock from its place in the server's queue. See `lua/fair/acquire.lua`.
-pub(crate) async fn look(
+/// Queries a lock from its place in the server's queue. See `lua/fair/acquire.lua`.
+pub(crate) async fn query_queue(
     server: &Server,
     key: &LockKey,
-    look: &QueueLook<'_>,
+    query: &QueueQuery<'_>,
     time: TimeBox,
     sent: &mut Sent,
-) -> Result<LookReply, Failure> {
+) -> Result<QueueReply, Failure> {
     let counter = key.counter();
-    let mut more = more_keys(key, look.field);
+    let mut more = more_keys(key, query.field);
     more.extend(counter.clone());
     let channel = key.channel().unwrap_or_default();
     let mut args = vec![
-        Arg::Text(look.field),
-        Arg::Number(look.target.into()),
-        Arg::Number(lease::millis(look.lease)),
-        Arg::Number(lease::millis(look.line.worth)),
-        Arg::Number(lease::millis(look.line.silence)),
-        Arg::Text(match look.mode {
-            LookMode::Enter => "enter",
-            LookMode::Again => "look",
-            LookMode::Try => "try",
+        Arg::Text(query.field),
+        Arg::Number(query.target.into()),
+        Arg::Number(lease::millis(query.lease)),
+        Arg::Number(lease::millis(query.line.fair_wait)),
+        Arg::Number(lease::millis(query.line.fair_absence)),
+        Arg::Text(match query.mode {
+            QueryMode::Enter => "enter",
+            QueryMode::Again => "look",
+            QueryMode::Try => "try",
         }),
         Arg::Text(&channel),
         Arg::Text(server.publishes()),
     ];
-    args.extend(look.others.iter().map(|field| Arg::Text(field)));
+    args.extend(query.others.iter().map(|field| Arg::Text(field)));
     let call = ScriptCall {
         kind: CommandKind::Acquire,
         script: key.kind().scripts.acquire,
@@ -90,14 +90,14 @@ pub(crate) async fn look(
     };
     let answer = call.through(server, time, sent).await?;
     match &answer {
-        Value::Nil if counter.is_none() => return Ok(LookReply::Granted(None)),
+        Value::Nil if counter.is_none() => return Ok(QueueReply::Granted(None)),
         Value::BulkString(_) if counter.is_some() => {
             if let Some(token) = token(&answer) {
-                return Ok(LookReply::Granted(Some(token)));
+                return Ok(QueueReply::Granted(Some(token)));
             }
         }
-        Value::Int(-3) => return Ok(LookReply::Gone),
-        Value::Int(-5) => return Ok(LookReply::NoPlace),
+        Value::Int(-3) => return Ok(QueueReply::Gone),
+        Value::Int(-5) => return Ok(QueueReply::NoPlace),
         Value::Array(parts) => {
             if let Some(waits) = waits(parts) {
                 return Ok(waits);
@@ -108,7 +108,7 @@ pub(crate) async fn look(
     Err(unexpected(&answer))
 }
 
-fn waits(parts: &[Value]) -> Option<LookReply> {
+fn waits(parts: &[Value]) -> Option<QueueReply> {
     let (ttl, arrival, head) = match parts {
         [Value::Int(-2), arrival, Value::BulkString(head)] => {
             (None, arrival, Some(String::from_utf8(head.clone()).ok()?))
@@ -126,5 +126,5 @@ fn waits(parts: &[Value]) -> Option<LookReply> {
         true => None,
         false => Some(number(arrival)?),
     };
-    Some(LookReply::Waits { ttl, arrival, head })
+    Some(QueueReply::Waits { ttl, arrival, head })
 }

@@ -11,7 +11,7 @@ use super::more_keys::{more_keys, with_more};
 use super::read_write::Sharing;
 use super::{Arg, HandOver, ScriptCall, TransferReply, semaphore, token, unexpected};
 use crate::hold::LedgerView;
-use crate::key::{LineTimes, LockKey, QueueSide, Script};
+use crate::key::{LockKey, QueueSide, QueueTimes, Script};
 use crate::lease;
 use crate::observe::CommandKind;
 use crate::server::{Connection, Failure, Sent, Server, TimeBox};
@@ -118,7 +118,7 @@ pub(crate) struct LoweredHold<'a> {
     pub(crate) view: LedgerView,
     /// The longest lease that was sent for the hold.
     pub(crate) lease: Duration,
-    pub(crate) line: LineTimes,
+    pub(crate) line: QueueTimes,
 }
 
 /// What the arguments and keys of a [`LoweredHold`] refer to.
@@ -159,7 +159,7 @@ impl LoweredHold<'_> {
             args.push(Arg::Number(lease::millis(self.lease)));
         }
         if self.key.kind().queue == QueueSide::Server {
-            args.push(Arg::Number(lease::millis(self.line.worth)));
+            args.push(Arg::Number(lease::millis(self.line.fair_wait)));
             args.push(Arg::Number(u64::from(may_wait)));
         }
         for value in self.key.values() {
@@ -231,7 +231,7 @@ pub(crate) async fn transfer(
             Arg::Text(&channel),
             Arg::Text(server.publishes()),
             match key.kind().queue {
-                QueueSide::Server => Arg::Number(lease::millis(hand_over.line.worth)),
+                QueueSide::Server => Arg::Number(lease::millis(hand_over.line.fair_wait)),
                 QueueSide::Client => from(key),
             },
         ][..5 + more(key).max(in_line(key))],

@@ -32,7 +32,7 @@ use crate::server::{Connection, Failure, Sent, Server, TimeBox};
 pub(crate) use diagnosis::permitted;
 pub(crate) use force_unlock::force_unlock;
 pub(crate) use hand_over::{HandOver, TransferReply};
-pub(crate) use line::{LookMode, LookReply, QueueLook, look};
+pub(crate) use line::{QueryMode, QueueQuery, QueueReply, query_queue};
 pub(crate) use lock::{
     AcquireItem, AcquireReply, LoweredHold, SettleReply, UnlockReply, acquire, linger, settle,
     transfer, unlock,

@@ -4,11 +4,11 @@ use crate::clock::Moment;
 use crate::observe::{ClientEvent, CommandKind};
 use crate::server::Server;
 
-/// A command under way. If it is dropped, its answer is read by no one, and nothing is told.
+/// A command under way. If it is dropped, nobody reads its answer, and observers get no event.
 pub(super) struct TimedCommand<'a> {
     server: &'a Server,
     kind: CommandKind,
-    /// `None`: no one observes.
+    /// `None`: there is no observer.
     began: Option<Moment>,
 }
 

@@ -54,12 +54,11 @@ impl Semaphore {
         Ok(found.map(holder).collect())
     }
 
-    /// Gives back all permits of this semaphore that another client has, and returns how many they were. Use
-    /// it for a client whose process crashed: [`PermitHolder::client_id`] names it. Redisson has no such
-    /// call.
+    /// Releases all permits of this semaphore that another client has, and returns their number. Use it for a
+    /// client whose process crashed: [`PermitHolder::client_id`] names it. Redisson has no such call.
     ///
-    /// A client that lives after all keeps its [`Permit`](crate::Permit) values. Their release returns
-    /// [`Error::Lost`], and gives nothing back.
+    /// If that client is still running, it keeps its [`Permit`](crate::Permit) values. Their release returns
+    /// [`Error::Lost`], and adds nothing.
     ///
     /// # Errors
     ///
@@ -81,7 +80,7 @@ impl Semaphore {
         Ok(call.await?.0)
     }
 
-    /// Makes the semaphore with this many free permits, if it does not exist. Returns whether it was made;
+    /// Creates the semaphore with this many free permits, if it does not exist. Returns whether it was created;
     /// false also if the name is in use for something else.
     /// Corresponds to Redisson's `trySetPermits(permits)`.
     ///

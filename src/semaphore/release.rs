@@ -9,11 +9,11 @@ use crate::script::permit::Addition;
 use crate::session::{Claim, Core};
 
 impl Semaphore {
-    /// Gives this many permits back: first those that this client acquired and forgot
-    /// ([`Permit::forget`](crate::Permit::forget)), and the rest as permits that no request of lockdog has.
-    /// So a semaphore that does not exist is made. Corresponds to Redisson's `release(permits)`.
+    /// Releases this many permits: first those that this client acquired and forgot
+    /// ([`Permit::forget`](crate::Permit::forget)). If there are fewer of these, the call adds the rest as new
+    /// permits, and creates the semaphore if it does not exist. Corresponds to Redisson's `release(permits)`.
     ///
-    /// Use [`Permit::release`](crate::Permit::release) instead where there is a `Permit`.
+    /// If you have a `Permit`, use [`Permit::release`](crate::Permit::release) instead.
     ///
     /// # Errors
     ///
@@ -36,7 +36,7 @@ impl Semaphore {
         self.give(permits, false).await.map(|_| ())
     }
 
-    /// As [`release`](Self::release), but a semaphore that does not exist is not made. Returns whether it
+    /// As [`release`](Self::release), but does not create a semaphore that does not exist. Returns whether it
     /// exists. Corresponds to Redisson's `releaseIfExists(permits)`.
     ///
     /// # Errors

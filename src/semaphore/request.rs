@@ -19,7 +19,7 @@ use crate::request::{Boxed, WaitLimit};
 /// `tokio::spawn` and `join_all` take `semaphore.acquire().into_future()`, as with
 /// [`LockRequest`](crate::LockRequest).
 #[derive(Clone)]
-#[must_use = "a request does nothing unless it is awaited"]
+#[must_use = "a request does nothing unless it is awaited; keep the permit that it returns"]
 pub struct SemaphoreRequest {
     semaphore: Arc<Object>,
     permits: u32,
@@ -30,7 +30,7 @@ pub struct SemaphoreRequest {
 /// [`try_acquire_many`](crate::Semaphore::try_acquire_many). It does nothing until it is awaited. The method
 /// that returns it has its errors and its cancel safety.
 #[derive(Clone)]
-#[must_use = "a request does nothing unless it is awaited"]
+#[must_use = "a request does nothing unless it is awaited; keep the permit that it returns"]
 pub struct TrySemaphoreRequest {
     semaphore: Arc<Object>,
     permits: u32,

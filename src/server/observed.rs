@@ -1,4 +1,4 @@
-//! What observers are told of connections.
+//! The events of connections, for observers.
 
 use super::endpoint::Endpoint;
 use super::failure::Failure;

@@ -339,7 +339,7 @@ impl Drop for PendingAcquire {
                 core.holds.change(&self.hold, |state| {
                     if self.has_place {
                         // The settlement is tried for as long as other waiters heed the place.
-                        state.sending(core.clock.now(), core.settings.line.silence);
+                        state.sending(core.clock.now(), core.settings.line.fair_absence);
                     }
                     state.end();
                 });

@@ -1,4 +1,4 @@
-//! An acquire that is kept between its attempts, and the looks of one whose queue is on the server.
+//! An acquire that is kept between its attempts, and the queries of one whose queue is on the server.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -7,19 +7,19 @@ use super::acquire::{AttemptOutcome, PendingAcquire};
 use crate::clock::Moment;
 use crate::error::{Error, LostReason};
 use crate::hold::{Hold, HoldPhase, Terms, TurnGuard};
-use crate::script::{self, LookMode, LookReply, QueueLook};
+use crate::script::{self, QueryMode, QueueQuery, QueueReply};
 use crate::server::{Failure, Sent, TimeBox};
 use crate::wait::QueueEntry;
 
-/// The result of a look.
-pub(crate) enum LookOutcome {
+/// The result of a query.
+pub(crate) enum QueueOutcome {
     /// The acquire is complete.
     Ended(AttemptOutcome),
     /// Another holder has the lock, or another waiter is first.
     Waits {
         /// The TTL of the holder, if there is one and it has one.
         ttl: Option<Duration>,
-        /// When the acquire took its place by this look, by the server's clock.
+        /// When the acquire took its place by this query, by the server's clock.
         arrival: Option<u64>,
         /// The field of the first waiter, if the lock is free.
         head: Option<String>,
@@ -47,20 +47,20 @@ impl PendingAcquire {
     /// Looks at the lock from its place in the server's queue, and keeps `others` present there. Sends the
     /// command first at `now`, and retries while there is time and a reason to.
     ///
-    /// Unless it is complete, this may be called again, after an error too: a hold that an unanswered look
-    /// began is found by the next look, which extends its lease. So the deadline counts from that look.
+    /// Unless it is complete, this may be called again, after an error too: a hold that an unanswered query
+    /// began is found by the next query, which extends its lease. So the deadline counts from that query.
     ///
     /// # Cancel safety
     ///
     /// The effect of the command is undone in the background.
-    pub(crate) async fn look(
+    pub(crate) async fn query(
         &mut self,
-        mode: LookMode,
+        mode: QueryMode,
         others: &[String],
         terms: &Terms,
         now: Moment,
         until: Moment,
-    ) -> Result<LookOutcome, Error> {
+    ) -> Result<QueueOutcome, Error> {
         let until_taken = self.session.core().left_after(until);
         self.session.core().holds.change(&self.hold, |state| {
             if state.awaited {
@@ -69,12 +69,12 @@ impl PendingAcquire {
             }
         });
         let Some(target) = self.prepare(terms.lease, now, until)? else {
-            return Ok(LookOutcome::Ended(self.gone()));
+            return Ok(QueueOutcome::Ended(self.gone()));
         };
-        self.has_place |= mode == LookMode::Enter;
+        self.has_place |= mode == QueryMode::Enter;
         let core = self.session.core();
         let field = core.field(&self.hold);
-        let look = QueueLook {
+        let query = QueueQuery {
             mode,
             field: &field,
             target,
@@ -84,38 +84,38 @@ impl PendingAcquire {
         };
         let turn = self.command.as_ref();
         let answer = {
-            let sending = pin!(script::look(
+            let sending = pin!(script::query_queue(
                 &core.server,
                 self.hold.key(),
-                &look,
+                &query,
                 TimeBox { now, until },
                 &mut self.sent,
             ));
             TurnGuard::attend(turn.as_slice(), sending).await
         };
         let Some(answer) = answer else {
-            return Ok(LookOutcome::Ended(self.gone()));
+            return Ok(QueueOutcome::Ended(self.gone()));
         };
         if until.since(now) >= core.server.command_timeout() {
             // The hold is not settled, so no settlement notices that the connection is half open.
             core.server.abandon_silent(&answer, &self.sent);
         }
-        let is_no = !matches!(&answer, Ok(LookReply::Granted(_)) | Err(_))
+        let is_no = !matches!(&answer, Ok(QueueReply::Granted(_)) | Err(_))
             || matches!(&answer, Err(Failure::Refused { .. }));
         self.refused = is_no && self.sent.is_answered();
         match answer? {
-            LookReply::Granted(token) => {
+            QueueReply::Granted(token) => {
                 self.hold.note_token(token);
                 self.acknowledged(until, false).await?;
-                self.accept_grant(terms).map(LookOutcome::Ended)
+                self.accept_grant(terms).map(QueueOutcome::Ended)
             }
-            LookReply::Waits { ttl, arrival, head } => {
-                Ok(LookOutcome::Waits { ttl, arrival, head })
+            QueueReply::Waits { ttl, arrival, head } => {
+                Ok(QueueOutcome::Waits { ttl, arrival, head })
             }
-            LookReply::NoPlace => Ok(LookOutcome::NoPlace),
-            LookReply::Gone => {
+            QueueReply::NoPlace => Ok(QueueOutcome::NoPlace),
+            QueueReply::Gone => {
                 core.lose(&self.hold, LostReason::NotOurs);
-                Ok(LookOutcome::Ended(self.gone()))
+                Ok(QueueOutcome::Ended(self.gone()))
             }
         }
     }
@@ -128,16 +128,16 @@ impl PendingAcquire {
         until: Moment,
     ) -> Result<AttemptOutcome, Error> {
         Ok(
-            match self.look(LookMode::Try, &[], terms, now, until).await? {
-                LookOutcome::Ended(outcome) => outcome,
-                LookOutcome::Waits { ttl, .. } => AttemptOutcome::Busy(ttl),
-                LookOutcome::NoPlace => AttemptOutcome::Busy(None),
+            match self.query(QueryMode::Try, &[], terms, now, until).await? {
+                QueueOutcome::Ended(outcome) => outcome,
+                QueueOutcome::Waits { ttl, .. } => AttemptOutcome::Busy(ttl),
+                QueueOutcome::NoPlace => AttemptOutcome::Busy(None),
             },
         )
     }
 
-    /// Whether a look may follow: it has not ended, and no other party has taken it over.
-    pub(crate) fn may_look(&self) -> bool {
+    /// Whether a query may follow: it has not ended, and no other party has taken it over.
+    pub(crate) fn may_query(&self) -> bool {
         self.hold.state().phase == HoldPhase::Pending
             && self.command.as_ref().is_some_and(TurnGuard::is_valid)
     }

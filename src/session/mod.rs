@@ -39,7 +39,7 @@ use crate::diagnosis::ClientProfile;
 use crate::error::{Error, LostReason};
 use crate::hold::{HandOverLimits, Hold, Holds};
 use crate::key::kind::PermitKind;
-use crate::key::{Kind, LineTimes, LockGroup, LockKey, Mode, NameMapper, PermitId, WRITER};
+use crate::key::{Kind, LockGroup, LockKey, Mode, NameMapper, PermitId, QueueTimes, WRITER};
 use crate::script::{AcquireItem, ModeOptions, Remembered, Sharing};
 use crate::server::Server;
 use crate::wait::{Backoff, Waiters, Wake};
@@ -52,7 +52,7 @@ pub(crate) use disconnected::disconnected;
 pub(crate) use gate::{GateState, Gates, Opened};
 pub(crate) use job_outcome::JobOutcome;
 pub(crate) use lane::Lane;
-pub(crate) use line::LookOutcome;
+pub(crate) use line::QueueOutcome;
 pub(crate) use mailbox::{BackgroundTask, ExtendRequest, Mailbox};
 pub(crate) use observed::Totals;
 pub use reentry::Reentry;
@@ -69,7 +69,7 @@ pub(crate) struct Settings {
     pub(crate) wake: Wake,
     pub(crate) hand_overs: HandOverLimits,
     /// The times of queues on the server.
-    pub(crate) line: LineTimes,
+    pub(crate) line: QueueTimes,
     pub(crate) reentry: Reentry,
     /// Servers remember that they lost their data.
     pub(crate) quarantine_on_server: bool,

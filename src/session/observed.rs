@@ -1,4 +1,4 @@
-//! What observers are told of the ends of holds, and what is counted for [`Client::stats`].
+//! The events of the ends of holds, for observers, and the numbers for [`Client::stats`].
 //!
 //! [`Client::stats`]: crate::Client::stats
 
@@ -38,7 +38,7 @@ impl Totals {
         self.hand_overs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Renewals of so many holds failed.
+    /// Renewals of this many holds failed.
     pub(crate) fn count_failed_renewals(&self, holds: usize) {
         self.renewals_failed
             .fetch_add(holds as u64, Ordering::Relaxed);

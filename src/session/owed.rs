@@ -73,7 +73,7 @@ impl Core {
             let has_ended = state.end_pending();
             if has_ended && hold.key().kind().queue == QueueSide::Server {
                 // The settlement is tried for as long as other waiters heed the place.
-                state.sending(self.clock.now(), self.settings.line.silence);
+                state.sending(self.clock.now(), self.settings.line.fair_absence);
             }
             has_ended
         })

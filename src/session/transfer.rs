@@ -14,7 +14,7 @@ use crate::key::{QueueSide, Script};
 use crate::observe::End;
 use crate::script::{self, HandOver, TransferReply};
 use crate::server::{Failure, SendingPermit, Sent, TimeBox};
-use crate::wait::{HandedOver, Line, QueueEntry, Receiver, WaitRequest};
+use crate::wait::{HandedOver, QueueEntry, Receiver, WaitRequest, WaiterKind};
 
 /// A hand-over in flight. If it is dropped before it is complete, the background undoes its effect for
 /// the receiver, and the receiver contends for itself.
@@ -89,11 +89,11 @@ impl Transfer {
                 }
             }
         }
-        let (permits, line) = match hold.key().kind().is_counted() {
-            true => (weight, Line::Permits(weight)),
-            false => (0, Line::Sole),
+        let (permits, kind) = match hold.key().kind().is_counted() {
+            true => (weight, WaiterKind::Permits(weight)),
+            false => (0, WaiterKind::Sole),
         };
-        let receiver = core.waiters.receiver(hold.key(), line, now)?;
+        let receiver = core.waiters.receiver(hold.key(), kind, now)?;
         let WaitRequest { owner, terms, .. } = *receiver.request();
         let lease = terms?.lease;
         let next = match queue {

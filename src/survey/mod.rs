@@ -1,6 +1,7 @@
-//! What stands on the servers, whoever wrote it: the locks and the connections of all clients.
+//! The locks and the connections of all clients, as the servers show them.
 //!
-//! All of it is read with single commands. So what one of them shows may be gone when the next one runs.
+//! The client reads them with single commands. So a lock that one command shows may be gone when the next one
+//! runs.
 
 mod ask;
 mod connections;
@@ -15,14 +16,14 @@ pub(crate) use connections::connections;
 pub(crate) use look::look;
 pub use scan::Locks;
 
-/// What stands under one key, from [`Client::inspect`](crate::Client::inspect) and
+/// The lock or semaphore of one key, from [`Client::inspect`](crate::Client::inspect) and
 /// [`Client::locks`](crate::Client::locks).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LockInfo {
     /// The key in Redis: the lock's name, after the name mapper.
     pub key: String,
-    /// What it is.
+    /// Its kind.
     pub kind: LockKind,
     /// The server that has the key: `host:port`, the path of a socket, or the sentinels' name of the master.
     pub server: String,
@@ -33,10 +34,10 @@ pub struct LockInfo {
     pub holders: Vec<HolderInfo>,
     /// How long Redis keeps the key; `None` if there is none.
     pub ttl: Option<Ttl>,
-    /// How many connections listen to its releases: one for each client, however many of its tasks wait. Waiters
-    /// of fair locks are not among them. `None` if the user may not ask (`pubsub|numsub`).
+    /// How many connections listen to its releases: one for each client, even if many of its tasks wait. Waiters
+    /// of fair locks are not among them. `None` if the user may not run `pubsub|numsub`.
     pub listeners: Option<u64>,
-    /// How many waiters stand in the queue of a fair lock.
+    /// The number of waiters in the queue of a fair lock.
     pub queued: u64,
     /// The last fencing token, if the server issued one.
     pub token: Option<u64>,
@@ -51,10 +52,10 @@ impl LockInfo {
     }
 }
 
-/// What stands under a key, as its content shows.
+/// The kind of a lock, as the content of its key shows it.
 ///
-/// Locks of several kinds look the same while they are held: a spin lock and a non-reentrant lock look as
-/// [`LockKind::Reentrant`], and so does a fair lock without waiters.
+/// The keys of several kinds do not differ. A spin lock, a non-reentrant lock and a fair lock without waiters are
+/// [`LockKind::Reentrant`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum LockKind {
@@ -66,7 +67,7 @@ pub enum LockKind {
     Fenced,
     /// A lock with one owner and a queue of waiters on the server.
     Fair,
-    /// An election: a fair lock with tokens, whose leader said something.
+    /// An election: a fair lock with tokens, whose leader has published a value.
     Election,
     /// A lock with readers or a writer.
     ReadWrite,
@@ -76,8 +77,8 @@ pub enum LockKind {
     Semaphore,
     /// A semaphore whose permits have leases.
     PermitSemaphore,
-    /// Something else, of this Redis type. A latch is one, too, and so is a semaphore that nobody has used yet:
-    /// they are numbers.
+    /// A key that is no known lock, with its Redis type. A latch is shown as this, too, and so is a semaphore
+    /// without an acquire so far: both are numbers.
     Foreign(String),
 }
 

@@ -82,7 +82,8 @@ impl Locks {
         self
     }
 
-    /// Ends the scan after about so many keys, in steps of 500. [`Locks::is_done`] says whether that was all.
+    /// Ends the scan after about this many keys, in steps of 500. [`Locks::is_done`] says whether all keys were
+    /// scanned.
     ///
     /// Defaults to no limit.
     pub fn max_keys(mut self, keys: u64) -> Self {
@@ -90,7 +91,7 @@ impl Locks {
         self
     }
 
-    /// About how many keys the servers have looked at so far.
+    /// About how many keys the servers have scanned so far.
     pub fn scanned(&self) -> u64 {
         self.scanned
     }

@@ -35,7 +35,7 @@ impl WaiterGuard {
         queue.is_some_and(|queue| queue.is_its_role(&self.waiter))
     }
 
-    /// The holds of further waiters that a look at `now` keeps present, up to `most`: those that have a place
+    /// The holds of further waiters that a query at `now` keeps present, up to `most`: those that have a place
     /// in the server's queue and have not missed a check-in.
     pub(crate) fn keep_others(&self, now: Moment, most: usize) -> Vec<Arc<Hold>> {
         let overdue = now.minus(self.waiters.poll_cap);
@@ -46,9 +46,9 @@ impl WaiterGuard {
         })
     }
 
-    /// How long the contender may wait with its next look, if looks for `most` further waiters each keep
+    /// How long the contender may wait with its next query, if queries for `most` further waiters each keep
     /// all present `within` this time.
-    pub(crate) fn next_look(&self, now: Moment, within: Duration, most: usize) -> Duration {
+    pub(crate) fn next_query(&self, now: Moment, within: Duration, most: usize) -> Duration {
         let queues = self.waiters.shard(&self.key);
         let queue = queues.get(&*self.key);
         let due = queue.and_then(|queue| queue.look_due(within, most));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Waiters;
-use super::line::Line;
 use super::waiter::{WaitRequest, Waiter};
+use super::waiter_kind::WaiterKind;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::key::{LockKey, QueueSide};
@@ -39,7 +39,7 @@ impl Waiters {
             owner,
             terms: None,
             deadline: None,
-            line: Line::Sole,
+            kind: WaiterKind::Sole,
         };
         let waiter = Arc::new(Waiter::new(id, request, self.clock.now()));
         let queue = queues.entry(key.clone()).or_default();

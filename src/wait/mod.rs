@@ -8,7 +8,6 @@ mod backoff;
 mod channel;
 mod channel_list;
 mod in_line;
-mod line;
 mod listener;
 mod locked_shard;
 mod messages;
@@ -24,6 +23,7 @@ mod sign;
 mod subscriptions;
 mod waiter;
 mod waiter_guard;
+mod waiter_kind;
 mod wake_signal;
 mod wake_ups;
 
@@ -42,7 +42,6 @@ use crate::owner::Owner;
 pub use backoff::{Backoff, Wake};
 pub(crate) use channel::SubscriptionState;
 pub(crate) use channel_list::ChannelList;
-pub(crate) use line::Line;
 pub(crate) use listener::Listener;
 use locked_shard::LockedShard;
 pub(crate) use messages::{MessageConnection, Messages, open as open_messages};
@@ -55,6 +54,7 @@ pub(crate) use subscriptions::{Subscription, Subscriptions};
 use waiter::Waiter;
 pub(crate) use waiter::{Found, HandedOver, WaitRequest};
 pub(crate) use waiter_guard::{TakeOver, WaiterGuard};
+pub(crate) use waiter_kind::WaiterKind;
 
 /// All waiters of one client.
 pub(crate) struct Waiters {
@@ -197,7 +197,12 @@ impl Waiters {
 
     /// Picks the waiter to hand the lock to, and makes it expect the hand-over. `None` if no waiter can
     /// take the lock.
-    pub(crate) fn receiver(&self, key: &LockKey, line: Line, now: Moment) -> Option<Receiver> {
+    pub(crate) fn receiver(
+        &self,
+        key: &LockKey,
+        kind: WaiterKind,
+        now: Moment,
+    ) -> Option<Receiver> {
         let overdue = now.minus(self.poll_cap);
         let mut queues = self.shard(key);
         let queue = queues.get_mut(key)?;
@@ -206,7 +211,7 @@ impl Waiters {
             now,
             overdue,
             now + self.answer_time(),
-            line,
+            kind,
         )?;
         Some(Receiver::new(waiter))
     }
@@ -324,7 +329,7 @@ mod tests {
             owner: Owner::new(),
             terms: Some(terms),
             deadline: None,
-            line: Line::Sole,
+            kind: WaiterKind::Sole,
         };
         let now = waiters.clock.now();
         let place = waiters.enter(&key, request, now).unwrap();
@@ -338,7 +343,7 @@ mod tests {
         // Called on another thread, between the waiter's last check and the end of its place in the
         // queue.
         assert!(place.decline().is_none());
-        assert!(waiters.receiver(&key, Line::Sole, now).is_none());
+        assert!(waiters.receiver(&key, WaiterKind::Sole, now).is_none());
         drop(place);
     }
 
@@ -354,7 +359,7 @@ mod tests {
                 owner: Owner::new(),
                 terms: None,
                 deadline: None,
-                line: Line::Sole,
+                kind: WaiterKind::Sole,
             };
             waiters.enter(&key, request, clock.now()).unwrap()
         };
@@ -384,7 +389,7 @@ mod tests {
             owner,
             terms: None,
             deadline: None,
-            line: Line::Sole,
+            kind: WaiterKind::Sole,
         };
         let second = waiters.enter(&key, request, waiters.clock.now()).unwrap();
         let listener = waiters.add_listener(&key, owner).unwrap();
@@ -422,19 +427,19 @@ mod tests {
 
     /// How often the readers behind these two waiters, a contender and the next one, are woken when the
     /// contender leaves without the lock.
-    fn woken_by_leaving(contender: Line) -> usize {
+    fn woken_by_leaving(contender: WaiterKind) -> usize {
         let clock = Clock::default();
         let waiters = Arc::new(Waiters::new(clock.clone(), Duration::from_secs(60), 1_000));
         let key = Arc::new(LockKey::new(&kind::WRITE, "l", None).unwrap());
-        let reader = Line::Reader {
+        let reader = WaiterKind::Reader {
             patience: Duration::from_secs(2),
         };
-        let enter = |line| {
+        let enter = |kind| {
             let request = WaitRequest {
                 owner: Owner::new(),
                 terms: None,
                 deadline: None,
-                line,
+                kind,
             };
             waiters.enter(&key, request, clock.now()).unwrap()
         };
@@ -453,11 +458,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_reader_that_leaves_wakes_the_next_one_and_a_writer_wakes_all() {
-        let reader = Line::Reader {
+        let reader = WaiterKind::Reader {
             patience: Duration::from_secs(2),
         };
         assert_eq!(woken_by_leaving(reader), 1);
-        assert_eq!(woken_by_leaving(Line::Writer), 10);
+        assert_eq!(woken_by_leaving(WaiterKind::Writer), 10);
     }
 
     #[test]
@@ -467,7 +472,7 @@ mod tests {
             owner,
             terms: None,
             deadline: None,
-            line: Line::Sole,
+            kind: WaiterKind::Sole,
         };
         let now = waiters.clock.now();
         let second = waiters.enter(&key, request(Owner::new()), now).unwrap();
@@ -496,7 +501,7 @@ mod tests {
                 owner: owners[number % 50],
                 terms: None,
                 deadline: None,
-                line: Line::Sole,
+                kind: WaiterKind::Sole,
             };
             waiters.enter(&key, request, now).unwrap()
         };

@@ -10,9 +10,9 @@ use crate::clock::Moment;
 pub(super) struct Places {
     /// When each took its place by the server's clock, and the waiter's id.
     order: BTreeSet<(u64, u64)>,
-    /// Up to where the last look kept further waiters present.
+    /// Up to where the last query kept further waiters present.
     kept_to: Option<(u64, u64)>,
-    /// When the contender last looked.
+    /// When the contender last queried.
     looked: Option<Moment>,
 }
 
@@ -39,7 +39,7 @@ impl Places {
         self.order.iter().map(|(_, id)| *id)
     }
 
-    /// The ids of the waiters that the next look keeps present, all of them once before one again. The
+    /// The ids of the waiters that the next query keeps present, all of them once before one again. The
     /// caller says where it ended by [`Places::kept`].
     pub(super) fn to_keep(&self) -> impl Iterator<Item = (u64, u64)> {
         let from = self
@@ -51,13 +51,13 @@ impl Places {
             .copied()
     }
 
-    /// A look at `now` keeps the waiters up to this one present.
+    /// A query at `now` keeps the waiters up to this one present.
     pub(super) fn kept(&mut self, to: Option<(u64, u64)>, now: Moment) {
         self.kept_to = to;
         self.looked = Some(now);
     }
 
-    /// When the next look is due, if all have to be kept once `within` this time by looks for so many
+    /// When the next query is due, if all have to be kept once `within` this time by queries for so many
     /// each.
     pub(super) fn due(&self, within: Duration, each: usize) -> Option<Moment> {
         let looks = self.order.len().div_ceil(each).max(1);

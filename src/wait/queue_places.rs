@@ -177,7 +177,7 @@ mod tests {
             owner: Owner::new(),
             terms: None,
             deadline: None,
-            line: crate::wait::Line::Sole,
+            kind: crate::wait::WaiterKind::Sole,
         };
         let waiters: Vec<Arc<Waiter>> = (1..=3)
             .map(|id| Arc::new(Waiter::new(id, request(id), now)))

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::line::Line;
 use super::queue::WaitQueue;
 use super::waiter::Waiter;
+use super::waiter_kind::WaiterKind;
 use crate::clock::Moment;
 use crate::key::QueueSide;
 
@@ -17,15 +17,15 @@ impl WaitQueue {
         now: Moment,
         overdue: Moment,
         until: Moment,
-        line: Line,
+        kind: WaiterKind,
     ) -> Option<Arc<Waiter>> {
         let contender = self.contender.as_ref()?;
         if !self.listening_in.is_empty() {
             // A multi lock is waiting for this key: release it instead of handing it over.
             return None;
         }
-        if let Line::Permits(_) = line {
-            return self.receiver_of_permits(line, now, overdue, until);
+        if let WaiterKind::Permits(_) = kind {
+            return self.receiver_of_permits(kind, now, overdue, until);
         }
         if contender.unanswered().is_some() {
             // The contender's own acquire is in flight and may be granted.
@@ -52,14 +52,14 @@ impl WaitQueue {
     /// way. None is handed past a waiter that wants another number. The contender stays who it is.
     fn receiver_of_permits(
         &self,
-        line: Line,
+        kind: WaiterKind,
         now: Moment,
         overdue: Moment,
         until: Moment,
     ) -> Option<Arc<Waiter>> {
         let there = self.waiting.values().filter(|it| it.is_there(overdue));
         there
-            .take_while(|waiter| waiter.request.line == line)
+            .take_while(|waiter| waiter.request.kind == kind)
             // One whose own acquire finds too few gets what is handed on next.
             .find(|waiter| waiter.expect(now, overdue, until))
             .cloned()

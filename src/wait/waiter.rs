@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::line::Line;
 use super::queue_entry::WaiterEntry;
 use super::sign::AskedForSign;
+use super::waiter_kind::WaiterKind;
 use super::wake_signal::WakeSignal;
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
@@ -25,7 +25,7 @@ pub(crate) struct WaitRequest {
     pub(crate) terms: Option<Terms>,
     /// When the waiter will have left, unless it waits forever.
     pub(crate) deadline: Option<Moment>,
-    pub(crate) line: Line,
+    pub(crate) kind: WaiterKind,
 }
 
 /// A waiter's acquire that another owner's hand-over made: granted by Redis, not yet taken by the
@@ -111,18 +111,18 @@ impl Waiter {
     }
 
     pub(super) fn is_reader(&self) -> bool {
-        matches!(self.request.line, Line::Reader { .. })
+        matches!(self.request.kind, WaiterKind::Reader { .. })
     }
 
     pub(super) fn is_writer(&self) -> bool {
-        self.request.line == Line::Writer
+        self.request.kind == WaiterKind::Writer
     }
 
     /// It is a reader that waited long enough behind a writer of its client.
     pub(super) fn is_impatient(&self, now: Moment) -> bool {
-        match self.request.line {
-            Line::Reader { patience } => now.since(self.entered) >= patience,
-            Line::Sole | Line::Permits(_) | Line::Writer => false,
+        match self.request.kind {
+            WaiterKind::Reader { patience } => now.since(self.entered) >= patience,
+            WaiterKind::Sole | WaiterKind::Permits(_) | WaiterKind::Writer => false,
         }
     }
 

@@ -8,7 +8,7 @@ use crate::hold::{ClaimFlags, HoldPhase, HoldState};
 use crate::owner::Owner;
 use crate::session::{Job, settle};
 use crate::support::eventually;
-use crate::wait::{Line, WaitRequest};
+use crate::wait::{WaitRequest, WaiterKind};
 
 /// A job settles a hold without waiting for the hold's last command, and the server says that there is
 /// nothing to undo. The acquire arrives after that, and its sender finds a broken connection.
@@ -153,7 +153,7 @@ async fn a_waiter_behind_a_holder_of_its_client_reports_no_earlier_outage() {
         owner: Owner::new(),
         terms: None,
         deadline: None,
-        line: Line::Sole,
+        kind: WaiterKind::Sole,
     };
     let key = lock.key().unwrap();
     let place = member

@@ -20,7 +20,7 @@ use super::redis::{Redis, error_answer};
 use crate::background::Background;
 use crate::clock::Clock;
 use crate::hold::HandOverLimits;
-use crate::key::LineTimes;
+use crate::key::QueueTimes;
 use crate::observe::Observers;
 use crate::server::{Context, Endpoint, Server};
 use crate::session::{Core, Reentry, Session, Settings};
@@ -184,9 +184,9 @@ fn client(
             hand_overs: 3,
             time: ms(20),
         },
-        line: LineTimes {
-            silence: ms(plan.silence_ms),
-            ..LineTimes::default()
+        line: QueueTimes {
+            fair_absence: ms(plan.silence_ms),
+            ..QueueTimes::default()
         },
         reentry: Reentry::default(),
         quarantine_on_server: false,

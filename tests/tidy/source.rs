@@ -235,47 +235,47 @@ const REVIEWED: [(&str, &str); 54] = [
     ),
     (
         "lua/election/acquire.lua",
-        "7da02132917da829f43ecc7b44454c5a84d2b06a",
+        "6f1dbc86e2879902d1815d503cd6097160a5a7c6",
     ),
     (
         "lua/election/force_unlock.lua",
-        "26dd1428dffe6f92312d1eb71bae087adb65f990",
+        "bad8f12b2d18a7cc9e96a9b4e8450a560f37d938",
     ),
     (
         "lua/election/leader.lua",
-        "f92e8a20145044090d69ef156239fda7d2192638",
+        "bda799f1aa8b299c9eb10dc4682ed6cf1586e4dd",
     ),
     (
         "lua/election/proclaim.lua",
-        "e6279be3157fcc157d47ca8f042d8b758cc4e15a",
+        "31c1c660c04369428b2f7582c4787f55f9a867b8",
     ),
     (
         "lua/election/renew.lua",
-        "97a083d6ef01d8c8edf1169e87ba7fbaae1d0e7c",
+        "a6986ef7b581184a25189410cb0d60ce42d306a4",
     ),
     (
         "lua/election/transfer.lua",
-        "1e20bb1d8f3e059c567bd1830804af532b115ce7",
+        "7c84d79f9ad383f3a53ed56094056806c18abe5c",
     ),
     (
         "lua/election/unlock.lua",
-        "2dcb8dce435ff5500b9e162420d6b04dbefea84f",
+        "2f3730fe2b693c9f858016710eddcc54b3790c31",
     ),
     (
         "lua/fair/acquire.lua",
-        "eb47b5774d560fe8f334178e49ae3785aa39f562",
+        "091dc6984e526bb97fa088d9c5539785c1a0d8fe",
     ),
     (
         "lua/fair/force_unlock.lua",
-        "8da5517416da774f265064ebe645a012c11077e4",
+        "55b6b49301aff7f6e5285e04891fd75da1f652e9",
     ),
     (
         "lua/fair/transfer.lua",
-        "09be3e3e6f272b79efcdd3ee46a0eaa80040548c",
+        "0906700afb68822cc2395f9e09d3c328f27f8411",
     ),
     (
         "lua/fair/unlock.lua",
-        "3e2ec23344936e4cbfdb3e0cea13d8b574e44a8c",
+        "1c6e0a1324a92589e0ea5d054475cd9c2b62b76b",
     ),
     (
         "lua/fenced/acquire.lua",
@@ -287,7 +287,7 @@ const REVIEWED: [(&str, &str); 54] = [
     ),
     (
         "lua/group/acquire.lua",
-        "281649fa9c9d373ee600f27e11c295ac912ca83d",
+        "ef4c57f3b0c5509e03c252d1b782f897c509bb3a",
     ),
     (
         "lua/group/force_unlock.lua",
@@ -307,7 +307,7 @@ const REVIEWED: [(&str, &str); 54] = [
     ),
     (
         "lua/group/unlock.lua",
-        "a2f933e4a3906da79095b4bb54b1ad7a3bab2c07",
+        "da3b5ead22e065f79b3a65325b04398acd22c6bd",
     ),
     (
         "lua/latch/count_down.lua",
@@ -395,7 +395,7 @@ const REVIEWED: [(&str, &str); 54] = [
     ),
     (
         "lua/read_write/acquire.lua",
-        "0b87f9972f575f72924a03ccc19405451000c321",
+        "3424829fdc9c9bb6687bd04b26ac1dd1ef004a4f",
     ),
     (
         "lua/read_write/readers.lua",
@@ -407,7 +407,7 @@ const REVIEWED: [(&str, &str); 54] = [
     ),
     (
         "lua/read_write/unlock.lua",
-        "ddbb9ab67115dc4ecfa199c9b4a0d657d1fa57c6",
+        "d7cce8e0a83b1f53f16af9a7368174311c64b88f",
     ),
     (
         "lua/red_lock/acquire.lua",
@@ -431,7 +431,7 @@ const REVIEWED: [(&str, &str); 54] = [
     ),
     (
         "lua/semaphore/release.lua",
-        "c9a2a9c3673505e6cfc81c2f946cfd267f2c4e11",
+        "a573495a7ccb4178592228ca332c6fec126ff52c",
     ),
     (
         "lua/semaphore/state.lua",

@@ -43,8 +43,8 @@ pub(crate) struct Common {
     /// redis://127.0.0.1:6379
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) url: Vec<String>,
-    /// A configuration of Redisson (YAML or JSON) or of lockdog, in place of --url. Flags, and the variables
-    /// below, come before what it says. Default: LOCKDOG_CONFIG
+    /// A configuration file of Redisson (YAML or JSON) or of lockdog, in place of --url. Flags, and the variables
+    /// below, override it. Default: LOCKDOG_CONFIG
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "url")]
     pub(crate) config: Option<PathBuf>,
     /// The user on the server. Default: LOCKDOG_USER, or the user in the URL
@@ -78,7 +78,7 @@ pub(crate) struct Common {
     /// No notes on stderr, only errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// More notes; twice: the log at debug level; three times: all of the log
+    /// More notes; twice: also the log at debug level; three times: the whole log
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }
@@ -116,10 +116,10 @@ pub(crate) struct Ls {
     /// List semaphores, too
     #[arg(long)]
     pub(crate) all: bool,
-    /// List so many at most
+    /// List at most this many
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     pub(crate) limit: u64,
-    /// Stop after so many keys, with exit code 125
+    /// Stop after this many keys, with exit code 125
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pub(crate) max_keys: u64,
     /// The pause between two pages of keys
@@ -135,7 +135,7 @@ pub(crate) struct Inspect {
     /// The names of the locks: their keys
     #[arg(required_unless_present = "hash")]
     pub(crate) name: Vec<String>,
-    /// Look for the lock with this hash, `lock.hash` in the logs of lockdog, among all keys
+    /// Search all keys for the lock with this hash, `lock.hash` in the logs of lockdog
     #[arg(long, conflicts_with = "name")]
     pub(crate) hash: Option<String>,
 }
@@ -158,16 +158,16 @@ pub(crate) struct Release {
     pub(crate) holder: Option<String>,
 }
 
-/// Report each change of locks, one a line
+/// Report each change of locks, one per line
 #[derive(Args, Debug)]
 pub(crate) struct Watch {
     /// The names of the locks: their keys
     #[arg(required = true)]
     pub(crate) name: Vec<String>,
-    /// The time between two looks
+    /// The time between two queries
     #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = duration::parse)]
     pub(crate) interval: Duration,
-    /// End with exit code 0 as soon as all of them are so
+    /// End with exit code 0 as soon as all of them are in this state
     #[arg(long, value_enum)]
     pub(crate) until: Option<Until>,
     /// End with exit code 1 after this time
@@ -189,18 +189,18 @@ pub(crate) struct Top {
     /// Only keys of this pattern, as SCAN takes it
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
-    /// The time between two looks
+    /// The time between two queries
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration::parse)]
     pub(crate) interval: Duration,
     /// Print the table once, as plain text
     #[arg(long)]
     pub(crate) once: bool,
-    /// Stop each look after so many keys
+    /// Stop each scan after this many keys
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pub(crate) max_keys: u64,
 }
 
-/// Check the way to the server and its set-up, and time each step
+/// Check the connection to the server and its set-up, and time each step
 ///
 /// Exit code 0: all is well; 1: there is a warning or a failure; 125: no server can be reached.
 #[derive(Args, Debug)]
@@ -222,15 +222,15 @@ pub(crate) enum ConfigCommand {
     Check(ConfigCheck),
 }
 
-/// Show what becomes of each key of a configuration file
+/// Show how each key of a configuration file is handled
 ///
-/// Exit code 0: the file can be used; 1: it cannot, or with --strict it says something that lockdog does
-/// otherwise; 125: it cannot be read.
+/// Exit code 0: the file can be used; 1: it cannot, or with --strict lockdog behaves differently from one of its
+/// keys; 125: it cannot be read.
 #[derive(Args, Debug)]
 pub(crate) struct ConfigCheck {
     /// A configuration of Redisson (YAML or JSON) or of lockdog
     pub(crate) file: PathBuf,
-    /// What lockdog does otherwise than the file says is a problem, too
+    /// A key that lockdog handles differently is a problem, too
     #[arg(long)]
     pub(crate) strict: bool,
 }

@@ -120,9 +120,9 @@ pub(crate) async fn free(
 /// What follows for a holder that lost its lock.
 pub(crate) fn consequence(holder: &HolderInfo) -> &'static str {
     match describe::by(holder) {
-        "lockdog" => "the holder is told at its next renewal, a third of its lease away at most",
-        "redisson" => "the holder is told at its unlock",
-        _ => "nothing tells the holder",
+        "lockdog" => "the holder is notified at its next renewal, at most a third of its lease later",
+        "redisson" => "the holder finds out at its unlock",
+        _ => "the holder is not notified",
     }
 }
 

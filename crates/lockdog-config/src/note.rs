@@ -1,10 +1,10 @@
-//! What became of a key.
+//! How a key was handled.
 
 use std::fmt;
 
 use crate::error::Position;
 
-/// What became of one key of the configuration. It shows no value that may be secret.
+/// How one key of the configuration was handled. It shows no value that may be secret.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Note {
@@ -14,13 +14,13 @@ pub struct Note {
     pub line: usize,
     /// The column in characters, from 1 on.
     pub column: usize,
-    /// What became of it.
+    /// How it was handled.
     pub kind: NoteKind,
     /// For [`NoteKind::Mapped`], the setting of the `ClientBuilder`. For the others, the reason.
     pub text: String,
 }
 
-/// What became of a key.
+/// How a key was handled.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum NoteKind {
@@ -30,7 +30,7 @@ pub enum NoteKind {
     Ignored,
     /// Locks do not depend on it.
     Irrelevant,
-    /// lockdog acts otherwise than this key says. Read the text once.
+    /// lockdog behaves differently from what this key says. The text says how.
     Differs,
 }
 

@@ -16,15 +16,15 @@ use crate::{own, redisson};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// The settings. Change what the program knows better, then call `build`.
+    /// The settings. Set what the program decides itself, then call `build`.
     pub builder: ClientBuilder,
-    /// What became of each key, in the order of the file.
+    /// How each key was handled, in the order of the file.
     pub notes: Vec<Note>,
-    /// Whose configuration it is.
+    /// The format of the file.
     pub format: Format,
 }
 
-/// Whose configuration a file is. Its keys tell.
+/// The format of a file. Its keys determine it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Format {
@@ -115,7 +115,7 @@ impl Reader {
         self
     }
 
-    /// Reads this file. It logs what became of the keys.
+    /// Reads this file. It logs how each key was handled.
     ///
     /// # Errors
     ///
@@ -138,7 +138,7 @@ impl Reader {
         self.parse(text).map_err(|error| error.of_file(path))
     }
 
-    /// Reads this text, which is YAML or JSON. It logs what became of the keys.
+    /// Reads this text, which is YAML or JSON. It logs how each key was handled.
     ///
     /// # Errors
     ///
@@ -191,7 +191,7 @@ fn log(note: &Note) {
             tracing::info!(target: "lockdog::config", key, line, text, "a key of the configuration is ignored");
         }
         NoteKind::Differs => {
-            tracing::warn!(target: "lockdog::config", key, line, text, "lockdog acts otherwise than the configuration says");
+            tracing::warn!(target: "lockdog::config", key, line, text, "lockdog behaves differently from the configuration");
         }
     }
 }

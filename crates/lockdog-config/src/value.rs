@@ -46,7 +46,7 @@ impl<'a> Value<'a> {
         self.note(NoteKind::Ignored, why)
     }
 
-    /// lockdog acts otherwise, in this way.
+    /// lockdog behaves differently, in this way.
     pub(crate) fn differs(&self, how: impl Into<String>) -> Note {
         self.note(NoteKind::Differs, how)
     }

@@ -22,7 +22,7 @@ pub(crate) static ELECTION: Kind = Kind {
     ..NON_REENTRANT_FAIR
 };
 
-/// The news of an election: a channel, and no holds.
+/// The channel of an election on which leaders publish values. It has no holds.
 pub(crate) static NEWS: Kind = Kind {
     name: "news of an election",
     channel: Some(NEWS_PREFIX),
@@ -30,7 +30,7 @@ pub(crate) static NEWS: Kind = Kind {
     ..PLAIN
 };
 
-/// Of the key with what a leader said of itself, and of the channel of the news.
+/// The prefix of the key with the leader's value, which is also the prefix of the channel.
 pub(crate) const NEWS_PREFIX: &str = "lockdog_leader";
 
 static ACQUIRE: LazyScript = LazyScript::new(|| {

@@ -78,7 +78,7 @@ pub(crate) struct Kind {
     /// server refuses after it has checked the permission. Words are separated by single spaces. `KEY` in a word
     /// stands for an unused key. They are lists, which kinds share.
     pub(crate) commands: &'static [&'static [&'static str]],
-    /// Its holder says who it is: there is a key with what it said, whose name is that of a channel too.
+    /// Its holder publishes a value: there is a key with the value, whose name is that of a channel too.
     pub(crate) has_news: bool,
 }
 
@@ -94,18 +94,18 @@ pub(crate) enum QueueSide {
 
 /// The times of a queue on the server.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LineTimes {
-    /// How long Redisson leaves a waiter at the head that does not take the lock.
-    pub(crate) worth: Duration,
-    /// How long a waiter may be silent before it loses its place.
-    pub(crate) silence: Duration,
+pub(crate) struct QueueTimes {
+    /// After this time a Redisson client drops the first waiter if it does not acquire the lock.
+    pub(crate) fair_wait: Duration,
+    /// How long a waiter keeps its place without a query.
+    pub(crate) fair_absence: Duration,
 }
 
-impl Default for LineTimes {
+impl Default for QueueTimes {
     fn default() -> Self {
         Self {
-            worth: Duration::from_secs(300),
-            silence: Duration::from_secs(10),
+            fair_wait: Duration::from_secs(300),
+            fair_absence: Duration::from_secs(10),
         }
     }
 }

@@ -12,9 +12,9 @@ use crate::failed::Failed;
 
 /// Run a command while holding a lock
 ///
-/// The exit code is that of the command; 128+n if the signal n ended it; 75 (or -E) if the lock was not had
-/// in time; 76 if the lock was lost and the command was stopped for it; 124 for --max-hold; 125 if lockdog
-/// itself failed; 126 if the command cannot be executed; 127 if it was not found.
+/// The exit code is that of the command; 128+n if the signal n ended it; 75 (or -E) if another owner held the
+/// lock until the end of the wait; 76 if the lock was lost, so that lockdog stopped the command; 124 for
+/// --max-hold; 125 if lockdog itself failed; 126 if the command cannot be executed; 127 if it was not found.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "The lock")]
 pub(crate) struct Args {
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// Do not wait: as --wait 0
     #[arg(short, long, conflicts_with = "wait")]
     nonblock: bool,
-    /// The exit code if the lock was not had in time
+    /// The exit code if another owner held the lock until the end of the wait
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = 75)]
     pub(crate) conflict_exit_code: u8,
     /// Hold this lock, too: all of them or none
@@ -33,13 +33,13 @@ pub(crate) struct Args {
     /// How long the lock stays if this machine dies; it is renewed every third of this time
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
     pub(crate) lease: Duration,
-    /// Keep the lock for this long at least, also if the command ends before
+    /// Keep the lock for at least this long, even if the command ends earlier
     #[arg(long, value_name = "TIME", default_value = "0s", hide_default_value = true, value_parser = duration::parse)]
     pub(crate) at_least: Duration,
     /// Use a fenced lock, and give the command its token: LOCKDOG_TOKEN
     #[arg(long)]
     pub(crate) fenced: bool,
-    /// If a `lockdog run` above this one holds the lock, run the command under that hold
+    /// If an outer `lockdog run` holds the lock, run the command under that hold
     #[arg(long)]
     pub(crate) reenter: bool,
     /// What happens to the command before the lock is lost: TERM and then KILL; KILL; or a note only

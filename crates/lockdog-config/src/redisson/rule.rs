@@ -42,7 +42,7 @@ pub(crate) enum Rule {
     Ignored(&'static str),
     /// Nothing that a lock could notice.
     Irrelevant,
-    /// Unless the value is this one, lockdog acts otherwise. The text says how.
+    /// Unless the value is this one, lockdog behaves differently. The text says how.
     Differs(Usual, &'static str),
     /// Unless the value is this one, ignoring it would be wrong. The text says what to do.
     Refused(Usual, &'static str),

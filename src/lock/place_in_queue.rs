@@ -2,14 +2,14 @@
 
 /// What a waiter knows of its place in a queue on the server.
 #[derive(Default)]
-pub(super) struct LinePlace {
+pub(super) struct PlaceInQueue {
     is_taken: bool,
     is_in_doubt: bool,
     /// A hand-over had no answer in time. It may grant the lock at any later moment.
     is_hand_over_missed: bool,
 }
 
-impl LinePlace {
+impl PlaceInQueue {
     /// Whether it has a place, as far as it knows.
     pub(super) fn is_taken(&self) -> bool {
         self.is_taken
@@ -31,7 +31,7 @@ impl LinePlace {
         self.is_hand_over_missed = true;
     }
 
-    /// Whether a hand-over may grant the lock although the last look did not find that.
+    /// Whether a hand-over may grant the lock although the last query did not find that.
     pub(super) fn is_hand_over_missed(&self) -> bool {
         self.is_hand_over_missed
     }

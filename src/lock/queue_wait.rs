@@ -1,31 +1,31 @@
 //! A call that waits for a lock whose queue is on the server: each waiter enters that queue by its own
-//! command, and then the contender looks for all of this client's waiters.
+//! command, and then the contender queries for all of this client's waiters.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::line_place::LinePlace;
+use super::place_in_queue::PlaceInQueue;
 use crate::clock::Moment;
 use crate::contend::Attempted;
 use crate::error::Error;
 use crate::hold::{Hold, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
-use crate::script::LookMode;
-use crate::session::{AttemptOutcome, Core, LookOutcome, PendingAcquire, Session};
+use crate::script::QueryMode;
+use crate::session::{AttemptOutcome, Core, PendingAcquire, QueueOutcome, Session};
 use crate::wait::{Called, HandedOver, WaiterGuard};
 
 /// The acquire of a call that waits in a lock's queue on the server. It is the same one, and so has the
 /// same field, until it is granted or given up.
 #[derive(Default)]
-pub(crate) struct InLine {
+pub(crate) struct QueueWait {
     waiting: Option<PendingAcquire>,
     /// What is known of its place.
-    place: LinePlace,
+    place: PlaceInQueue,
 }
 
 /// What the call waits for.
-pub(crate) struct LineCall<'a> {
+pub(crate) struct QueueCall<'a> {
     pub(crate) session: &'a Arc<Session>,
     pub(crate) key: &'a Arc<LockKey>,
     pub(crate) owner: Owner,
@@ -34,30 +34,30 @@ pub(crate) struct LineCall<'a> {
     pub(crate) at: usize,
 }
 
-/// The result of a look.
-pub(crate) enum Looked<W> {
-    /// The wait goes on.
+/// The result of a query.
+pub(crate) enum QueryResult<W> {
+    /// The wait continues.
     Waits(Attempted<W>),
     /// The acquire of this hold is complete.
     Ended(Arc<Hold>, AttemptOutcome),
     Failed(Error),
 }
 
-impl InLine {
-    /// One look at `now` from its place in the server's queue, which the first look takes.
+impl QueueWait {
+    /// One query at `now` from its place in the server's queue, which the first query takes.
     ///
     /// # Cancel safety
     ///
     /// The effect of the command is undone in the background, when this value is dropped.
-    pub(crate) async fn look<W>(
+    pub(crate) async fn query<W>(
         &mut self,
-        call: &LineCall<'_>,
+        call: &QueueCall<'_>,
         waiter: &WaiterGuard,
         now: Moment,
         until: Moment,
-    ) -> Looked<W> {
+    ) -> QueryResult<W> {
         let mut acquiring = match self.waiting.take() {
-            Some(waiting) if waiting.may_look() => waiting,
+            Some(waiting) if waiting.may_query() => waiting,
             ended => {
                 // Dropped before the next one begins, so that its place is given back first.
                 drop(ended);
@@ -69,16 +69,16 @@ impl InLine {
         if !waiter.attempting(acquiring.hold(), now) {
             // The lock is being handed to this waiter.
             self.waiting = Some(acquiring);
-            return Looked::Waits(Attempted::Unasked);
+            return QueryResult::Waits(Attempted::Unasked);
         }
         let core = call.session.core();
         let mode = if self.place.is_taken() {
-            LookMode::Again
+            QueryMode::Again
         } else {
-            LookMode::Enter
+            QueryMode::Enter
         };
         let others = match mode {
-            LookMode::Again if waiter.is_contender() => waiter.keep_others(now, MOST_OTHERS),
+            QueryMode::Again if waiter.is_contender() => waiter.keep_others(now, MOST_OTHERS),
             _ => Vec::new(),
         };
         let others: Vec<String> = others.iter().map(|hold| core.field(hold)).collect();
@@ -86,60 +86,60 @@ impl InLine {
             // Replicas must acknowledge the acquire, so it may take longer than usual.
             waiter.promise(answered_by);
         }
-        let looked = acquiring.look(mode, &others, call.terms, now, until).await;
-        if matches!(looked, Ok(LookOutcome::Waits { .. }) | Err(_)) && acquiring.may_look() {
+        let result = acquiring.query(mode, &others, call.terms, now, until).await;
+        if matches!(result, Ok(QueueOutcome::Waits { .. }) | Err(_)) && acquiring.may_query() {
             // Before the end of the attempt, so that the waiter with this hold is always found. Without an
             // answer it may have a place.
-            let arrival = match &looked {
-                Ok(LookOutcome::Waits { arrival, .. }) => *arrival,
+            let arrival = match &result {
+                Ok(QueueOutcome::Waits { arrival, .. }) => *arrival,
                 _ => None,
             };
             waiter.stand(acquiring.queue_entry(), arrival);
         }
         waiter.attempted();
-        match looked {
-            Ok(LookOutcome::Waits { .. }) if !acquiring.may_look() => {
+        match result {
+            Ok(QueueOutcome::Waits { .. }) if !acquiring.may_query() => {
                 // Others took it over meanwhile, and give its place back.
                 self.lose_place(waiter);
-                Looked::Waits(Attempted::Again)
+                QueryResult::Waits(Attempted::Again)
             }
-            Ok(LookOutcome::Waits { ttl, head, .. }) => {
+            Ok(QueueOutcome::Waits { ttl, head, .. }) => {
                 if !self.place.is_hand_over_missed() {
                     acquiring.rest();
                 }
                 self.place.take(acquiring.is_certain());
                 self.waiting = Some(acquiring);
                 let asked = head.and_then(|head| called(call, waiter, &head));
-                Looked::Waits(waits(call, waiter, ttl, asked))
+                QueryResult::Waits(waits(call, waiter, ttl, asked))
             }
-            Ok(LookOutcome::NoPlace) => {
+            Ok(QueueOutcome::NoPlace) => {
                 // It was silent for too long, or the queue was deleted: it stands last again.
                 acquiring.rest();
                 self.lose_place(waiter);
                 self.waiting = Some(acquiring);
-                Looked::Waits(Attempted::Again)
+                QueryResult::Waits(Attempted::Again)
             }
-            Ok(LookOutcome::Ended(outcome)) => {
+            Ok(QueueOutcome::Ended(outcome)) => {
                 if !matches!(outcome, AttemptOutcome::Granted(_)) {
                     self.lose_place(waiter);
                 }
-                Looked::Ended(acquiring.hold().clone(), outcome)
+                QueryResult::Ended(acquiring.hold().clone(), outcome)
             }
             Err(error) => {
-                if error.is_retriable() && acquiring.may_look() {
-                    // The next look finds what this one may have been granted.
+                if error.is_retriable() && acquiring.may_query() {
+                    // The next query finds what this one may have been granted.
                     acquiring.rest();
                     self.place.doubt();
                     self.waiting = Some(acquiring);
                 } else {
                     self.lose_place(waiter);
                 }
-                Looked::Failed(error)
+                QueryResult::Failed(error)
             }
         }
     }
 
-    /// Whether the waiter has to ask itself, in turn or not: see [`LinePlace::asks_at_once`].
+    /// Whether the waiter has to ask itself, in turn or not: see [`PlaceInQueue::asks_at_once`].
     pub(crate) fn asks_at_once(&self) -> bool {
         self.place.asks_at_once()
     }
@@ -164,7 +164,7 @@ impl InLine {
         Some(granted)
     }
 
-    /// A hand-over to its hold had no answer: the next looks tell.
+    /// A hand-over to its hold had no answer: the next queries tell.
     pub(super) fn miss_hand_over(&mut self) {
         self.place.miss_hand_over();
     }
@@ -175,24 +175,24 @@ impl InLine {
     }
 }
 
-/// How long the contender may send nothing while its own client has the lock: until its next look for all
+/// How long the contender may send nothing while its own client has the lock: until its next query for all
 /// of its client's waiters.
-pub(crate) fn next_look(core: &Core, waiter: &WaiterGuard, now: Moment) -> Duration {
-    let within = core.settings.line.silence / LOOKS;
-    waiter.next_look(now, within, MOST_OTHERS)
+pub(crate) fn next_query(core: &Core, waiter: &WaiterGuard, now: Moment) -> Duration {
+    let within = core.settings.line.fair_absence / LOOKS;
+    waiter.next_query(now, within, MOST_OTHERS)
 }
 
 /// What a waiter does that stands in the queue.
 /// `asked`: until when the waiter whose turn it is may show that it is there.
 fn waits<W>(
-    call: &LineCall<'_>,
+    call: &QueueCall<'_>,
     waiter: &WaiterGuard,
     ttl: Option<Duration>,
     asked: Option<Moment>,
 ) -> Attempted<W> {
     let core = call.session.core();
     let now = core.clock.now();
-    let next = next_look(core, waiter, now);
+    let next = next_query(core, waiter, now);
     let local = core.holds.local_holds(call.key, call.owner);
     let is_kept = local.kept_until.is_some();
     let is_contender = waiter.is_contender();
@@ -203,7 +203,7 @@ fn waits<W>(
             ttl: Some(ttl),
         };
     }
-    // The contender looks for all, or this client has the lock: its release wakes the next waiter.
+    // The contender queries for all, or this client has the lock: its release wakes the next waiter.
     let mut pause = core.clock.sooner(core.settings.poll_cap);
     if is_contender {
         pause = pause.min(next);
@@ -216,7 +216,7 @@ fn waits<W>(
 
 /// The lock is free, and it is the turn of the waiter with this field. Returns until when that waiter may
 /// show that it is there, if it has missed its check-in.
-fn called(call: &LineCall<'_>, waiter: &WaiterGuard, head: &str) -> Option<Moment> {
+fn called(call: &QueueCall<'_>, waiter: &WaiterGuard, head: &str) -> Option<Moment> {
     let core = call.session.core();
     let number = core.number_of(head);
     // Without one it is another client's. Or this client has given its place back, or its presence ends.
@@ -231,7 +231,7 @@ fn called(call: &LineCall<'_>, waiter: &WaiterGuard, head: &str) -> Option<Momen
     None
 }
 
-/// How many waiters one look keeps present.
+/// How many waiters one query keeps present.
 const MOST_OTHERS: usize = 100;
 
 /// Each waiter is kept present this often while it may be silent.
@@ -247,7 +247,7 @@ mod tests {
     use crate::key::{LockKey, kind};
     use crate::owner::Owner;
     use crate::session::disconnected;
-    use crate::wait::{Line, WaitRequest};
+    use crate::wait::{WaitRequest, WaiterKind};
 
     /// The channels of a fair lock are those of its waiters. On another one there is no message, and the other
     /// waiters would not subscribe to their own.
@@ -259,7 +259,7 @@ mod tests {
             owner: Owner::new(),
             terms: None,
             deadline: None,
-            line: Line::Sole,
+            kind: WaiterKind::Sole,
         };
         let waiter = core.waiters.enter(&key, request, core.clock.now()).unwrap();
         let settled = waiter.subscribed(&core.server).now_or_never();

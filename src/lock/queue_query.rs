@@ -1,10 +1,10 @@
-//! The looks of a call that waits for one lock whose queue is on the server.
+//! The queries of a call that waits for one lock whose queue is on the server.
 
 use std::time::Duration;
 
 use super::acquire::LockCall;
 use super::contender::{LockContender, ONLY};
-use super::in_line::{LineCall, Looked, next_look};
+use super::queue_wait::{QueryResult, QueueCall, next_query};
 use crate::clock::Moment;
 use crate::contend::{Attempted, QueuePlace};
 use crate::key::QueueSide;
@@ -12,8 +12,8 @@ use crate::session::Claim;
 use crate::wait::WaiterGuard;
 
 impl LockContender<'_> {
-    /// One look from the waiter's place in the server's queue.
-    pub(super) async fn look(&mut self, waiter: &WaiterGuard, now: Moment) -> Attempted<Claim> {
+    /// One query from the waiter's place in the server's queue.
+    pub(super) async fn query(&mut self, waiter: &WaiterGuard, now: Moment) -> Attempted<Claim> {
         let LockCall {
             session,
             key,
@@ -21,7 +21,7 @@ impl LockContender<'_> {
             terms,
             ..
         } = *self.caller;
-        let call = LineCall {
+        let call = QueueCall {
             session,
             key,
             owner,
@@ -29,22 +29,22 @@ impl LockContender<'_> {
             at: ONLY,
         };
         let until = self.caller.until(now);
-        match self.in_line.look(&call, waiter, now, until).await {
-            Looked::Waits(attempted) => {
+        match self.queue_wait.query(&call, waiter, now, until).await {
+            QueryResult::Waits(attempted) => {
                 if matches!(attempted, Attempted::Busy { .. } | Attempted::Taken { .. }) {
                     self.too_late = None;
                 }
                 attempted
             }
-            Looked::Ended(hold, outcome) => self.weigh(&hold, outcome),
-            Looked::Failed(error) => self.failed(error, now),
+            QueryResult::Ended(hold, outcome) => self.weigh(&hold, outcome),
+            QueryResult::Failed(error) => self.failed(error, now),
         }
     }
 
     /// How long the contender may send nothing while its own client has the lock.
     pub(super) fn may_be_silent(&self, place: Option<&QueuePlace>, now: Moment) -> Duration {
         match (self.caller.key.kind().queue, place) {
-            (QueueSide::Server, Some(place)) => next_look(self.caller.core(), &place.waiter, now),
+            (QueueSide::Server, Some(place)) => next_query(self.caller.core(), &place.waiter, now),
             _ => Duration::MAX,
         }
     }

@@ -6,7 +6,7 @@ use crate::key::{LockKey, Mode};
 
 /// Which waiters of a queue ask at the same time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Line {
+pub(crate) enum WaiterKind {
     /// The contender alone.
     Sole,
     /// The contender alone, and no reader behind it.
@@ -20,7 +20,7 @@ pub(crate) enum Line {
     },
 }
 
-impl Line {
+impl WaiterKind {
     /// For a waiter of this lock. A reader has this much patience with writers.
     pub(crate) fn of(key: &LockKey, patience: Duration) -> Self {
         match key.mode() {

@@ -9,20 +9,20 @@ use super::round::MemberTurn;
 use crate::clock::Moment;
 use crate::contend::{Attempted, LocalState};
 use crate::hold::{POLL_TIMEOUT, Terms};
-use crate::lock::{InLine, LineCall, Looked, next_look};
+use crate::lock::{QueryResult, QueueCall, QueueWait, next_query};
 use crate::session::{AttemptOutcome, Claim};
 use crate::wait::WaiterGuard;
 
 /// A multi lock's place in the server's queue of one of its members.
-pub(super) struct MemberInLine {
+pub(super) struct MemberQueueWait {
     at: usize,
-    line: InLine,
+    line: QueueWait,
     /// How long it may send nothing while its client has the member.
     silent_for: Duration,
 }
 
-/// The result of a look at that member.
-pub(super) enum MemberLook {
+/// The result of a query at that member.
+pub(super) enum MemberAnswer {
     /// It is granted: the other members can be asked for.
     Turn(MemberTurn),
     /// The call's owner has it: the place is given back, and the round acquires it once more.
@@ -33,12 +33,12 @@ pub(super) enum MemberLook {
     Failed(Trouble),
 }
 
-impl MemberInLine {
+impl MemberQueueWait {
     /// In the queue of this member, and without a place on the server yet.
     pub(super) fn of(at: usize) -> Self {
         Self {
             at,
-            line: InLine::default(),
+            line: QueueWait::default(),
             silent_for: Duration::MAX,
         }
     }
@@ -51,7 +51,7 @@ impl MemberInLine {
     /// Finds out how long it may send nothing.
     pub(super) fn check(&mut self, call: &MultiLockCall<'_>, waiter: &WaiterGuard, now: Moment) {
         let core = call.members.list()[self.at].core();
-        self.silent_for = next_look(core, waiter, now);
+        self.silent_for = next_query(core, waiter, now);
     }
 
     /// Looks whether it is this call's turn in the server's queue.
@@ -59,15 +59,15 @@ impl MemberInLine {
     /// # Cancel safety
     ///
     /// The place is given back in the background.
-    pub(super) async fn look(
+    pub(super) async fn query(
         &mut self,
         call: &MultiLockCall<'_>,
         waiter: &WaiterGuard,
-    ) -> MemberLook {
+    ) -> MemberAnswer {
         let at = self.at;
         if call.may_overtake(at) {
             self.line.give_up(waiter);
-            return MemberLook::Held;
+            return MemberAnswer::Held;
         }
         let began = call.now();
         let member = &call.members.list()[at];
@@ -79,7 +79,7 @@ impl MemberInLine {
             local: false,
             ..call.terms[call.members.group_of(at)]
         };
-        let line_call = LineCall {
+        let line_call = QueueCall {
             session: &member.session,
             key: &member.key,
             owner: call.owner,
@@ -88,20 +88,20 @@ impl MemberInLine {
         };
         let now = core.clock.now();
         let until = call.until(core, now);
-        match self.line.look(&line_call, waiter, now, until).await {
-            Looked::Waits(attempted) => MemberLook::Waits(attempted),
-            Looked::Ended(_, AttemptOutcome::Granted(claim)) => {
-                // The next of this client's waiters looks while this call asks for the other members.
+        match self.line.query(&line_call, waiter, now, until).await {
+            QueryResult::Waits(attempted) => MemberAnswer::Waits(attempted),
+            QueryResult::Ended(_, AttemptOutcome::Granted(claim)) => {
+                // The next of this client's waiters queries while this call asks for the other members.
                 self.line.give_up(waiter);
-                MemberLook::Turn(MemberTurn {
+                MemberAnswer::Turn(MemberTurn {
                     member: at,
                     claim,
                     began,
                 })
             }
-            Looked::Ended(_, AttemptOutcome::TooLate) => MemberLook::TooLate,
-            Looked::Ended(..) => MemberLook::Waits(Attempted::Again),
-            Looked::Failed(error) => MemberLook::Failed(Trouble {
+            QueryResult::Ended(_, AttemptOutcome::TooLate) => MemberAnswer::TooLate,
+            QueryResult::Ended(..) => MemberAnswer::Waits(Attempted::Again),
+            QueryResult::Failed(error) => MemberAnswer::Failed(Trouble {
                 about: at..at + 1,
                 error,
                 had_full_timeout: MultiLockCall::has_full_timeout(core, now, until),
