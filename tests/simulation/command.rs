@@ -1,5 +1,7 @@
 //! The meaning of a command on the wire.
 
+use super::tokens::Granting;
+
 /// One of lockdog's commands. It is recognised by its arguments only, so that a changed script changes
 /// nothing here.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -61,6 +63,19 @@ impl<'a> SimulatedCommand<'a> {
             field,
             target: target.parse().expect("a target is a small number"),
             acquires,
+        }
+    }
+
+    /// The hold to which it may grant the lock.
+    pub(super) fn granting(&self) -> Option<Granting<'a>> {
+        match *self {
+            Self::Count {
+                field,
+                acquires: true,
+                ..
+            } => Some(Granting::Acquire(field)),
+            Self::Transfer { to, .. } => Some(Granting::HandOver(to)),
+            _ => None,
         }
     }
 

@@ -10,6 +10,8 @@ use crate::session::Core;
 pub(super) struct Findings {
     network: Arc<Network>,
     pub(super) clients: Vec<(Arc<Core>, VirtualClock)>,
+    /// The client that has died. It believes in nothing, and owes nothing.
+    pub(super) dead: Option<usize>,
     pub(super) violation: Option<String>,
     trace: Option<Vec<String>>,
 }
@@ -23,6 +25,7 @@ impl Findings {
         Self {
             network,
             clients,
+            dead: None,
             violation: None,
             trace: traced.then(Vec::new),
         }
@@ -54,8 +57,21 @@ impl Findings {
         }
     }
 
+    /// The clients that have not died, with their numbers.
+    pub(super) fn living(&self) -> impl Iterator<Item = (usize, &Arc<Core>)> {
+        let clients = self.clients.iter().enumerate();
+        let living = clients.filter(|(number, _)| self.dead != Some(*number));
+        living.map(|(number, (core, _))| (number, core))
+    }
+
+    /// Whether the client that has died had this hold.
+    pub(super) fn is_of_dead(&self, field: &str) -> bool {
+        let dead = self.dead.map(|number| self.clients[number].0.id.to_string());
+        dead.is_some_and(|id| field.starts_with(&id))
+    }
+
     pub(super) fn owes_a_release(&self) -> bool {
-        let holds = self.clients.iter().flat_map(|(core, _)| core.holds.all());
+        let holds = self.living().flat_map(|(_, core)| core.holds.all());
         holds
             .into_iter()
             .any(|hold| hold.state().phase == HoldPhase::Ended)

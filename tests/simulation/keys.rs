@@ -379,6 +379,12 @@ impl Keys {
                     .map(|(_, member)| member)
                     .collect(),
             ),
+            // `0 -1 withscores`: all.
+            "zrange" if args[3] == "-1" => {
+                let all = ordered(members).into_iter();
+                let all = all.flat_map(|(score, member)| [member, score.to_string()]);
+                Reply::List(all.collect())
+            }
             // `0 0 withscores`: the first one.
             "zrange" => {
                 let first = ordered(members).into_iter().next();

@@ -45,8 +45,8 @@ impl Wiring {
     ) -> Result<(SimulatedSubscriber, SimulatedMessages), Failure> {
         let wire = self.open().await?;
         let messages = SimulatedMessages {
-            network: self.0.clone(),
-            arrived: self.0.receiver(wire.connection),
+            network: self.network.clone(),
+            arrived: self.network.receiver(wire.connection),
         };
         Ok((SimulatedSubscriber { wire, limit }, messages))
     }

@@ -60,13 +60,15 @@ struct Wires {
     /// The number of the last command that was sent about each hold's count.
     last_sent: HashMap<String, u64>,
     heard: Vec<HeardMessage>,
+    /// The client that has died.
+    dead: Option<usize>,
 }
 
 /// One connection.
 struct SimulatedLine {
     open: bool,
-    /// It is a Redisson client's, and has no faults.
-    is_redissons: bool,
+    /// The number of its client. `None`: it is a Redisson client's, and has no faults.
+    client: Option<usize>,
     /// Its replies no longer arrive.
     deaf: bool,
     last_delivery: u64,
@@ -140,6 +142,7 @@ impl Network {
                 serial: 0,
                 last_sent: HashMap::new(),
                 heard: Vec::new(),
+                dead: None,
             }),
             changed: Notify::new(),
         }
@@ -309,6 +312,11 @@ impl Network {
         }
     }
 
+    /// This client sends nothing more, and no call of it ends. Commands in flight still arrive.
+    pub(super) fn die(&self, client: usize) {
+        self.wires.lock().dead = Some(client);
+    }
+
     /// Ends a connection from the client's side. Commands in flight still arrive.
     pub(super) fn end(&self, connection: usize) {
         self.wires.lock().end(connection);
@@ -331,11 +339,11 @@ impl Network {
         Value::Int(1)
     }
 
-    fn open(&self, is_redissons: bool) -> usize {
+    fn open(&self, client: Option<usize>) -> usize {
         let mut wires = self.wires.lock();
         wires.connections.push(SimulatedLine {
             open: true,
-            is_redissons,
+            client,
             deaf: false,
             last_delivery: 0,
             last_reply: 0,
@@ -358,7 +366,13 @@ impl Network {
         }
         wires.serial += 1;
         let serial = wires.serial;
-        let is_redissons = wires.connections[connection].is_redissons;
+        let client = wires.connections[connection].client;
+        let is_redissons = client.is_none();
+        if client.is_some() && client == wires.dead {
+            let (answer, answered) = oneshot::channel();
+            wires.connections[connection].waiting.insert(serial, answer);
+            return Some(answered);
+        }
         let (faults, delay) = match is_redissons {
             true => (Faults::default(), wires.chance.within(0, USUAL_NS)),
             false => {
@@ -470,7 +484,7 @@ impl RedissonWire {
     /// `None` if the server started anew meanwhile.
     pub(super) async fn send(&mut self, args: Vec<String>) -> Option<Value> {
         let network = &self.network;
-        let connection = *self.connection.get_or_insert_with(|| network.open(true));
+        let connection = *self.connection.get_or_insert_with(|| network.open(None));
         let answer = match network.send(connection, args) {
             Some(answered) => answered.await.ok().and_then(RedisResult::ok),
             None => None,
@@ -488,7 +502,11 @@ impl RedissonWire {
 
 /// Opens a client's connections.
 #[derive(Clone)]
-pub(crate) struct Wiring(pub(super) Arc<Network>);
+pub(crate) struct Wiring {
+    pub(super) network: Arc<Network>,
+    /// The number of the client.
+    pub(super) client: usize,
+}
 
 /// One connection of a client.
 #[derive(Clone)]
@@ -499,18 +517,23 @@ pub(crate) struct SimulatedWire {
 
 impl Wiring {
     pub(crate) async fn open(&self) -> Result<SimulatedWire, Failure> {
-        let (delay, refused) = {
-            let mut wires = self.0.wires.lock();
+        let network = &self.network;
+        let (delay, refused, is_dead) = {
+            let mut wires = network.wires.lock();
             let unreachable = wires.faults.unreachable;
-            (wires.delay(), wires.chance.percent(unreachable))
+            let is_dead = wires.dead == Some(self.client);
+            (wires.delay(), wires.chance.percent(unreachable), is_dead)
         };
+        if is_dead {
+            std::future::pending::<()>().await;
+        }
         tokio::time::sleep(Duration::from_nanos(delay)).await;
         if refused {
             return Err(Failure::Unsent("simulated: connection refused".into()));
         }
         Ok(SimulatedWire {
-            network: self.0.clone(),
-            connection: self.0.open(false),
+            network: network.clone(),
+            connection: network.open(Some(self.client)),
         })
     }
 }

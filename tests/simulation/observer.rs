@@ -10,7 +10,7 @@ use super::findings::Findings;
 use super::keys::Hash;
 use super::network::{Delivery, Network};
 use super::redis::Redis;
-use super::tokens::Tokens;
+use super::tokens::{Counts, Tokens};
 use super::world::Observes;
 use crate::hold::{Hold, HoldPhase};
 
@@ -337,10 +337,9 @@ impl Observes for Observer {
         let ran = !matches!(&value, Value::ServerError(_));
         if ran {
             self.account(&command, delivery.serial, before.as_ref(), after.as_ref());
-            match self
-                .tokens
-                .see(&command, &value, [before.as_ref(), after.as_ref()])
-            {
+            let none = Counts::new();
+            let counts = [&before, &after].map(|hash| hash.as_ref().map_or(&none, |it| &it.counts));
+            match self.tokens.see(command.granting(), &value, counts) {
                 Ok(is_new) => self.seen.tokens += u64::from(is_new),
                 Err(wrong) => self.found.violated(wrong),
             }

@@ -27,7 +27,7 @@ async fn simulate(plan: &Plan, redis: Redis, traced: bool) -> (RunOutcome<Observ
     let chance = Chance::new(plan.seed, 2);
     let network = Arc::new(Network::new(chance, plan.faults, command::counted));
     let (clients, found) = world::clients(plan, &network, traced);
-    let tokens = Tokens::new(plan.tokens);
+    let tokens = Tokens::new(plan.tokens, KEY);
     let observer = RefCell::new(Observer::new(redis, network.clone(), found, tokens));
     world::play(
         &network,

@@ -1,15 +1,16 @@
-//! The tokens of a fenced lock (design: FE1 and FE2).
+//! The tokens of a fenced lock (design: FE1 and FE2), and the terms of an election (LE1).
+
+use std::collections::BTreeMap;
 
 use redis::Value;
 
-use super::command::SimulatedCommand;
-use super::keys::Hash;
-use super::observer::KEY;
 use super::plan::TokensFrom;
 use super::redis::Redis;
 
 pub(super) struct Tokens {
     from: Option<TokensFrom>,
+    /// Redisson's key of the last token.
+    counter: String,
     /// Who has the lock by the last grant, and the token of that. `None` once the field is not there any more.
     holder: Option<(String, u64)>,
     last: u64,
@@ -20,10 +21,22 @@ pub(super) struct Tokens {
     executed: u64,
 }
 
+/// A command that may issue a token, with the hold that has it then.
+#[derive(Clone, Copy)]
+pub(super) enum Granting<'a> {
+    Acquire(&'a str),
+    HandOver(&'a str),
+}
+
+/// The fields of a lock's hash, with their counts.
+pub(super) type Counts = BTreeMap<String, i64>;
+
 impl Tokens {
-    pub(super) fn new(from: Option<TokensFrom>) -> Self {
+    /// Of the lock with this name.
+    pub(super) fn new(from: Option<TokensFrom>, name: &str) -> Self {
         Self {
             from,
+            counter: format!("redisson_lock_token:{{{name}}}"),
             holder: None,
             last: 0,
             is_lost: false,
@@ -37,42 +50,37 @@ impl Tokens {
         self.executed += 1;
         let is_due = self.from == Some(TokensFrom::Clock) && self.executed.is_multiple_of(7);
         let is_past = self.last < redis.clock_ms(now_ms) * 1_000;
-        let lost = is_due && is_past && redis.exists(&counter(), now_ms);
+        let lost = is_due && is_past && redis.exists(&self.counter, now_ms);
         if lost {
-            redis.execute(&["DEL".to_owned(), counter()], now_ms);
+            redis.execute(&["DEL".to_owned(), self.counter.clone()], now_ms);
             self.is_lost = true;
         }
         lost
     }
 
-    /// Checks what a command answered. True if it issued a token.
+    /// The last token, and the hold that has it.
+    pub(super) fn last(&self) -> Option<(&str, u64)> {
+        self.holder.as_ref().map(|(field, token)| (&**field, *token))
+    }
+
+    /// Checks what a command answered, whose lock had these holders before and after it. True if it issued a token.
     pub(super) fn see(
         &mut self,
-        command: &SimulatedCommand<'_>,
+        command: Option<Granting<'_>>,
         answer: &Value,
-        [before, after]: [Option<&Hash>; 2],
+        [before, after]: [&Counts; 2],
     ) -> Result<bool, String> {
-        let is_in = |hash: Option<&Hash>, field: &str| {
-            hash.is_some_and(|hash| hash.counts.contains_key(field))
-        };
-        let is_there = |field: &str| is_in(after, field);
+        let is_there = |field: &str| after.contains_key(field);
         // A late copy of an acquire begins anew what has ended.
-        let stayed = |field: &str| is_in(before, field) && is_there(field);
+        let stayed = |field: &str| before.contains_key(field) && is_there(field);
         self.holder = self.holder.take().filter(|(field, _)| stayed(field));
         if self.from.is_none() {
             return Ok(false);
         }
         let (field, token) = match (command, answer) {
-            (
-                SimulatedCommand::Count {
-                    field,
-                    acquires: true,
-                    ..
-                },
-                Value::BulkString(token),
-            ) => (*field, number(token)),
-            (SimulatedCommand::Transfer { to, .. }, Value::Array(answer)) => match &answer[..] {
-                [_, Value::BulkString(token)] => (*to, number(token)),
+            (Some(Granting::Acquire(field)), Value::BulkString(token)) => (field, number(token)),
+            (Some(Granting::HandOver(to)), Value::Array(answer)) => match &answer[..] {
+                [_, Value::BulkString(token)] => (to, number(token)),
                 _ => return Err(format!("a hand-over without a token: {answer:?}")),
             },
             _ => return Ok(false),
@@ -99,9 +107,4 @@ impl Tokens {
 fn number(text: &[u8]) -> u64 {
     let text = std::str::from_utf8(text).expect("a token is a text");
     text.parse().expect("a token is a number")
-}
-
-/// Redisson's key of the last token.
-fn counter() -> String {
-    format!("redisson_lock_token:{{{KEY}}}")
 }

@@ -163,7 +163,11 @@ fn client(
 ) -> (SimulatedClient, Arc<Core>) {
     let ms = Duration::from_millis;
     let clock = Clock::of(clock);
-    let endpoint = Endpoint::simulated(Wiring(network.clone()), &clock);
+    let wiring = Wiring {
+        network: network.clone(),
+        client: number,
+    };
+    let endpoint = Endpoint::simulated(wiring, &clock);
     let context = Context {
         clock: clock.clone(),
         background: Background::here(),

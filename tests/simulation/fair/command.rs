@@ -1,4 +1,6 @@
-//! The meaning of a fair lock's command on the wire.
+//! The meaning of a command on the wire: of a fair lock, and of an election, which is one too.
+
+use crate::simulation::tokens::Granting;
 
 /// It is recognised by its arguments only, so that a changed script changes nothing here.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -23,6 +25,15 @@ pub(super) enum FairCommand<'a> {
     Renew {
         fields: Vec<&'a str>,
     },
+    /// A leader says who it is.
+    Proclaim {
+        field: &'a str,
+        term: &'a str,
+        number: u64,
+        value: &'a str,
+    },
+    /// Asks who leads.
+    AskLeader,
     Other,
 }
 
@@ -40,6 +51,13 @@ impl<'a> FairCommand<'a> {
             }
             [field, target, _prefix, _publish, _worth, _leaves] => Self::Lower { field, target },
             [field, _prefix, _publish] => Self::Force { field },
+            [field, term, number, value, _publish] => Self::Proclaim {
+                field,
+                term,
+                number: number.parse().expect("it is a number"),
+                value,
+            },
+            [] if keys == 2 => Self::AskLeader,
             [
                 field,
                 _target,
@@ -55,7 +73,8 @@ impl<'a> FairCommand<'a> {
                 mode,
                 others: others.to_vec(),
             },
-            _ if keys == 1 => Self::Renew {
+            // An election's renewal has the key with what the leader said, too.
+            _ if keys <= 2 => Self::Renew {
                 fields: values.iter().step_by(2).copied().collect(),
             },
             _ => Self::Other,
@@ -82,7 +101,17 @@ impl<'a> FairCommand<'a> {
             }
             Self::Transfer { from, to } => vec![from, to],
             Self::Renew { fields } => fields.clone(),
-            Self::Other => Vec::new(),
+            // They change no hold.
+            Self::Proclaim { .. } | Self::AskLeader | Self::Other => Vec::new(),
+        }
+    }
+
+    /// The hold to which it may grant the lock.
+    pub(super) fn granting(&self) -> Option<Granting<'a>> {
+        match *self {
+            Self::Look { field, .. } => Some(Granting::Acquire(field)),
+            Self::Transfer { to, .. } => Some(Granting::HandOver(to)),
+            _ => None,
         }
     }
 }
@@ -100,3 +129,5 @@ pub(in crate::simulation) const KEY: &str = "door";
 pub(in crate::simulation) const QUEUE: &str = "redisson_lock_queue:{door}";
 pub(in crate::simulation) const PLACES: &str = "redisson_lock_timeout:{door}";
 pub(super) const PRESENCE: &str = "lockdog_fair:{door}";
+/// What the leader of an election said of itself.
+pub(super) const SAID: &str = "lockdog_leader:{door}";

@@ -1,12 +1,16 @@
 //! The same world with a fair lock in it: invariants FA1 to FA8 of the design, after every event. No message
-//! arrives, so the waiters find out by their timers.
+//! arrives, so the waiters find out by their timers. A third of the locks are those of elections, which have
+//! invariants LE1 to LE4 beside them. In some runs a client dies.
 
 pub(super) mod command;
+mod contest;
+mod election;
 mod observer;
 mod patience;
 mod plan;
 mod run;
 mod task;
+mod vacancy;
 
 use super::suite::Simulation;
 use observer::Seen;
@@ -42,6 +46,14 @@ fn no_seed_violates_an_invariant() {
         seen.redissons,
         seen.redissons_turns * 5,
         seen.before_redisson * 5,
+        seen.deaths,
+        seen.terms,
+        seen.counters_lost * 5,
+        seen.proclaimed,
+        seen.shown * 2,
+        seen.asked * 2,
+        seen.erased * 5,
+        seen.dead_leaders * 20,
     ];
     assert!(rates.iter().all(|rate| *rate >= seeds / 10), "{seen:?}");
 }

@@ -5,9 +5,13 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use super::command::{FairCommand, KEY, PLACES, PRESENCE, QUEUE};
+use super::command::{FairCommand, KEY, PLACES, PRESENCE, QUEUE, SAID};
+use super::contest::HoldName;
+use super::election::{Shown, Terms};
 use super::patience::Patience;
 use super::plan::Plan;
+use super::task::Report;
+use super::vacancy::{Candidates, Vacancy};
 use crate::hold::{Hold, HoldPhase};
 use crate::simulation::findings::Findings;
 use crate::simulation::network::{Delivery, Faults, Network};
@@ -23,6 +27,10 @@ pub(super) struct Observer {
     waits: HashMap<String, u64>,
     /// The first waiter of a lock that is free and awaited, and since when.
     free_since: Option<(String, u64)>,
+    /// In a run without faults.
+    vacancy: Option<Vacancy>,
+    /// Of an election.
+    terms: Terms,
     limits: Limits,
     /// The command by which each field asked for a place.
     entered_by: HashMap<String, u64>,
@@ -59,6 +67,17 @@ pub(super) struct Seen {
     pub(super) redissons_turns: u64,
     /// Grants to a waiter of lockdog while one of Redisson waits behind it.
     pub(super) before_redisson: u64,
+    /// Clients that died, and those of them that had the lock.
+    pub(super) deaths: u64,
+    pub(super) dead_leaders: u64,
+    pub(super) terms: u64,
+    pub(super) counters_lost: u64,
+    pub(super) proclaimed: u64,
+    /// Answers of the server with what the leader said of itself.
+    pub(super) shown: u64,
+    /// Calls that were told who leads.
+    pub(super) asked: u64,
+    pub(super) erased: u64,
 }
 
 impl Seen {
@@ -75,6 +94,14 @@ impl Seen {
         self.redissons += other.redissons;
         self.redissons_turns += other.redissons_turns;
         self.before_redisson += other.before_redisson;
+        self.deaths += other.deaths;
+        self.dead_leaders += other.dead_leaders;
+        self.terms += other.terms;
+        self.counters_lost += other.counters_lost;
+        self.proclaimed += other.proclaimed;
+        self.shown += other.shown;
+        self.asked += other.asked;
+        self.erased += other.erased;
     }
 }
 
@@ -113,10 +140,10 @@ impl Limits {
 
 /// What the server has of the lock.
 #[derive(Debug)]
-struct Stand {
-    holders: BTreeMap<String, i64>,
-    until_ms: Option<u64>,
-    queue: Vec<String>,
+pub(super) struct Stand {
+    pub(super) holders: BTreeMap<String, i64>,
+    pub(super) until_ms: Option<u64>,
+    pub(super) queue: Vec<String>,
     places: BTreeMap<String, f64>,
     presence: BTreeMap<String, f64>,
 }
@@ -140,6 +167,7 @@ impl Observer {
         patience: Patience,
         plan: &Plan,
     ) -> Self {
+        let limits = Limits::of(plan);
         Self {
             redis,
             network,
@@ -147,7 +175,9 @@ impl Observer {
             patience,
             waits: HashMap::new(),
             free_since: None,
-            limits: Limits::of(plan),
+            vacancy: limits.without_faults.then(|| Vacancy::new(plan, TAKEN_OVER_MS)),
+            terms: Terms::new(plan.is_election),
+            limits,
             entered_by: HashMap::new(),
             lost: HashSet::new(),
             executed: HashMap::new(),
@@ -158,7 +188,50 @@ impl Observer {
         }
     }
 
-    pub(super) fn released(&mut self, field: &str) {
+    pub(super) fn hear(&mut self, report: Report) {
+        match report {
+            Report::Says(line) => self.found.note(|| line),
+            Report::Released(HoldName::Field(field)) => self.released(&field),
+            Report::Released(HoldName::Term(term)) => {
+                let field = self.terms.field_of(term).unwrap_or_default().to_owned();
+                self.released(&field);
+            }
+            Report::Leads { owner, term } => {
+                let field = self.terms.field_of(term);
+                let is_own = field.is_some_and(|field| owner_of(field) == owner);
+                self.found
+                    .claim(is_own, || format!("{owner} leads in the term {term}"));
+            }
+            Report::Asked { began, leader } => self.asked(began, &leader),
+            Report::Erases => {
+                let now = self.found.now_ms();
+                let was = self.terms.erase(&mut self.redis, now);
+                self.seen.erased += u64::from(was);
+                self.found
+                    .note(|| "what the leader said is deleted".to_owned());
+            }
+        }
+    }
+
+    /// This client does nothing more.
+    pub(super) fn die(&mut self, client: usize) {
+        self.found.note(|| format!("client{client} dies"));
+        self.found.dead = Some(client);
+        self.seen.deaths += 1;
+        let mut holders = self.stand().holders.into_keys();
+        let led = holders.any(|it| self.found.is_of_dead(&it));
+        self.seen.dead_leaders += u64::from(led);
+    }
+
+    fn asked(&mut self, began: u64, leader: &Option<Shown>) {
+        self.seen.asked += u64::from(leader.is_some());
+        let is_answer = self.terms.is_answer_since(began, leader);
+        self.found.claim(is_answer, || {
+            format!("a call returned {leader:?}, which the server did not answer")
+        });
+    }
+
+    fn released(&mut self, field: &str) {
         let is_deleted = self.deleted.contains(field);
         self.found
             .claim(is_deleted, || format!("{field} is said to be released"));
@@ -192,6 +265,7 @@ impl Observer {
     /// Executes a command of Redisson. It removes none of lockdog's waiters, and does not free another's lock.
     fn execute_redissons(&mut self, delivery: &Delivery) -> Value {
         let before = self.stand();
+        self.look_at_vacancy(&before);
         let value = self.redis.execute(&delivery.args, self.found.now_ms());
         let after = self.stand();
         self.found.note(|| {
@@ -255,10 +329,7 @@ impl Observer {
                 wrong(format!("removed {field}, which is there"));
             }
             // Each look of a waiter that is polled comes from its place.
-            let wait = self.patience.wait_of(owner_of(field));
-            let is_patient = wait.is_some()
-                && wait == self.waits.get(field).copied()
-                && !self.late.contains(field);
+            let is_patient = self.patience.is_of(&self.waits, field) && !self.late.contains(field);
             if is_own && is_patient && before.is_there(field, now) && !granted.contains(&field) {
                 wrong(format!("gave the place of {field} back, which still waits"));
             }
@@ -318,15 +389,69 @@ impl Observer {
         }
     }
 
+    /// LE1 and LE3.
+    fn look_at_terms(
+        &mut self,
+        command: &FairCommand<'_>,
+        value: &Value,
+        had_said: bool,
+        [before, after]: [&Stand; 2],
+    ) {
+        let holders = [&before.holders, &after.holders];
+        match self.terms.see_grant(command, value, holders) {
+            Ok(begins) => self.seen.terms += u64::from(begins),
+            Err(wrong) => self.found.violated(wrong),
+        }
+        let said = self.terms.see_proclaimed(command, value, &after.holders, had_said);
+        match said {
+            Ok(is_said) => self.seen.proclaimed += u64::from(is_said),
+            Err(wrong) => self.found.violated(wrong),
+        }
+        if *command == FairCommand::AskLeader {
+            let (believed, now) = (self.believed(), self.network.now());
+            let holders = &after.holders;
+            match self.terms.see_leader(value, holders, &believed, now) {
+                Ok(is_shown) => self.seen.shown += u64::from(is_shown),
+                Err(wrong) => self.found.violated(wrong),
+            }
+        }
+    }
+
+    /// The holds in which their clients believe.
+    fn believed(&self) -> Vec<String> {
+        let mut believed = Vec::new();
+        for (_, core) in self.found.living() {
+            let now = core.clock.now();
+            let holds = core.holds.all();
+            let valid = holds.iter().filter(|hold| hold.state().is_valid(now));
+            believed.extend(valid.map(|hold| core.field(hold)));
+        }
+        believed
+    }
+
+    /// LE4. Looks before a command, too, which may end what it looks for.
+    fn look_at_vacancy(&mut self, stand: &Stand) {
+        let Some(mut vacancy) = self.vacancy.take() else {
+            return;
+        };
+        let looked = vacancy.look(self.found.now_ms(), stand, self);
+        self.vacancy = Some(vacancy);
+        if let Err(wrong) = looked {
+            self.found.violated(wrong);
+        }
+    }
+
+    /// Whether it waits, and its future is polled until the end of the wait.
+    fn is_patient(&self, field: &str) -> bool {
+        self.patience.is_of(&self.waits, field) && !self.late.contains(field)
+    }
+
     /// What is true without faults: a waiter that is polled shows that it is there (FA4), and a lock for which
     /// it waits does not stay free (FA6, FA7).
     fn look_at_patient_waiters(&mut self, stand: &Stand) {
         let now = self.found.now_ms();
-        let waits = |field: &&String| {
-            let wait = self.patience.wait_of(owner_of(field));
-            wait.is_some() && wait == self.waits.get(*field).copied() && !self.late.contains(*field)
-        };
-        let patient: Vec<String> = stand.queue.iter().filter(waits).cloned().collect();
+        let waits = stand.queue.iter().filter(|it| self.is_patient(it));
+        let patient: Vec<String> = waits.cloned().collect();
         let absent = patient.iter().find(|it| !stand.is_there(it, now));
         // It takes that long until others have the role of a contender that is left while it looks.
         if self.limits.silence_ms >= TAKEN_OVER_MS
@@ -398,13 +523,14 @@ impl Observer {
     /// Must be true when no command is in flight and no job is pending.
     pub(super) fn look_at_rest(&mut self) {
         let mut listed = HashSet::new();
-        for (core, _) in &self.found.clients {
+        for (_, core) in self.found.living() {
             listed.extend(core.holds.all().iter().map(|hold| core.field(hold)));
         }
         let stand = self.stand();
         for field in stand.queue.iter().chain(stand.presence.keys()) {
             let is_undone = self.executed.get(field).copied() == self.network.last_sent(field);
-            let is_known = listed.contains(field) || is_redissons(field);
+            let is_known =
+                listed.contains(field) || is_redissons(field) || self.found.is_of_dead(field);
             if !is_known && is_undone && !self.late.contains(field) {
                 self.found
                     .violated(format!("no waiter has the place of {field}"));
@@ -422,12 +548,11 @@ impl Observer {
 
     /// Must be true when every lease has ended.
     pub(super) fn look_at_the_end(&mut self) {
-        for client in 0..self.found.clients.len() {
-            let left = self.found.clients[client].0.holds.all().len();
-            self.found.claim(left == 0, || {
-                format!("client {client} still lists {left} holds")
-            });
-        }
+        let living = self.found.living();
+        let left: usize = living.map(|(_, core)| core.holds.all().len()).sum();
+        self.found.claim(left == 0, || {
+            format!("the clients still list {left} holds")
+        });
     }
 
     /// FA8: the last acquires have passed the entries that late commands left.
@@ -435,6 +560,24 @@ impl Observer {
         let stand = self.stand();
         let is_empty = stand.holders.is_empty() && stand.queue.is_empty();
         self.found.claim(is_empty, || format!("left is {stand:?}"));
+        // LE3: what a leader said ends with it.
+        let said = self.redis.text(SAID, self.found.now_ms());
+        self.found
+            .claim(said.is_none(), || format!("nobody leads, and said is {said:?}"));
+    }
+}
+
+impl Candidates for Observer {
+    fn is_active(&self, field: &str) -> bool {
+        self.is_patient(field)
+    }
+
+    fn is_dead(&self, field: &str) -> bool {
+        self.found.is_of_dead(field)
+    }
+
+    fn is_redissons(&self, field: &str) -> bool {
+        is_redissons(field)
     }
 }
 
@@ -445,7 +588,13 @@ impl Observes for Observer {
         }
         let now_ms = self.found.now_ms();
         let command = FairCommand::of(&delivery.args);
+        if self.terms.lose_counter(&mut self.redis, now_ms) {
+            self.seen.counters_lost += 1;
+            self.found.note(|| "the counter is deleted".to_owned());
+        }
         let before = self.stand();
+        let had_said = self.redis.exists(SAID, now_ms);
+        self.look_at_vacancy(&before);
         let value = match delivery.args[0].as_str() {
             "CLIENT" if delivery.args[1] == "KILL" => self.network.kill(&delivery.args[3]),
             _ => self.redis.execute(&delivery.args, now_ms),
@@ -471,6 +620,7 @@ impl Observes for Observer {
         // A script that the server does not know is sent once more.
         if !matches!(value, Value::ServerError(_)) {
             self.account(&command, delivery.serial, &before, &after);
+            self.look_at_terms(&command, &value, had_said, [&before, &after]);
         }
         self.look();
         value
@@ -478,7 +628,9 @@ impl Observes for Observer {
 
     fn look(&mut self) {
         let stand = self.stand();
-        for client in 0..self.found.clients.len() {
+        let living = self.found.living();
+        let numbers: Vec<usize> = living.map(|(number, _)| number).collect();
+        for client in numbers {
             for hold in self.found.clients[client].0.holds.all() {
                 self.look_at_hold(client, &hold, &stand);
             }
@@ -486,6 +638,7 @@ impl Observes for Observer {
         if self.limits.without_faults {
             self.look_at_patient_waiters(&stand);
         }
+        self.look_at_vacancy(&stand);
     }
 
     fn found(&mut self) -> &mut Findings {
@@ -510,7 +663,7 @@ fn client_of(field: &str) -> &str {
 const TAKEN_OVER_MS: u64 = 1_700;
 
 /// The owner in a field, `<client uuid>:<owner>.<number of the hold>`.
-fn owner_of(field: &str) -> &str {
+pub(super) fn owner_of(field: &str) -> &str {
     let owner = field.split_once(':').map_or(field, |(_, owner)| owner);
     owner.rsplit_once('.').map_or(owner, |(owner, _)| owner)
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::observer::owner_of;
+
 /// Shared by the tasks and the observer. An owner is its name in a field.
 #[derive(Clone, Default)]
 pub(super) struct Patience {
@@ -28,6 +30,12 @@ impl Patience {
             patience: self.clone(),
             owner: owner.to_owned(),
         }
+    }
+
+    /// Whether the wait of this field, which is one of `waits`, lasts.
+    pub(super) fn is_of(&self, waits: &HashMap<String, u64>, field: &str) -> bool {
+        let wait = self.wait_of(owner_of(field));
+        wait.is_some() && wait == waits.get(field).copied()
     }
 
     /// The number of the wait of this owner, if it waits.

@@ -1,6 +1,7 @@
 //! The steps of one run: derived from its seed, and shortened to find the shortest failing plan.
 
 use crate::simulation::chance::Chance;
+use crate::simulation::network::Faults;
 use crate::simulation::plan::{self, Cancel};
 use crate::simulation::redisson::RedissonPlan;
 use crate::simulation::shorter::{self, Parts};
@@ -10,8 +11,18 @@ pub(super) struct Plan {
     /// Clocks, faults, pauses and settings. Its own tasks are left out.
     pub(super) world: plan::Plan,
     pub(super) tasks: Vec<Task>,
+    /// The lock is that of an election.
+    pub(super) is_election: bool,
+    pub(super) death: Option<Death>,
     /// A Redisson client beside the others.
     pub(super) redisson: Option<RedissonPlan>,
+}
+
+/// A client dies: its tasks and its watchdog end, and it sends nothing more.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Death {
+    pub(super) client: usize,
+    pub(super) at_ms: u64,
 }
 
 /// One task is one owner.
@@ -36,6 +47,12 @@ pub(super) enum Step {
     /// Resumes the oldest abandoned call.
     Resume,
     Rest(u64),
+    /// The leader publishes another value.
+    Proclaim(Cancel),
+    /// Asks who leads.
+    AskLeader,
+    /// What the leader said of itself is deleted.
+    Erase,
 }
 
 impl Plan {
@@ -63,6 +80,8 @@ impl Plan {
         });
         let mut plan = Self {
             tasks: tasks.collect(),
+            is_election: seed % 3 == 2,
+            death: Death::draw(seed, &mut world),
             redisson: RedissonPlan::draw(seed, &[0, 60_000, -60_000], lease_ms),
             world,
         };
@@ -70,7 +89,27 @@ impl Plan {
             plan.tasks = long_hold(&mut chance);
             plan.world.silence_ms = 2_000;
         }
+        if plan.is_election {
+            plan.be_an_election();
+        }
         plan
+    }
+
+    /// Adds what only candidates do. The other choices of a seed stay those of a fair lock.
+    fn be_an_election(&mut self) {
+        let mut chance = Chance::new(self.world.seed, 22);
+        for task in &mut self.tasks {
+            let steps = task.steps.drain(..).flat_map(|step| {
+                let further = chance.percent(40).then(|| match chance.within(0, 99) {
+                    0..45 => Step::Proclaim(Cancel::draw(&mut chance, 20)),
+                    45..90 => Step::AskLeader,
+                    _ => Step::Erase,
+                });
+                [Some(step), further]
+            });
+            let steps: Vec<Step> = steps.flatten().collect();
+            task.steps = steps;
+        }
     }
 
     /// How long Redis may have the lock of the run after the last command.
@@ -85,7 +124,7 @@ impl Plan {
 
     /// Every plan that is a little shorter than this one.
     pub(super) fn smaller(&self) -> Vec<Self> {
-        shorter::plans(
+        let mut plans = shorter::plans(
             self,
             |plan| Parts {
                 world: &mut plan.world,
@@ -93,7 +132,35 @@ impl Plan {
                 redisson: &mut plan.redisson,
             },
             |task| &mut task.steps,
-        )
+        );
+        if self.death.is_some() {
+            plans.push(Self {
+                death: None,
+                ..self.clone()
+            });
+        }
+        plans
+    }
+}
+
+impl Death {
+    /// In a quarter of the runs, of which half have no faults.
+    fn draw(seed: u64, world: &mut plan::Plan) -> Option<Self> {
+        let mut chance = Chance::new(seed, 23);
+        if !chance.percent(25) {
+            return None;
+        }
+        if chance.percent(50) {
+            world.faults = Faults {
+                kill: world.faults.kill,
+                ..Faults::default()
+            };
+            world.pauses.clear();
+        }
+        Some(Self {
+            client: chance.within(0, 1) as usize,
+            at_ms: chance.within(20, 2_500),
+        })
     }
 }
 

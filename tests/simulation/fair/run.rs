@@ -4,13 +4,14 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::command;
+use super::contest::Contest;
 use super::observer::{Observer, Seen};
 use super::patience::Patience;
 use super::plan::Plan;
-use super::task::{self, Report};
-use crate::key::kind;
-use crate::lock::Lock;
+use super::task;
 use crate::owner::Owner;
 use crate::simulation::chance::Chance;
 use crate::simulation::network::Network;
@@ -55,16 +56,15 @@ async fn story(
     patience: Patience,
 ) {
     let (reports, mut received) = tokio::sync::mpsc::unbounded_channel();
-    let lock =
-        |client: &SimulatedClient| Lock::new(client.session.clone(), &kind::FAIR, command::KEY);
     let mut tasks = Vec::new();
     for (number, task) in plan.tasks.iter().enumerate() {
-        let lock = lock(&clients[task.client]);
+        let contest = Contest::new(&clients[task.client], plan.is_election);
         let work = task::run(
             number,
             task.clone(),
-            lock,
+            contest,
             patience.clone(),
+            network.clone(),
             reports.clone(),
         );
         tasks.push(tokio::spawn(work));
@@ -73,17 +73,40 @@ async fn story(
         redisson::fair::run(network.clone(), plan, number)
     });
     drop(reports);
-    while let Some(report) = received.recv().await {
-        let mut observer = observer.borrow_mut();
-        match report {
-            Report::Says(line) => observer.found.note(|| line),
-            Report::Released(field) => observer.released(&field),
+    let mut death = plan.death;
+    let start = Instant::now();
+    loop {
+        let dies = async {
+            match death {
+                Some(death) => {
+                    tokio::time::sleep_until(start + Duration::from_millis(death.at_ms)).await;
+                    death.client
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            report = received.recv() => match report {
+                Some(report) => observer.borrow_mut().hear(report),
+                None => break,
+            },
+            client = dies => {
+                death = None;
+                observer.borrow_mut().die(client);
+                network.die(client);
+                clients[client].watchdog.abort();
+                let of_client = plan.tasks.iter().zip(&tasks);
+                let of_client = of_client.filter(|(task, _)| task.client == client);
+                of_client.for_each(|(_, handle)| handle.abort());
+            }
         }
     }
     let mut remaining = Vec::new();
     for task in tasks {
         match task.await {
             Ok(held) => remaining.push(held),
+            Err(error) if error.is_cancelled() => {}
             Err(error) => observer
                 .borrow_mut()
                 .found
@@ -107,17 +130,21 @@ async fn story(
     // The place of a Redisson thread that died stands up to its score, which counts those that stood before it.
     let dead = observer.borrow().redissons_last_ms();
     tokio::time::sleep(Duration::from_millis(dead)).await;
-    for client in clients {
+    let dead = observer.borrow().found.dead;
+    let living = clients.into_iter().enumerate();
+    for (_, client) in living.filter(|(number, _)| dead != Some(*number)) {
         // An entry that a late command left is passed after its silence.
         let wait = Duration::from_millis(plan.world.silence_ms + 5_000);
         let owner = Owner::from_id(100);
-        let request = lock(&client).try_lock().owner(&owner).wait(wait);
-        let guard = request.await;
-        let free = matches!(guard, Ok(Some(_)));
+        let contest = Contest::new(&client, plan.is_election);
+        let won = contest.acquire(&owner, Some(wait), None, "last".to_owned());
+        let won = won.await;
+        let free = matches!(won, Ok(Some(_)));
         observer.borrow_mut().found.claim(free, || {
-            format!("a free lock cannot be had on a calm network: {guard:?}")
+            let error = won.as_ref().err();
+            format!("a free lock cannot be had on a calm network: {error:?}")
         });
-        drop(guard);
+        drop((won, contest));
         rest(&plan.world, network, observer).await;
         drop(client.session);
         let ended = client.watchdog.await;

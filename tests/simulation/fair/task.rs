@@ -1,64 +1,82 @@
 //! One task of a plan, written as a user would write it.
 
-use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::contest::{Call, Contest, HoldName, Won};
+use super::election::Shown;
 use super::patience::Patience;
 use super::plan::{Step, Task};
 use crate::error::Error;
-use crate::guard::Guard;
-use crate::lock::Lock;
 use crate::owner::Owner;
-use crate::session::Unlocked;
+use crate::simulation::network::Network;
 use crate::simulation::plan::Cancel;
 use crate::simulation::task::cancelled;
 
 /// What a task reports to the observer.
 pub(super) enum Report {
     Says(String),
-    /// An unlock returned that this field is deleted in Redis.
-    Released(String),
+    /// An unlock returned that this hold is deleted in Redis.
+    Released(HoldName),
+    /// This owner leads.
+    Leads {
+        owner: String,
+        term: u64,
+    },
+    /// A call that began then, in nanoseconds, returned who leads.
+    Asked {
+        began: u64,
+        leader: Option<Shown>,
+    },
+    /// What the leader said of itself is to be deleted.
+    Erases,
 }
 
 /// A call that was polled a few times and abandoned, to be resumed or dropped later.
 pub(super) enum Left {
-    Acquire(Pin<Box<dyn Future<Output = Result<Option<Guard>, Error>> + Send>>),
-    Unlock(Pin<Box<dyn Future<Output = Result<Unlocked, Error>> + Send>>),
+    Acquire(Call<Option<Won>>),
+    Unlock(Call<bool>),
 }
 
-/// Runs every step, and returns the remaining guards and the abandoned calls.
+/// Runs every step, and returns the remaining holds and the abandoned calls.
 pub(super) async fn run(
     number: usize,
     task: Task,
-    lock: Lock,
+    contest: Contest,
     patience: Patience,
+    network: Arc<Network>,
     reports: UnboundedSender<Report>,
-) -> (Vec<Guard>, Vec<Left>) {
+) -> (Vec<Won>, Vec<Left>) {
     let mut runner = Runner {
         owner: Owner::from_id(number as u64),
-        lock,
+        contest,
         patience,
+        network,
         reports,
-        guards: Vec::new(),
+        won: Vec::new(),
         left: Vec::new(),
+        values: 0,
     };
     for step in task.steps {
         runner.report(Report::Says(format!("owner {number}: {step:?}")));
         runner.take(step).await;
     }
-    (runner.guards, runner.left)
+    (runner.won, runner.left)
 }
 
 struct Runner {
     owner: Owner,
-    lock: Lock,
+    contest: Contest,
     patience: Patience,
+    network: Arc<Network>,
     reports: UnboundedSender<Report>,
-    guards: Vec<Guard>,
+    won: Vec<Won>,
     /// From the oldest to the newest.
     left: Vec<Left>,
+    /// How many values it has made.
+    values: u64,
 }
 
 impl Runner {
@@ -69,14 +87,9 @@ impl Runner {
                 lease_ms,
                 cancel,
             } => {
-                let mut request = self.lock.try_lock().owner(&self.owner);
-                if let Some(wait) = wait_ms {
-                    request = request.wait(Duration::from_millis(wait));
-                }
-                if let Some(lease) = lease_ms {
-                    request = request.lease(Duration::from_millis(lease));
-                }
-                let mut call = request.into_future();
+                let [wait, lease] = [wait_ms, lease_ms].map(|ms| ms.map(Duration::from_millis));
+                let value = self.value();
+                let mut call = self.contest.acquire(&self.owner, wait, lease, value);
                 // The pending holds of an owner that left a call are not told apart.
                 let is_patient =
                     cancel == Cancel::Never && wait_ms.is_some() && self.left.is_empty();
@@ -85,8 +98,8 @@ impl Runner {
                 let result = cancelled(&mut call, cancel).await;
                 drop(wait);
                 match result {
-                    Some(Ok(guard)) => self.guards.extend(guard),
-                    Some(Err(Error::Lost(_))) => self.guards.clear(),
+                    Some(Ok(won)) => self.won(won),
+                    Some(Err(Error::Lost(_))) => self.won.clear(),
                     Some(Err(_)) => {}
                     None if matches!(cancel, Cancel::Left(_)) => {
                         self.left.push(Left::Acquire(call));
@@ -95,11 +108,11 @@ impl Runner {
                 }
             }
             Step::Unlock(cancel) => {
-                if let Some(guard) = self.guards.pop() {
-                    let field = guard.field();
-                    let mut call = Box::pin(guard.unlock());
+                if let Some(won) = self.won.pop() {
+                    let name = won.name();
+                    let mut call = won.end();
                     match cancelled(&mut call, cancel).await {
-                        Some(Ok(Unlocked::Released)) => self.report(Report::Released(field)),
+                        Some(Ok(true)) => self.report(Report::Released(name)),
                         None if matches!(cancel, Cancel::Left(_)) => {
                             self.left.push(Left::Unlock(call));
                         }
@@ -108,21 +121,53 @@ impl Runner {
                 }
             }
             Step::Drop => {
-                if !self.guards.is_empty() {
-                    drop(self.guards.remove(0));
+                if !self.won.is_empty() {
+                    drop(self.won.remove(0));
                 }
             }
-            Step::Force => drop(self.lock.force_unlock().await),
+            Step::Force => self.contest.force_unlock().await,
             Step::Resume => {
                 if !self.left.is_empty() {
                     match self.left.remove(0) {
-                        Left::Acquire(call) => self.guards.extend(call.await.ok().flatten()),
+                        Left::Acquire(call) => {
+                            let won = call.await.ok().flatten();
+                            self.won(won);
+                        }
                         Left::Unlock(call) => drop(call.await),
                     }
                 }
             }
             Step::Rest(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
+            Step::Proclaim(cancel) => {
+                let value = self.value();
+                if let Some(won) = self.won.last() {
+                    // The observer sees whether it is said.
+                    let _ = cancelled(won.proclaim(value), cancel).await;
+                }
+            }
+            Step::AskLeader => {
+                let began = self.network.now();
+                if let Some(leader) = self.contest.leader().await {
+                    let leader = leader.map(Shown::of);
+                    self.report(Report::Asked { began, leader });
+                }
+            }
+            Step::Erase => self.report(Report::Erases),
         }
+    }
+
+    fn won(&mut self, won: Option<Won>) {
+        if let Some(HoldName::Term(term)) = won.as_ref().map(Won::name) {
+            let owner = self.owner.to_string();
+            self.report(Report::Leads { owner, term });
+        }
+        self.won.extend(won);
+    }
+
+    /// One that nobody has said before.
+    fn value(&mut self) -> String {
+        self.values += 1;
+        format!("value {} of {}", self.values, self.owner)
     }
 
     fn report(&self, report: Report) {

@@ -1,0 +1,112 @@
+//! What the tasks of a run contend for: a fair lock, or the leadership of an election.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use super::command::KEY;
+use crate::election::{Election, Leader, Leadership};
+use crate::error::{Error, Result};
+use crate::guard::Guard;
+use crate::key::kind;
+use crate::lock::Lock;
+use crate::owner::Owner;
+use crate::session::Unlocked;
+use crate::simulation::world::SimulatedClient;
+
+pub(super) struct Contest {
+    /// Of an election: its lock.
+    lock: Lock,
+    election: Option<Election>,
+}
+
+/// What a task has won.
+pub(super) enum Won {
+    Hold(Guard),
+    Lead(Leadership),
+}
+
+/// A hold that ended, as a task knows it.
+#[derive(Clone)]
+pub(super) enum HoldName {
+    Field(String),
+    Term(u64),
+}
+
+pub(super) type Call<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
+
+impl Contest {
+    pub(super) fn new(client: &SimulatedClient, is_election: bool) -> Self {
+        let session = &client.session;
+        let kind = match is_election {
+            true => &kind::ELECTION,
+            false => &kind::FAIR,
+        };
+        Self {
+            lock: Lock::new(session.clone(), kind, KEY),
+            election: is_election.then(|| Election::new(session.clone(), KEY)),
+        }
+    }
+
+    /// Acquires the lock, or campaigns with this value. Without a wait it makes one attempt.
+    pub(super) fn acquire(
+        &self,
+        owner: &Owner,
+        wait: Option<Duration>,
+        lease: Option<Duration>,
+        value: String,
+    ) -> Call<Option<Won>> {
+        let Some(election) = &self.election else {
+            let mut request = self.lock.try_lock().owner(owner);
+            if let Some(wait) = wait {
+                request = request.wait(wait);
+            }
+            if let Some(lease) = lease {
+                request = request.lease(lease);
+            }
+            return Box::pin(async move { Ok(request.await?.map(Won::Hold)) });
+        };
+        let campaign = election.campaign(value).owner(owner);
+        let mut campaign = campaign.wait(wait.unwrap_or_default());
+        if let Some(lease) = lease {
+            campaign = campaign.lease(lease);
+        }
+        Box::pin(async move { Ok(campaign.await?.map(Won::Lead)) })
+    }
+
+    pub(super) async fn force_unlock(&self) {
+        // The observer sees what it does.
+        let _ = self.lock.force_unlock().await;
+    }
+
+    /// Asks who leads. `None` if there is no answer, or no election.
+    pub(super) async fn leader(&self) -> Option<Option<Leader>> {
+        self.election.as_ref()?.leader().await.ok()
+    }
+}
+
+impl Won {
+    pub(super) fn name(&self) -> HoldName {
+        match self {
+            Self::Hold(guard) => HoldName::Field(guard.field()),
+            Self::Lead(lead) => HoldName::Term(lead.term()),
+        }
+    }
+
+    /// Unlocks, or resigns. True if the caller is told that the hold was released.
+    pub(super) fn end(self) -> Call<bool> {
+        match self {
+            Self::Hold(guard) => {
+                Box::pin(async move { Ok(guard.unlock().await? == Unlocked::Released) })
+            }
+            Self::Lead(lead) => Box::pin(async move { lead.resign().await.map(|()| true) }),
+        }
+    }
+
+    /// Publishes another value, if it leads.
+    pub(super) async fn proclaim(&self, value: String) -> Result<(), Error> {
+        match self {
+            Self::Hold(_) => Ok(()),
+            Self::Lead(lead) => lead.proclaim(value).await,
+        }
+    }
+}

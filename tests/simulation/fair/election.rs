@@ -1,0 +1,189 @@
+//! What must be true of an election beyond a fair lock (design: invariants LE1 and LE3).
+
+use std::collections::HashMap;
+
+use redis::Value;
+
+use super::command::{FairCommand, KEY, SAID};
+use crate::election::Leader;
+use crate::simulation::plan::TokensFrom;
+use crate::simulation::redis::Redis;
+use crate::simulation::tokens::{Counts, Tokens};
+
+pub(super) struct Terms {
+    tokens: Tokens,
+    /// The field that each term was issued to.
+    fields: HashMap<u64, String>,
+    /// What the last leader that said something said of itself; `None` once that is deleted.
+    said: Option<Said>,
+    /// What the server answered to those that asked who leads, and when.
+    answers: Vec<(u64, Option<Shown>)>,
+}
+
+struct Said {
+    field: String,
+    number: u64,
+    /// The term and the value.
+    text: (String, String),
+}
+
+/// A leader as the server names it: the field, the term and the value.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Shown {
+    field: String,
+    said: Option<(String, String)>,
+}
+
+impl Shown {
+    pub(super) fn of(leader: Leader) -> Self {
+        let said = leader.term.zip(leader.value);
+        Self {
+            field: leader.holder.field().to_owned(),
+            said: said.map(|(term, value)| (term.to_string(), value)),
+        }
+    }
+}
+
+impl Terms {
+    /// Of an election, or of a fair lock, which has none.
+    pub(super) fn new(is_election: bool) -> Self {
+        Self {
+            tokens: Tokens::new(is_election.then_some(TokensFrom::Clock), KEY),
+            fields: HashMap::new(),
+            said: None,
+            answers: Vec::new(),
+        }
+    }
+
+    /// Sometimes deletes the counter of the terms.
+    pub(super) fn lose_counter(&mut self, redis: &mut Redis, now_ms: u64) -> bool {
+        self.tokens.lose_counter(redis, now_ms)
+    }
+
+    /// Deletes what the leader said of itself. True if there was something.
+    pub(super) fn erase(&mut self, redis: &mut Redis, now_ms: u64) -> bool {
+        self.said = None;
+        let was = redis.exists(SAID, now_ms);
+        redis.execute(&["DEL".to_owned(), SAID.to_owned()], now_ms);
+        was
+    }
+
+    /// The hold that this term was issued to.
+    pub(super) fn field_of(&self, term: u64) -> Option<&str> {
+        self.fields.get(&term).map(String::as_str)
+    }
+
+    /// LE1. True if the command began a term.
+    pub(super) fn see_grant(
+        &mut self,
+        command: &FairCommand<'_>,
+        answer: &Value,
+        holders: [&Counts; 2],
+    ) -> Result<bool, String> {
+        let is_new = self.tokens.see(command.granting(), answer, holders)?;
+        if let Some((field, term)) = self.tokens.last().filter(|_| is_new) {
+            self.fields.insert(term, field.to_owned());
+        }
+        Ok(is_new)
+    }
+
+    /// LE3: a leader says who it is as long as it is in the hash.
+    pub(super) fn see_proclaimed(
+        &mut self,
+        command: &FairCommand<'_>,
+        answer: &Value,
+        holders: &Counts,
+        had_said: bool,
+    ) -> Result<bool, String> {
+        let FairCommand::Proclaim {
+            field,
+            term,
+            number,
+            value,
+        } = *command
+        else {
+            return Ok(false);
+        };
+        let is_said = *answer == Value::Int(1);
+        if is_said != holders.contains_key(field) {
+            return Err(format!("{command:?} was answered {answer:?}: {holders:?}"));
+        }
+        if !had_said {
+            // Its time was over.
+            self.said = None;
+        }
+        let is_newer = |said: &Said| said.field == field && said.number > number;
+        if !is_said || self.said.as_ref().is_some_and(is_newer) {
+            return Ok(false);
+        }
+        self.said = Some(Said {
+            field: field.to_owned(),
+            number,
+            text: (term.to_owned(), value.to_owned()),
+        });
+        Ok(true)
+    }
+
+    /// LE3: who is named is in the hash, and said what is shown. What it said is shown while its client believes in
+    /// its leadership. True if it is shown.
+    pub(super) fn see_leader(
+        &mut self,
+        answer: &Value,
+        holders: &Counts,
+        believed: &[String],
+        now: u64,
+    ) -> Result<bool, String> {
+        let shown = match answer {
+            Value::Nil => None,
+            Value::Array(parts) => match &parts[..] {
+                [Value::BulkString(field), Value::Int(_)] => Some(Shown {
+                    field: text(field),
+                    said: None,
+                }),
+                [
+                    Value::BulkString(field),
+                    Value::Int(_),
+                    Value::BulkString(said),
+                ] => {
+                    let said = text(said);
+                    let mut words = said.splitn(3, ' ').map(str::to_owned);
+                    let (term, value) = (words.next(), words.nth(1));
+                    Some(Shown {
+                        field: text(field),
+                        said: term.zip(value),
+                    })
+                }
+                _ => return Err(format!("who leads is {answer:?}")),
+            },
+            // A script that the server does not know.
+            _ => return Ok(false),
+        };
+        self.answers.push((now, shown.clone()));
+        let Some(Shown { field, said }) = shown else {
+            return match holders.is_empty() {
+                true => Ok(false),
+                false => Err(format!("nobody is named, and {holders:?} leads")),
+            };
+        };
+        if !holders.contains_key(&field) {
+            return Err(format!("{field} is named, and {holders:?} leads"));
+        }
+        let own = self.said.as_ref().filter(|said| said.field == field);
+        let own = own.map(|said| &said.text);
+        let may_be_over = said.is_none() && !believed.contains(&field);
+        match said.as_ref() == own || may_be_over {
+            true => Ok(said.is_some()),
+            false => Err(format!("{field} said {own:?}, and {said:?} is shown")),
+        }
+    }
+
+    /// LE3: a call that began then returned what the server answered meanwhile.
+    pub(super) fn is_answer_since(&self, began: u64, leader: &Option<Shown>) -> bool {
+        let mut since = self.answers.iter().rev().take_while(|(at, _)| *at >= began);
+        since.any(|(_, answer)| answer == leader)
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

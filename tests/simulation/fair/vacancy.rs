@@ -1,0 +1,81 @@
+//! For how long nobody leads while somebody could (design: invariant LE4; FA6 and FA7 of a fair lock).
+
+use std::collections::HashMap;
+
+use super::observer::Stand;
+use super::plan::Plan;
+
+/// What is true in a run without faults. The times are in milliseconds.
+pub(super) struct Vacancy {
+    /// Since when there is no leader, or only one that died, and for how long its lease went on then.
+    ended: Option<(u64, u64)>,
+    /// Since when each waiter in the queue is there, or is not there any more.
+    seen: HashMap<String, (bool, u64)>,
+    /// When a waiter of Redisson last stood before the first one that is there.
+    redissons: u64,
+    /// How long the next leader may take beyond the lease.
+    longest: u64,
+}
+
+/// Who can lead, as the observer knows it.
+pub(super) trait Candidates {
+    /// Whether a waiter is polled until its turn.
+    fn is_active(&self, field: &str) -> bool;
+    fn is_dead(&self, field: &str) -> bool;
+    fn is_redissons(&self, field: &str) -> bool;
+}
+
+impl Vacancy {
+    pub(super) fn new(plan: &Plan, taken_over_ms: u64) -> Self {
+        let world = &plan.world;
+        Self {
+            ended: None,
+            seen: HashMap::new(),
+            redissons: 0,
+            longest: world.silence_ms + taken_over_ms + 3 * world.poll_cap_ms,
+        }
+    }
+
+    pub(super) fn look(
+        &mut self,
+        now: u64,
+        stand: &Stand,
+        who: &impl Candidates,
+    ) -> Result<(), String> {
+        self.seen.retain(|field, _| stand.queue.contains(field));
+        for field in &stand.queue {
+            let is_active = who.is_active(field);
+            let seen = self.seen.entry(field.clone());
+            let seen = seen.or_insert((is_active, now));
+            if seen.0 != is_active {
+                *seen = (is_active, now);
+            }
+        }
+        let leader = stand.holders.keys().next();
+        if leader.is_some_and(|leader| !who.is_dead(leader)) {
+            self.ended = None;
+            return Ok(());
+        }
+        let (ended, lease) = self.ended.get_or_insert((now, 0));
+        if leader.is_some() {
+            // A hold without an end would stay for ever.
+            let until = stand.until_ms.unwrap_or(u64::MAX);
+            *lease = (*lease).max(until.saturating_sub(*ended));
+        }
+        let Some(first) = stand.queue.iter().position(|it| who.is_active(it)) else {
+            return Ok(());
+        };
+        let before = &stand.queue[..first];
+        if before.iter().any(|it| who.is_redissons(it)) {
+            self.redissons = now;
+        }
+        // It is the turn of the first one only when those before it are not there any more.
+        let since = stand.queue[..=first].iter().map(|it| self.seen[it].1);
+        let since = since.fold(self.redissons.max(*ended), u64::max);
+        let (lasts, longest) = (now - since, lease.saturating_add(self.longest));
+        match lasts <= longest {
+            true => Ok(()),
+            false => Err(format!("nobody leads for {lasts} ms: {stand:?}")),
+        }
+    }
+}
