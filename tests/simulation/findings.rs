@@ -66,7 +66,9 @@ impl Findings {
 
     /// Whether the client that has died had this hold.
     pub(super) fn is_of_dead(&self, field: &str) -> bool {
-        let dead = self.dead.map(|number| self.clients[number].0.id.to_string());
+        let dead = self
+            .dead
+            .map(|number| self.clients[number].0.id.to_string());
         dead.is_some_and(|id| field.starts_with(&id))
     }
 

@@ -29,6 +29,8 @@ pub(super) struct Faults {
     pub(super) flushed: u64,
     /// Messages that no connection receives.
     pub(super) unheard: u64,
+    /// Scripts of Redisson that are late. The answers to a third as many are lost.
+    pub(super) redissons: u64,
     /// Abandoned connections may be killed.
     pub(super) kill: bool,
     /// Nothing arrives at the server from one of these milliseconds to the other.
@@ -374,7 +376,7 @@ impl Network {
             return Some(answered);
         }
         let (faults, delay) = match is_redissons {
-            true => (Faults::default(), wires.chance.within(0, USUAL_NS)),
+            true => wires.redissons(&args),
             false => {
                 for field in (self.counted)(&args) {
                     wires.last_sent.insert(field, serial);
@@ -448,6 +450,23 @@ impl Wires {
         self.chance.within(0, USUAL_NS)
     }
 
+    /// The faults of a command of Redisson, and how long it is under way.
+    fn redissons(&mut self, args: &[String]) -> (Faults, u64) {
+        let percent = self.faults.redissons;
+        if percent == 0 || !args[0].starts_with("EVAL") {
+            return (Faults::default(), self.chance.within(0, USUAL_NS));
+        }
+        let faults = Faults {
+            deaf: percent / 3,
+            ..Faults::default()
+        };
+        let delay = match self.chance.percent(percent) {
+            true => self.late(),
+            false => self.chance.within(0, USUAL_NS),
+        };
+        (faults, delay)
+    }
+
     fn late(&mut self) -> u64 {
         let longest = self.faults.slow_ms.max(3) * 1_000_000;
         self.chance.within(0, longest)
@@ -495,8 +514,67 @@ impl RedissonWire {
         answer
     }
 
+    /// As Redisson does: without an answer in time it sends the same command again, on another connection, a few
+    /// times. `None` if no answer came.
+    pub(super) async fn send_again(&mut self, args: Vec<String>) -> Option<Value> {
+        for _ in 0..ATTEMPTS {
+            let sent = self.send(args.clone());
+            if let Ok(Some(answer)) = tokio::time::timeout(ANSWERS_IN, sent).await {
+                return Some(answer);
+            }
+            self.connection = None;
+        }
+        None
+    }
+
     pub(super) fn now_ms(&self) -> u64 {
         self.network.now() / 1_000_000
+    }
+}
+
+/// Redisson's `timeout` and `retryAttempts`, shorter.
+const ANSWERS_IN: Duration = Duration::from_millis(150);
+const ATTEMPTS: u32 = 3;
+
+/// A connection of a Redisson client for the messages on a channel.
+pub(super) struct RedissonListener {
+    network: Arc<Network>,
+    connection: usize,
+    channel: String,
+    messages: UnboundedReceiver<SimulatedMessage>,
+}
+
+impl RedissonListener {
+    /// Subscribes. `None` if there is no answer.
+    pub(super) async fn new(network: &Arc<Network>, channel: &str) -> Option<Self> {
+        let connection = network.open(None);
+        let listener = Self {
+            network: network.clone(),
+            connection,
+            channel: channel.to_owned(),
+            messages: network.receiver(connection),
+        };
+        let answered = listener.send("SUBSCRIBE")?;
+        answered.await.ok()?.ok()?;
+        Some(listener)
+    }
+
+    /// Waits for a message, which may have come before, at most until then. True if there was one.
+    pub(super) async fn hear(&mut self, until: Instant) -> bool {
+        let heard = tokio::time::timeout_at(until, self.messages.recv()).await;
+        matches!(heard, Ok(Some(_)))
+    }
+
+    fn send(&self, name: &str) -> Option<oneshot::Receiver<RedisResult<Value>>> {
+        let args = [name, &self.channel].map(str::to_owned);
+        self.network.send(self.connection, args.into())
+    }
+}
+
+impl Drop for RedissonListener {
+    fn drop(&mut self) {
+        // It does not wait for the answer.
+        drop(self.send("UNSUBSCRIBE"));
     }
 }
 

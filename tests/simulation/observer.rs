@@ -1,14 +1,16 @@
-//! Sees both sides at once and checks what must be true (design: invariants 1 to 7).
+//! Sees both sides at once and checks what must be true (design: invariants 1 to 8, SP1, NR1 and NR2).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use redis::Value;
 
+use super::awaited::Awaited;
 use super::command::SimulatedCommand;
 use super::findings::Findings;
 use super::keys::Hash;
 use super::network::{Delivery, Network};
+use super::plan::{LockKind, Plan};
 use super::redis::Redis;
 use super::tokens::{Counts, Tokens};
 use super::world::Observes;
@@ -29,6 +31,10 @@ pub(super) struct Observer {
     /// Fields that a command has deleted.
     deleted: HashSet<String>,
     tokens: Tokens,
+    lock: LockKind,
+    awaited: Option<Awaited>,
+    /// Whether Redisson freed the lock last, and when in milliseconds.
+    freed_by: Option<(bool, u64)>,
     pub(super) seen: Observed,
 }
 
@@ -51,6 +57,16 @@ pub(super) struct Observed {
     /// Tokens that were issued, and counters that were deleted.
     pub(super) tokens: u64,
     pub(super) counters_lost: u64,
+    /// Calls of owners that had a non-reentrant lock.
+    pub(super) refused: u64,
+    /// Commands of Redisson, and grants to it.
+    pub(super) redissons: u64,
+    pub(super) redissons_holds: u64,
+    /// Grants to the one side soon after the other side freed the lock.
+    pub(super) from_redisson: u64,
+    pub(super) to_redisson: u64,
+    /// Messages that a waiter's client heard.
+    pub(super) heard: u64,
 }
 
 impl Observed {
@@ -68,16 +84,17 @@ impl Observed {
         self.local += other.local;
         self.tokens += other.tokens;
         self.counters_lost += other.counters_lost;
+        self.refused += other.refused;
+        self.redissons += other.redissons;
+        self.redissons_holds += other.redissons_holds;
+        self.from_redisson += other.from_redisson;
+        self.to_redisson += other.to_redisson;
+        self.heard += other.heard;
     }
 }
 
 impl Observer {
-    pub(super) fn new(
-        redis: Redis,
-        network: Arc<Network>,
-        found: Findings,
-        tokens: Tokens,
-    ) -> Self {
+    pub(super) fn new(redis: Redis, network: Arc<Network>, found: Findings, plan: &Plan) -> Self {
         Self {
             redis,
             network,
@@ -87,7 +104,10 @@ impl Observer {
             executed: HashMap::new(),
             reached_twice: HashSet::new(),
             deleted: HashSet::new(),
-            tokens,
+            tokens: Tokens::new(plan.lock.tokens(), KEY),
+            lock: plan.lock,
+            awaited: Awaited::new(plan),
+            freed_by: None,
             seen: Observed::default(),
         }
     }
@@ -144,6 +164,99 @@ impl Observer {
     ) {
         let Some(before) = before else { return };
         let own = command.fields();
+        self.compare_others(&own, before, after);
+    }
+
+    /// Executes a command of Redisson, which must not change a hold of lockdog.
+    fn execute_redissons(&mut self, delivery: &Delivery) -> Value {
+        let now_ms = self.found.now_ms();
+        let before = self.redis.hash(KEY, now_ms);
+        self.look_at_awaited(before.is_some(), before.is_some());
+        let value = match self.network.execute(delivery) {
+            Some(value) => {
+                let subscribes = delivery.args[0] == "SUBSCRIBE";
+                if let Some(awaited) = &mut self.awaited {
+                    awaited.listen(delivery.connection, subscribes.then_some(now_ms));
+                }
+                value
+            }
+            None => self.redis.execute(&delivery.args, now_ms),
+        };
+        let after = self.redis.hash(KEY, now_ms);
+        self.found.note(|| {
+            let command = delivery.args.iter().filter(|it| !it.contains("redis.call"));
+            let command: Vec<&String> = command.collect();
+            format!(
+                "Redisson: {command:?} -> {value:?}; {}",
+                shown(after.as_ref())
+            )
+        });
+        self.seen.redissons += 1;
+        if let Some(mut ours) = before.clone() {
+            ours.counts.retain(|field, _| !is_redissons(field));
+            self.compare_others(&["Redisson"], &ours, after.as_ref());
+        }
+        self.see_change(true, before.as_ref(), after.as_ref());
+        self.tell_published();
+        self.look();
+        value
+    }
+
+    /// Counts how the lock goes from side to side.
+    fn see_change(&mut self, by_redisson: bool, before: Option<&Hash>, after: Option<&Hash>) {
+        let now_ms = self.found.now_ms();
+        self.look_at_awaited(before.is_some(), after.is_some());
+        match (before, after) {
+            (Some(_), None) => self.freed_by = Some((by_redisson, now_ms)),
+            (None, Some(_)) => {
+                self.seen.redissons_holds += u64::from(by_redisson);
+                if let Some((from_redisson, at)) = self.freed_by.take()
+                    && at + SOON_MS >= now_ms
+                {
+                    self.seen.from_redisson += u64::from(from_redisson && !by_redisson);
+                    self.seen.to_redisson += u64::from(!from_redisson && by_redisson);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Sends what was published on its way. SP1: a spin lock of lockdog publishes nothing.
+    fn tell_published(&mut self) -> usize {
+        let published = self.redis.take_published();
+        for (channel, text) in &published {
+            self.network.publish(channel, text);
+        }
+        published.len()
+    }
+
+    /// The call of this task waits from now on, or no longer.
+    pub(super) fn wait(&mut self, task: usize, client: usize, waits: bool) {
+        let now = waits.then(|| self.found.now_ms());
+        let client = self.found.clients[client].0.id;
+        if let Some(awaited) = &mut self.awaited {
+            awaited.wait(task, client, now);
+        }
+    }
+
+    fn look_at_awaited(&mut self, was_held: bool, is_held: bool) {
+        let now_ms = self.found.now_ms();
+        for heard in self.network.take_heard() {
+            self.seen.heard += 1;
+            if let Some(awaited) = &mut self.awaited {
+                awaited.hear(&heard, now_ms);
+            }
+        }
+        let Some(awaited) = &mut self.awaited else {
+            return;
+        };
+        awaited.see(was_held, is_held, now_ms);
+        if let Err(wrong) = awaited.look(now_ms) {
+            self.found.violated(wrong);
+        }
+    }
+
+    fn compare_others(&mut self, own: &[&str], before: &Hash, after: Option<&Hash>) {
         for (field, count_before) in &before.counts {
             let count_after = count(after, field);
             if !own.contains(&field.as_str()) && count_after != *count_before {
@@ -229,7 +342,8 @@ impl Observer {
         let hash = hash.filter(|hash| !ends(hash));
         let fields = hash.iter().flat_map(|hash| hash.counts.keys());
         for field in fields {
-            let is_known = listed.contains(field) || self.reached_twice.contains(field);
+            let is_known =
+                listed.contains(field) || self.reached_twice.contains(field) || is_redissons(field);
             if !is_known && self.in_order(field) {
                 self.found
                     .violated(format!("no owner holds {field}, and it was not undone"));
@@ -304,6 +418,9 @@ impl Observer {
 impl Observes for Observer {
     /// Executes a command and checks its effect.
     fn execute(&mut self, delivery: &Delivery) -> Value {
+        if delivery.is_redissons {
+            return self.execute_redissons(delivery);
+        }
         let now_ms = self.found.now_ms();
         let command = SimulatedCommand::of(&delivery.args);
         if self.tokens.lose_counter(&mut self.redis, now_ms) {
@@ -311,12 +428,17 @@ impl Observes for Observer {
             self.found.note(|| "the counter is deleted".to_owned());
         }
         let before = self.redis.hash(KEY, now_ms);
-        let value = match delivery.args[0].as_str() {
-            "CLIENT" if delivery.args[1] == "KILL" => {
-                self.seen.killed += 1;
-                self.network.kill(&delivery.args[3])
+        self.look_at_awaited(before.is_some(), before.is_some());
+        let value = match self.network.execute(delivery) {
+            Some(value) => {
+                let name = delivery.args[0].as_str();
+                self.seen.killed += u64::from(name == "CLIENT");
+                let listens = name != "CLIENT" && self.lock == LockKind::Spin;
+                self.found
+                    .claim(!listens, || format!("{:?} of a spin lock", delivery.args));
+                value
             }
-            _ => self.redis.execute(&delivery.args, now_ms),
+            None => self.redis.execute(&delivery.args, now_ms),
         };
         let after = self.redis.hash(KEY, now_ms);
         self.seen.executed += 1;
@@ -345,6 +467,11 @@ impl Observes for Observer {
             }
         }
         self.compare(&command, before.as_ref(), after.as_ref());
+        self.see_change(false, before.as_ref(), after.as_ref());
+        let published = self.tell_published();
+        let is_silent = published == 0 || self.lock != LockKind::Spin;
+        self.found
+            .claim(is_silent, || "a spin lock publishes".to_owned());
         self.look();
         value
     }
@@ -357,6 +484,16 @@ impl Observes for Observer {
         if hash.as_ref().is_some_and(|hash| hash.counts.len() > 1) {
             self.found
                 .violated(format!("two holders in Redis: {}", shown(hash.as_ref())));
+        }
+        let is_held = hash.is_some();
+        self.look_at_awaited(is_held, is_held);
+        if self.lock == LockKind::NonReentrant {
+            let own = hash.iter().flat_map(|hash| &hash.counts);
+            let mut own = own.filter(|(field, _)| !is_redissons(field));
+            let twice = own.find(|(_, count)| **count != 1);
+            self.found.claim(twice.is_none(), || {
+                format!("a non-reentrant lock: {twice:?}")
+            });
         }
         for client in 0..self.found.clients.len() {
             for hold in self.found.clients[client].0.holds.all() {
@@ -389,8 +526,16 @@ fn shown(hash: Option<&Hash>) -> String {
     }
 }
 
-/// The one lock of a run.
+/// Whether a field is a Redisson client's: it has no number of a hold.
+pub(super) fn is_redissons(field: &str) -> bool {
+    !field.contains('.')
+}
+
+/// The one lock of a run, and its channel.
 pub(super) const KEY: &str = "lock";
+pub(super) const CHANNEL: &str = "redisson_lock__channel:{lock}";
+/// A message and a command.
+const SOON_MS: u64 = 100;
 
 /// Longer than what a client takes off the longest lease for clocks that run at different rates.
 const ENDS_MS: u64 = 60;

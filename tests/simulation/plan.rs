@@ -2,13 +2,13 @@
 
 use super::chance::Chance;
 use super::network::Faults;
+use super::redisson::RedissonPlan;
 use crate::key::{Kind, kind};
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Plan {
     pub(super) seed: u64,
-    /// What the lock issues tokens from, if it does.
-    pub(super) tokens: Option<TokensFrom>,
+    pub(super) lock: LockKind,
     pub(super) faults: Faults,
     pub(super) watchdog_lease_ms: u64,
     pub(super) command_timeout_ms: u64,
@@ -22,6 +22,37 @@ pub(super) struct Plan {
     /// When each client's watchdog is frozen, and for how long.
     pub(super) pauses: Vec<Pause>,
     pub(super) tasks: Vec<Task>,
+    /// A Redisson client beside the others. Other kinds of locks have their own.
+    pub(super) redisson: Option<RedissonPlan>,
+}
+
+/// The kind of the lock. Each has the scripts of the plain lock, and all of them exclude each other.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum LockKind {
+    Plain,
+    Fenced(TokensFrom),
+    Spin,
+    NonReentrant,
+}
+
+impl LockKind {
+    pub(super) fn kind(self) -> &'static Kind {
+        match self {
+            Self::Plain => &kind::PLAIN,
+            Self::Fenced(TokensFrom::Clock) => &kind::FENCED,
+            Self::Fenced(TokensFrom::One) => &kind::FENCED_FROM_ONE,
+            Self::Spin => &kind::SPIN,
+            Self::NonReentrant => &kind::NON_REENTRANT,
+        }
+    }
+
+    /// What it issues tokens from, if it does.
+    pub(super) fn tokens(self) -> Option<TokensFrom> {
+        match self {
+            Self::Fenced(from) => Some(from),
+            _ => None,
+        }
+    }
 }
 
 /// Where the tokens of a fenced lock begin.
@@ -87,6 +118,13 @@ impl Cancel {
             _ => Self::After(chance.within(0, 100)),
         }
     }
+
+    /// Not left any more.
+    fn poll_again(&mut self) {
+        if matches!(self, Self::Left(_)) {
+            *self = Self::Never;
+        }
+    }
 }
 
 impl Plan {
@@ -124,11 +162,13 @@ impl Plan {
         }
         let mut plan = Self {
             seed,
-            // Not of the same chance, so that the other choices of a seed are those of a lock without tokens.
-            tokens: match seed % 6 {
-                3 => Some(TokensFrom::Clock),
-                4 => Some(TokensFrom::One),
-                _ => None,
+            // Not of the same chance, so that the other choices of a seed are those of a plain lock.
+            lock: match seed % 6 {
+                1 => LockKind::Spin,
+                3 => LockKind::Fenced(TokensFrom::Clock),
+                4 => LockKind::Fenced(TokensFrom::One),
+                5 => LockKind::NonReentrant,
+                _ => LockKind::Plain,
             },
             faults,
             watchdog_lease_ms,
@@ -139,6 +179,7 @@ impl Plan {
             rates: [chance.one_of(&rates), chance.one_of(&rates)],
             pauses,
             tasks,
+            redisson: None,
         };
         if chance.percent(5) {
             plan.tasks = vec![left_acquire(&mut chance)];
@@ -146,12 +187,61 @@ impl Plan {
         plan
     }
 
-    pub(super) fn kind(&self) -> &'static Kind {
-        match self.tokens {
-            None => &kind::PLAIN,
-            Some(TokensFrom::Clock) => &kind::FENCED,
-            Some(TokensFrom::One) => &kind::FENCED_FROM_ONE,
+    /// As [`draw`](Self::draw), for the lock itself: in some runs with messages, and with a Redisson client.
+    pub(super) fn draw_lock(seed: u64) -> Self {
+        let mut plan = Self::draw(seed);
+        let mut chance = Chance::new(seed, 6);
+        let lease_ms = chance.one_of(&[plan.watchdog_lease_ms, 5_000]);
+        plan.redisson = RedissonPlan::draw(seed, &[0], lease_ms);
+        if plan.redisson.is_none() {
+            return plan;
         }
+        plan.listens = chance.percent(75);
+        if chance.percent(50) {
+            plan.be_prompt();
+        } else {
+            plan.faults.redissons = chance.one_of(&[0, 10, 30]);
+            plan.faults.unheard = chance.one_of(&[0, 30]);
+        }
+        plan
+    }
+
+    /// Nothing goes wrong, so each waiter has the lock soon after it is free. Between two looks by itself a waiter
+    /// has time to hear a message.
+    fn be_prompt(&mut self) {
+        self.faults = Faults::default();
+        self.pauses.clear();
+        self.poll_cap_ms = 2_000;
+        for step in self.tasks.iter_mut().flat_map(|task| &mut task.steps) {
+            match step {
+                PlanStep::Acquire {
+                    wait_ms, cancel, ..
+                } => {
+                    *wait_ms = wait_ms.map(|ms| ms * 4);
+                    cancel.poll_again();
+                }
+                PlanStep::Unlock(cancel) | PlanStep::EndForgotten(cancel) => cancel.poll_again(),
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether every waiter has the lock soon after it is free: there are no faults, and every call is polled until
+    /// its end, or dropped.
+    pub(super) fn is_prompt(&self) -> bool {
+        let mut steps = self.tasks.iter().flat_map(|task| &task.steps);
+        let is_left = |step: &PlanStep| match step {
+            PlanStep::Acquire { cancel, .. }
+            | PlanStep::Unlock(cancel)
+            | PlanStep::EndForgotten(cancel)
+            | PlanStep::Force(cancel) => matches!(cancel, Cancel::Left(_)),
+            _ => false,
+        };
+        self.is_without_faults() && !steps.any(is_left)
+    }
+
+    pub(super) fn is_without_faults(&self) -> bool {
+        self.faults == Faults::default() && self.pauses.is_empty()
     }
 
     /// When the last frozen watchdog resumes.
@@ -167,7 +257,8 @@ impl Plan {
             PlanStep::Acquire { lease_ms, .. } => *lease_ms,
             _ => None,
         });
-        leases.fold(self.watchdog_lease_ms, u64::max)
+        let redisson = self.redisson.map_or(0, |plan| plan.lease_ms());
+        leases.fold(self.watchdog_lease_ms.max(redisson), u64::max)
     }
 
     /// Every plan that is a little shorter than this one.
@@ -189,6 +280,7 @@ impl Plan {
                 });
             }
         }
+        add(&|plan| plan.redisson = None);
         add(&|plan| plan.pauses.clear());
         add(&|plan| plan.rates = [1_000_000; 2]);
         add(&|plan| plan.faults.slow = 0);
@@ -199,6 +291,7 @@ impl Plan {
         add(&|plan| plan.faults.unreachable = 0);
         add(&|plan| plan.faults.flushed = 0);
         add(&|plan| plan.faults.unheard = 0);
+        add(&|plan| plan.faults.redissons = 0);
         add(&|plan| plan.faults.stalls = [0, 0]);
         plans
     }
@@ -280,6 +373,7 @@ fn faults(chance: &mut Chance, lease_ms: u64) -> Faults {
         unreachable,
         flushed,
         unheard: 0,
+        redissons: 0,
         kill: chance.percent(70),
         stalls: [0, 0],
     }

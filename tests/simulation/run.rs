@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::chance::Chance;
 use super::command;
-use super::network::{Faults, Network};
+use super::network::Network;
 use super::observer::{KEY, Observed, Observer};
 use super::plan::Plan;
 use super::redis::Redis;
+use super::redisson::{self, RedissonPlan};
 use super::suite::RunOutcome;
 use super::task::{self, Left, Nature, Report};
-use super::tokens::Tokens;
 use super::world::{self, SimulatedClient, rest};
 use crate::guard::Guard;
 use crate::lock::Lock;
@@ -27,8 +27,7 @@ async fn simulate(plan: &Plan, redis: Redis, traced: bool) -> (RunOutcome<Observ
     let chance = Chance::new(plan.seed, 2);
     let network = Arc::new(Network::new(chance, plan.faults, command::counted));
     let (clients, found) = world::clients(plan, &network, traced);
-    let tokens = Tokens::new(plan.tokens, KEY);
-    let observer = RefCell::new(Observer::new(redis, network.clone(), found, tokens));
+    let observer = RefCell::new(Observer::new(redis, network.clone(), found, plan));
     world::play(
         &network,
         &observer,
@@ -53,25 +52,31 @@ async fn story(
 ) {
     let (reports, mut received) = tokio::sync::mpsc::unbounded_channel();
     let mut tasks = Vec::new();
-    let lock = |client: &SimulatedClient| Lock::new(client.session.clone(), plan.kind(), KEY);
-    let without_faults = plan.faults == Faults::default() && plan.pauses.is_empty();
-    for task in &plan.tasks {
+    let lock = |client: &SimulatedClient| Lock::new(client.session.clone(), plan.lock.kind(), KEY);
+    let without_faults = plan.is_without_faults();
+    for (number, task) in plan.tasks.iter().enumerate() {
         let lock = lock(&clients[task.client]);
         let alone = plan.tasks.iter().filter(|other| other.owner == task.owner);
         let nature = Nature {
             alone: alone.count() == 1,
             calm: without_faults,
-            fenced: plan.tokens.is_some(),
+            lock: plan.lock,
         };
-        let work = task::run(task.clone(), nature, lock, reports.clone());
+        let work = task::run(number, task.clone(), nature, lock, reports.clone());
         tasks.push(tokio::spawn(work));
     }
+    let mut redisson = RedissonPlan::begin(plan.redisson, |redisson, number| {
+        redisson::plain::run(network.clone(), redisson, plan.lock, number)
+    });
     drop(reports);
     while let Some(report) = received.recv().await {
         let mut observer = observer.borrow_mut();
         match report {
             Report::Says(line) => observer.found.note(|| line),
             Report::Wrong(what) => observer.found.claim(false, || what),
+            Report::Waits(number) => observer.wait(number, plan.tasks[number].client, true),
+            Report::Ended(number) => observer.wait(number, plan.tasks[number].client, false),
+            Report::Refused => observer.seen.refused += 1,
             Report::Released(field) => {
                 let deleted = observer.was_deleted(&field);
                 observer
@@ -93,6 +98,9 @@ async fn story(
                 .found
                 .claim(false, || error.to_string()),
         }
+    }
+    while let Some(ended) = redisson.join_next().await {
+        ended.expect("a Redisson thread does not panic");
     }
     network.calm();
     observer.borrow_mut().found.note(|| "calm".to_owned());

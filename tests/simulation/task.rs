@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::plan::{Cancel, PlanStep, Task};
+use super::plan::{Cancel, LockKind, PlanStep, Task};
 use crate::error::{Error, LostReason};
-use crate::guard::{Guard, Verdict};
+use crate::guard::{Guard, Held, Verdict};
 use crate::lock::Lock;
 use crate::owner::Owner;
 use crate::session::{Reentry, Unlocked};
@@ -17,6 +17,12 @@ use crate::session::{Reentry, Unlocked};
 pub(super) enum Report {
     Says(String),
     Wrong(String),
+    /// A call of the task with this number waits, and is polled until its end.
+    Waits(usize),
+    /// It no longer waits.
+    Ended(usize),
+    /// An owner that had a non-reentrant lock was refused.
+    Refused,
     /// An unlock returned that this field is deleted in Redis.
     Released(String),
 }
@@ -37,18 +43,19 @@ pub(super) struct Nature {
     pub(super) alone: bool,
     /// There are no faults, so no unlock may fail.
     pub(super) calm: bool,
-    /// Each guard has a token.
-    pub(super) fenced: bool,
+    pub(super) lock: LockKind,
 }
 
 /// Runs every step, and returns the remaining guards and the abandoned calls.
 pub(super) async fn run(
+    number: usize,
     task: Task,
     nature: Nature,
     lock: Lock,
     reports: UnboundedSender<Report>,
 ) -> (Vec<Guard>, Vec<Left>) {
     let mut runner = Runner {
+        number,
         owner: Owner::from_id(task.owner),
         nature,
         lock,
@@ -66,6 +73,7 @@ pub(super) async fn run(
 }
 
 struct Runner {
+    number: usize,
     owner: Owner,
     nature: Nature,
     lock: Lock,
@@ -96,7 +104,19 @@ impl Runner {
                     request = request.reentry(Reentry::Local);
                 }
                 let mut call = request.into_future();
-                match cancelled(&mut call, cancel).await {
+                let had = self.newest_valid();
+                let waits = cancel == Cancel::Never && wait_ms.is_some();
+                if waits {
+                    self.report(Report::Waits(self.number));
+                }
+                let result = cancelled(&mut call, cancel).await;
+                if waits {
+                    self.report(Report::Ended(self.number));
+                }
+                if let (Some(had), Some(result)) = (had, &result) {
+                    self.look_at_nested(&had, result);
+                }
+                match result {
                     Some(result) => self.acquired(result),
                     None if matches!(cancel, Cancel::Left(_)) => {
                         self.left.push(Left::Acquire(call));
@@ -166,13 +186,34 @@ impl Runner {
     fn acquired(&mut self, result: Result<Option<Guard>, Error>) {
         match result {
             Ok(Some(guard)) => {
-                if guard.token().is_some() != self.nature.fenced {
+                if guard.token().is_some() != self.nature.lock.tokens().is_some() {
                     let what = format!("a guard of the lock has the token {:?}", guard.token());
                     self.report(Report::Wrong(what));
                 }
                 self.guards.push(guard);
             }
             Err(Error::Lost(_)) => self.guards.clear(),
+            _ => {}
+        }
+    }
+
+    /// The newest guard, if it is valid.
+    fn newest_valid(&self) -> Option<Held> {
+        let held = self.guards.last()?.held();
+        held.is_valid().then_some(held)
+    }
+
+    /// NR2: who has a non-reentrant lock while it asks for it is refused.
+    fn look_at_nested(&self, had: &Held, result: &Result<Option<Guard>, Error>) {
+        if self.nature.lock != LockKind::NonReentrant || !self.nature.alone {
+            return;
+        }
+        match result {
+            Err(Error::AlreadyHeld(_)) => self.report(Report::Refused),
+            Ok(_) if had.is_valid() => {
+                let what = "an owner that has a non-reentrant lock is not refused".to_owned();
+                self.report(Report::Wrong(what));
+            }
             _ => {}
         }
     }

@@ -60,7 +60,9 @@ impl Tokens {
 
     /// The last token, and the hold that has it.
     pub(super) fn last(&self) -> Option<(&str, u64)> {
-        self.holder.as_ref().map(|(field, token)| (&**field, *token))
+        self.holder
+            .as_ref()
+            .map(|(field, token)| (&**field, *token))
     }
 
     /// Checks what a command answered, whose lock had these holders before and after it. True if it issued a token.

@@ -15,6 +15,7 @@ use super::vacancy::{Candidates, Vacancy};
 use crate::hold::{Hold, HoldPhase};
 use crate::simulation::findings::Findings;
 use crate::simulation::network::{Delivery, Faults, Network};
+use crate::simulation::observer::is_redissons;
 use crate::simulation::redis::Redis;
 use crate::simulation::world::Observes;
 
@@ -175,7 +176,9 @@ impl Observer {
             patience,
             waits: HashMap::new(),
             free_since: None,
-            vacancy: limits.without_faults.then(|| Vacancy::new(plan, TAKEN_OVER_MS)),
+            vacancy: limits
+                .without_faults
+                .then(|| Vacancy::new(plan, TAKEN_OVER_MS)),
             terms: Terms::new(plan.is_election),
             limits,
             entered_by: HashMap::new(),
@@ -328,8 +331,11 @@ impl Observer {
             if !is_own && before.is_there(field, now) {
                 wrong(format!("removed {field}, which is there"));
             }
-            // Each look of a waiter that is polled comes from its place.
-            let is_patient = self.patience.is_of(&self.waits, field) && !self.late.contains(field);
+            // Each look of a waiter that is polled comes from its place. With a short poll cap others may take it for
+            // one that is not polled, while it pauses between two steps.
+            let is_patient = self.limits.poll_cap_ms > PAUSES_MS
+                && self.patience.is_of(&self.waits, field)
+                && !self.late.contains(field);
             if is_own && is_patient && before.is_there(field, now) && !granted.contains(&field) {
                 wrong(format!("gave the place of {field} back, which still waits"));
             }
@@ -377,7 +383,8 @@ impl Observer {
         } = command
         {
             let first = *self.entered_by.entry((*field).to_owned()).or_insert(serial);
-            if first != serial && self.limits.without_faults {
+            // A call that is not polled for a while finds its time for an answer over, and asks again.
+            if first != serial && self.limits.without_faults && self.is_patient(field) {
                 self.found
                     .violated(format!("{field} asks for a place for the second time"));
             }
@@ -402,7 +409,9 @@ impl Observer {
             Ok(begins) => self.seen.terms += u64::from(begins),
             Err(wrong) => self.found.violated(wrong),
         }
-        let said = self.terms.see_proclaimed(command, value, &after.holders, had_said);
+        let said = self
+            .terms
+            .see_proclaimed(command, value, &after.holders, had_said);
         match said {
             Ok(is_said) => self.seen.proclaimed += u64::from(is_said),
             Err(wrong) => self.found.violated(wrong),
@@ -550,9 +559,8 @@ impl Observer {
     pub(super) fn look_at_the_end(&mut self) {
         let living = self.found.living();
         let left: usize = living.map(|(_, core)| core.holds.all().len()).sum();
-        self.found.claim(left == 0, || {
-            format!("the clients still list {left} holds")
-        });
+        self.found
+            .claim(left == 0, || format!("the clients still list {left} holds"));
     }
 
     /// FA8: the last acquires have passed the entries that late commands left.
@@ -562,8 +570,9 @@ impl Observer {
         self.found.claim(is_empty, || format!("left is {stand:?}"));
         // LE3: what a leader said ends with it.
         let said = self.redis.text(SAID, self.found.now_ms());
-        self.found
-            .claim(said.is_none(), || format!("nobody leads, and said is {said:?}"));
+        self.found.claim(said.is_none(), || {
+            format!("nobody leads, and said is {said:?}")
+        });
     }
 }
 
@@ -650,14 +659,12 @@ impl Observes for Observer {
     }
 }
 
-/// Whether a field is a Redisson client's: it has no number of a hold.
-fn is_redissons(field: &str) -> bool {
-    !field.contains('.')
-}
-
 fn client_of(field: &str) -> &str {
     field.split_once(':').map_or(field, |(client, _)| client)
 }
+
+/// How long a waiter may pause between its steps.
+const PAUSES_MS: u64 = 160;
 
 /// The time for an answer, a poll cap, the time for a sign of life, and what a client draws beside them.
 const TAKEN_OVER_MS: u64 = 1_700;

@@ -15,6 +15,7 @@ pub(super) struct Vacancy {
     redissons: u64,
     /// How long the next leader may take beyond the lease.
     longest: u64,
+    longest_lease: u64,
 }
 
 /// Who can lead, as the observer knows it.
@@ -33,6 +34,7 @@ impl Vacancy {
             seen: HashMap::new(),
             redissons: 0,
             longest: world.silence_ms + taken_over_ms + 3 * world.poll_cap_ms,
+            longest_lease: plan.longest_lease_ms(),
         }
     }
 
@@ -59,8 +61,10 @@ impl Vacancy {
         let (ended, lease) = self.ended.get_or_insert((now, 0));
         if leader.is_some() {
             // A hold without an end would stay for ever.
-            let until = stand.until_ms.unwrap_or(u64::MAX);
-            *lease = (*lease).max(until.saturating_sub(*ended));
+            let left = stand
+                .until_ms
+                .map_or(u64::MAX, |until| until.saturating_sub(*ended));
+            *lease = (*lease).max(left.min(self.longest_lease));
         }
         let Some(first) = stand.queue.iter().position(|it| who.is_active(it)) else {
             return Ok(());
@@ -72,7 +76,7 @@ impl Vacancy {
         // It is the turn of the first one only when those before it are not there any more.
         let since = stand.queue[..=first].iter().map(|it| self.seen[it].1);
         let since = since.fold(self.redissons.max(*ended), u64::max);
-        let (lasts, longest) = (now - since, lease.saturating_add(self.longest));
+        let (lasts, longest) = (now - since, *lease + self.longest);
         match lasts <= longest {
             true => Ok(()),
             false => Err(format!("nobody leads for {lasts} ms: {stand:?}")),

@@ -1,10 +1,12 @@
 //! A Redisson client beside the others. Its scripts take the steps of Redisson's own, which `recorded` holds against
-//! the recordings of a real one. It has a clock of its own, and its commands run once.
+//! the recordings of a real one. It has a clock of its own. Beside the plain lock its commands may be late, and it
+//! sends them again; else they run once.
 
 pub(super) mod fair;
 pub(super) mod group;
 pub(super) mod latch;
 pub(super) mod permits;
+pub(super) mod plain;
 pub(super) mod read_write;
 mod recorded;
 pub(super) mod semaphore;
@@ -39,6 +41,10 @@ impl RedissonPlan {
             ahead_ms: chance.one_of(aheads),
             lease_ms,
         })
+    }
+
+    pub(super) fn lease_ms(&self) -> u64 {
+        self.lease_ms
     }
 
     /// Begins what its threads do; they have numbers. They end with the returned value.
@@ -99,12 +105,22 @@ impl RedissonThread {
         keys: &[&str],
         args: &[&str],
     ) -> Option<Value> {
-        let count = keys.len().to_string();
-        let parts = ["EVAL", script, &count].into_iter();
-        let args = parts
-            .chain(keys.iter().copied())
-            .chain(args.iter().copied());
-        self.wire.send(args.map(str::to_owned).collect()).await
+        self.wire.send(command(script, keys, args)).await
+    }
+
+    /// As [`run`](Self::run), and sends it again if there is no answer in time.
+    pub(super) async fn run_again(
+        &mut self,
+        script: &str,
+        keys: &[&str],
+        args: &[&str],
+    ) -> Option<Value> {
+        self.wire.send_again(command(script, keys, args)).await
+    }
+
+    pub(super) async fn delete(&mut self, key: &str) {
+        let command = ["DEL", key].map(str::to_owned);
+        self.wire.send_again(command.into()).await;
     }
 
     pub(super) async fn rest(&mut self, most_ms: u64) {
@@ -134,10 +150,19 @@ impl RedissonThread {
         let period = Duration::from_millis(self.plan.lease_ms / 3);
         while Instant::now() + period < until && is_watched {
             tokio::time::sleep(period).await;
-            self.run(renew, keys, args).await;
+            self.run_again(renew, keys, args).await;
         }
         tokio::time::sleep_until(until).await;
     }
+}
+
+fn command(script: &str, keys: &[&str], args: &[&str]) -> Vec<String> {
+    let count = keys.len().to_string();
+    let parts = ["EVAL", script, &count].into_iter();
+    let args = parts
+        .chain(keys.iter().copied())
+        .chain(args.iter().copied());
+    args.map(str::to_owned).collect()
 }
 
 /// Its id.

@@ -6,11 +6,16 @@ use std::collections::BTreeMap;
 use redis::Value;
 use serde_json::Value as Json;
 
-use super::{fair, group, latch, permits, read_write, semaphore};
+use super::{fair, group, latch, permits, plain, read_write, semaphore};
 use crate::simulation::redis::Redis;
 
 /// The beginning of the digest of each script, and the script that takes its steps here.
 const SCRIPTS: &[(&str, &str)] = &[
+    ("149c5a8b", plain::ACQUIRE),
+    ("68664592", plain::UNLOCK),
+    ("3daa7be6", plain::ACQUIRE_NON_REENTRANT),
+    ("dad0f8d6", plain::ACQUIRE),
+    ("73ac2729", plain::UNLOCK_SPIN),
     ("8f6ed299", fair::ACQUIRE),
     ("d20501c2", fair::TRY),
     ("d1ddef65", fair::GIVE_UP),
@@ -35,7 +40,10 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("935362a3", group::RENEW),
 ];
 
-const RECORDINGS: [&str; 9] = [
+const RECORDINGS: [&str; 12] = [
+    include_str!("../../golden/rlock.json"),
+    include_str!("../../golden/rlock_edges.json"),
+    include_str!("../../golden/spin_lock.json"),
     include_str!("../../golden/fair_lock.json"),
     include_str!("../../golden/fair_lock_edges.json"),
     include_str!("../../golden/read_write_lock.json"),
@@ -54,7 +62,7 @@ fn each_script_makes_the_recorded_commands() {
     for recording in RECORDINGS {
         let recording: Json = serde_json::from_str(recording).expect("a recording is JSON");
         for scenario in list(&recording, "scenarios") {
-            if scenario["scenario"] == LEFT_OUT {
+            if LEFT_OUT.iter().any(|it| scenario["scenario"] == *it) {
                 continue;
             }
             redis.reset();
@@ -65,7 +73,7 @@ fn each_script_makes_the_recorded_commands() {
                     // How long it lasted was not recorded, and what follows depends on it.
                     break;
                 };
-                if step["who"] == "redis-cli" {
+                if step["who"] == "redis-cli" && step["call"].is_array() {
                     redis.execute(&texts(&step["call"], now), now);
                 }
                 for command in list(step, "commands") {
@@ -97,6 +105,9 @@ fn compare(redis: &mut Redis, command: &Json, at: u64) -> Option<&'static str> {
     }
     let recorded = list(command, "in_script").iter().filter_map(Json::as_str);
     let recorded: Vec<Vec<String>> = recorded.map(split).collect();
+    if is_unknown_script(&command["reply"]) {
+        return None;
+    }
     let script = SCRIPTS.iter().find(|(digest, _)| *digest == words[1]);
     let Some((digest, script)) = script else {
         // What it did is done in the same way.
@@ -119,15 +130,33 @@ fn compare(redis: &mut Redis, command: &Json, at: u64) -> Option<&'static str> {
         .collect();
     redis.take_calls();
     let reply = run(redis, &args);
-    let made = masked_all(redis.take_calls());
+    let mut made = redis.take_calls();
+    if keys_end_with_hidden_latch(command) {
+        made.retain(|call| !call[1].starts_with(HIDDEN_LATCH));
+    }
+    let made = masked_all(made);
     assert_eq!(
         made,
         masked_all(recorded),
         "{args:?} -> {reply:?}\n{command:#}"
     );
-    let theirs = &command["reply"];
-    assert_eq!(shown(&reply), shown_json(theirs), "{args:?}\n{command:#}");
+    // What was sent by hand has no recorded reply.
+    if let Some(theirs) = command.get("reply") {
+        assert_eq!(shown(&reply), shown_json(theirs), "{args:?}\n{command:#}");
+    }
     Some(digest)
+}
+
+/// The server did not know the script yet, and the client sent it again.
+fn is_unknown_script(reply: &Json) -> bool {
+    let error = reply["error"].as_str();
+    error.is_some_and(|error| error.starts_with("NOSCRIPT"))
+}
+
+/// Whether the recording leaves out what an unlock does with its latch.
+fn keys_end_with_hidden_latch(command: &Json) -> bool {
+    let last = list(command, "KEYS").last().and_then(Json::as_str);
+    last.is_some_and(|key| key.starts_with(HIDDEN_LATCH))
 }
 
 fn list<'a>(json: &'a Json, name: &str) -> &'a [Json] {
@@ -238,8 +267,10 @@ fn lasts_ms(step: &Json) -> Option<u64> {
     is_known.then(|| last.max(took).max(passes).unwrap_or(0) + QUIET_MS)
 }
 
-/// A lease ends in it, and it was not recorded when.
-const LEFT_OUT: &str = "wait_without_lease";
+/// In the first a lease ends, and it was not recorded when. The second has names with spaces, which stand in quotes.
+/// In the third the key was deleted between the calls, which is not recorded.
+const LEFT_OUT: [&str; 3] = ["wait_without_lease", "names", "lease"];
+const HIDDEN_LATCH: &str = "<latch";
 const EPOCH_MS: u64 = 1_800_000_000_000;
 /// After each call.
 const QUIET_MS: u64 = 60;

@@ -1,0 +1,107 @@
+//! For how long a free lock is awaited (design: invariant 8). In a run without faults a release calls those that
+//! listen, of lockdog and of Redisson, whoever released it.
+
+use std::collections::HashMap;
+
+use uuid::Uuid;
+
+use super::network::HeardMessage;
+use super::plan::{LockKind, Plan};
+
+/// The times are in milliseconds.
+pub(super) struct Awaited {
+    poll_cap: u64,
+    /// Releases are published.
+    has_messages: bool,
+    /// Since when the lock is free.
+    free: Option<u64>,
+    /// When a command freed it, if it is free by one.
+    freed: Option<u64>,
+    /// The clients of the calls that wait, by the numbers of their tasks, and since when they wait.
+    waits: HashMap<usize, (Uuid, u64)>,
+    /// When each client last heard a message.
+    heard: HashMap<Uuid, u64>,
+    /// Redisson's connections that listen, and since when.
+    redissons: HashMap<usize, u64>,
+}
+
+impl Awaited {
+    /// `None` for a plan in which a waiter may be late.
+    pub(super) fn new(plan: &Plan) -> Option<Self> {
+        plan.is_prompt().then(|| Self {
+            poll_cap: plan.poll_cap_ms,
+            has_messages: plan.lock != LockKind::Spin,
+            free: Some(0),
+            freed: None,
+            waits: HashMap::new(),
+            heard: HashMap::new(),
+            redissons: HashMap::new(),
+        })
+    }
+
+    /// The call of this task waits from now on, or no longer.
+    pub(super) fn wait(&mut self, task: usize, client: Uuid, now: Option<u64>) {
+        match now {
+            Some(now) => drop(self.waits.insert(task, (client, now))),
+            None => drop(self.waits.remove(&task)),
+        }
+    }
+
+    pub(super) fn hear(&mut self, heard: &HeardMessage, now: u64) {
+        self.heard.insert(heard.client, now);
+    }
+
+    /// A connection of Redisson subscribes or unsubscribes.
+    pub(super) fn listen(&mut self, connection: usize, now: Option<u64>) {
+        match now {
+            Some(now) => drop(self.redissons.insert(connection, now)),
+            None => drop(self.redissons.remove(&connection)),
+        }
+    }
+
+    /// Whether the lock was held before a command, and is after it; or at a moment without a command.
+    pub(super) fn see(&mut self, was_held: bool, is_held: bool, now: u64) {
+        if is_held {
+            (self.free, self.freed) = (None, None);
+            return;
+        }
+        self.free.get_or_insert(now);
+        if was_held {
+            self.freed = Some(now);
+        }
+    }
+
+    pub(super) fn look(&self, now: u64) -> Result<(), String> {
+        let waits = self.waits.values();
+        if let Some(free) = self.free {
+            // Each poll cap it asks. There are pauses between its steps.
+            let longest = 2 * self.poll_cap + WOKEN_MS;
+            let late = waits.clone().map(|(_, since)| now - free.max(*since));
+            if let Some(late) = late.max().filter(|late| *late > longest) {
+                return Err(format!("free and awaited for {late} ms"));
+            }
+        }
+        let Some(freed) = self.freed.filter(|_| self.has_messages) else {
+            return Ok(());
+        };
+        let called = waits.filter_map(|(client, since)| {
+            let heard = *self.heard.get(client)?;
+            (heard >= freed && heard >= *since).then(|| now - heard)
+        });
+        if let Some(late) = called.max().filter(|late| *late > WOKEN_MS) {
+            return Err(format!(
+                "free for {late} ms after a waiter's client heard of it"
+            ));
+        }
+        let listens = self.redissons.values().map(|since| now - freed.max(*since));
+        match listens.max().filter(|late| *late > REDISSON_MS) {
+            Some(late) => Err(format!("free for {late} ms while Redisson listens")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A few pauses between the steps of a waiter, and its command.
+const WOKEN_MS: u64 = 500;
+/// The message, a command under way, and the one behind the message.
+const REDISSON_MS: u64 = 30;
