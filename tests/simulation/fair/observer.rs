@@ -38,6 +38,8 @@ pub(super) struct Observer {
     lost: HashSet<(usize, u64)>,
     /// The last executed command about each hold.
     executed: HashMap<String, u64>,
+    /// The last sent of those.
+    newest: HashMap<String, u64>,
     /// Fields that took a place by a command that had run before, or after a later one: others pass them
     /// after their silence.
     late: HashSet<String>,
@@ -184,6 +186,7 @@ impl Observer {
             entered_by: HashMap::new(),
             lost: HashSet::new(),
             executed: HashMap::new(),
+            newest: HashMap::new(),
             late: HashSet::new(),
             deleted: HashSet::new(),
             forced: HashSet::new(),
@@ -346,7 +349,7 @@ impl Observer {
         let now = self.found.now_ms();
         for field in after.queue.iter().filter(|it| !before.queue.contains(it)) {
             self.seen.entered += 1;
-            if self.executed.get(field).is_some_and(|last| *last >= serial) {
+            if self.newest.get(field).is_some_and(|last| *last >= serial) {
                 self.late.insert(field.clone());
             }
         }
@@ -392,6 +395,8 @@ impl Observer {
         if !matches!(command, FairCommand::Renew { .. }) {
             for field in command.fields() {
                 self.executed.insert(field.to_owned(), serial);
+                let newest = self.newest.entry(field.to_owned()).or_default();
+                *newest = serial.max(*newest);
             }
         }
     }
