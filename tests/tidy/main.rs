@@ -4,6 +4,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "the bans are for the library")]
 
+mod api;
 mod circles;
 mod citations;
 mod documents;
