@@ -9,6 +9,7 @@ mod circles;
 mod citations;
 mod documents;
 mod mutants;
+mod packages;
 mod source;
 mod suite;
 mod words;
