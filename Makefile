@@ -1,7 +1,7 @@
 # `make demo` shows it, `make test` proves it; both work on a fresh Debian machine that has Rust.
 SHELL := bash
 
-.PHONY: help demo check test test-all soak-tests audit fix doc
+.PHONY: help demo check test test-all soak-tests audit semver fix doc
 
 help:
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -27,6 +27,9 @@ soak-tests: ## `make test` N times beside two busy loops, and what failed
 audit: ## licences, sources and banned crates of all dependencies
 	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
 	cargo deny check bans licenses sources
+
+semver: ## what changed since the last tag, and whether the version says so
+	@tests/semver
 
 fix: ## formats, and fixes what clippy can fix
 	cargo clippy --fix --workspace --all-targets --allow-dirty --allow-staged

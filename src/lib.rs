@@ -148,6 +148,8 @@
 //! - `tower`: `lockdog::tower::OwnerLayer`, which gives each request of a tower or axum service an owner of
 //!   its own. Off by default.
 
+// docs.rs shows which feature an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     test,
     allow(

@@ -3,6 +3,7 @@
 mod debug;
 mod from_guard;
 mod options;
+mod span;
 mod wait_limit;
 mod watched_call;
 
@@ -11,6 +12,8 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+
+use tracing::Instrument;
 
 use crate::background::ensure_runtime;
 use crate::error::{Error, Result};
@@ -21,7 +24,9 @@ use crate::session::{Reentry, Unlocked};
 pub use from_guard::FromGuard;
 pub(crate) use from_guard::sealed::Sealed;
 pub(crate) use options::{AcquireOptions, OwnerChoice};
-pub(crate) use wait_limit::{WaitLimit, record};
+pub(crate) use span::{acquire_span, record, record_server};
+use span::{hold_span, record_loss};
+pub(crate) use wait_limit::WaitLimit;
 pub(crate) use watched_call::WatchedCall;
 
 /// A pending acquire that waits without limit, from [`Lock::lock`](crate::Lock::lock),
@@ -299,16 +304,25 @@ where
     F: FnOnce(Held) -> Fut,
     Fut: Future,
 {
-    let work = work(guard.held());
+    let held = guard.held();
+    let span = hold_span(&held);
+    let work = span.in_scope(|| work(held)).instrument(span.clone());
     let output = tokio::select! {
         biased;
-        lost = guard.lost() => return Err(Error::Lost(lost)),
+        lost = guard.lost() => {
+            let lost = Error::Lost(lost);
+            record_loss(&span, &lost);
+            return Err(lost);
+        }
         output = work => output,
     };
     match guard.unlock().await {
         // The lock was valid until the unlock, so the output counts even if the unlock is not confirmed.
         Ok(_) | Err(Error::UnlockUnconfirmed(_)) => Ok(output),
-        Err(error) => Err(error),
+        Err(error) => {
+            record_loss(&span, &error);
+            Err(error)
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod hold;
 mod members;
 mod replicas;
 mod report;
+mod word;
 
 use std::sync::Arc;
 use std::time::Duration;

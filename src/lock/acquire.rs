@@ -1,5 +1,6 @@
 //! One call to acquire a lock: a re-entry, a single attempt, or a wait.
 
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::hold::{Hold, OwnerState, POLL_TIMEOUT, Terms};
 use crate::key::{LockKey, Mode};
 use crate::observe::LockRef;
 use crate::owner::Owner;
-use crate::request::{FIRST_ATTEMPT, WaitLimit, WatchedCall, record};
+use crate::request::{FIRST_ATTEMPT, WaitLimit, WatchedCall, acquire_span, record, record_server};
 use crate::script::ModeOptions;
 use crate::session::{AttemptOutcome, Claim, Core, PendingAcquire, Session};
 use crate::wait::{Backoff, WaitRequest, WaiterKind};
@@ -60,6 +61,7 @@ async fn acquire_claim(
         // No subscriber uses the span. Without it the future is half as large.
         caller.call(wait).await
     } else {
+        record_server(&span, iter::once((&core.server, key.key())));
         let outcome = Box::pin(caller.call(wait)).instrument(span.clone()).await;
         record(&span, &outcome, core.clock.now().since(began));
         outcome
@@ -100,14 +102,7 @@ impl LockCall<'_> {
     }
 
     fn span(&self) -> Span {
-        tracing::debug_span!(
-            target: "lockdog::lock",
-            "acquire",
-            lock = self.key.name(),
-            owner = %self.owner,
-            outcome = tracing::field::Empty,
-            waited_ms = tracing::field::Empty,
-        )
+        acquire_span!("lockdog::lock", lock = self.key.name(), owner = %self.owner)
     }
 
     /// One attempt, beside the contender of this client.

@@ -14,7 +14,9 @@ use crate::key::Mode;
 use crate::lock::released;
 use crate::observe::LockRef;
 use crate::owner::Owner;
-use crate::request::{AcquireOptions, FIRST_ATTEMPT, WaitLimit, record};
+use crate::request::{
+    AcquireOptions, FIRST_ATTEMPT, WaitLimit, acquire_span, record, record_server,
+};
 use crate::session::{Claim, Core};
 
 /// One call to acquire a multi lock.
@@ -62,6 +64,11 @@ impl<'a> MultiLockCall<'a> {
 
     pub(super) async fn acquire(&self) -> Result<Option<Vec<Claim>>> {
         let span = self.span();
+        let members = self.members.list().iter();
+        record_server(
+            &span,
+            members.map(|member| (&member.core().server, member.key.key())),
+        );
         let outcome = self.attempts().instrument(span.clone()).await;
         let waited = self.now().since(self.began);
         record(&span, &outcome, waited);
@@ -83,14 +90,7 @@ impl<'a> MultiLockCall<'a> {
     }
 
     fn span(&self) -> Span {
-        tracing::debug_span!(
-            target: "lockdog::lock",
-            "acquire",
-            lock = self.name,
-            owner = %self.owner,
-            outcome = tracing::field::Empty,
-            waited_ms = tracing::field::Empty,
-        )
+        acquire_span!("lockdog::lock", lock = self.name, owner = %self.owner)
     }
 
     pub(super) fn shown(&self) -> LockRef<'_> {

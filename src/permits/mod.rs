@@ -4,6 +4,7 @@
 mod adding;
 mod contender;
 
+use std::iter;
 use std::sync::Arc;
 
 use tracing::{Instrument, Span};
@@ -17,7 +18,7 @@ use crate::lock::released;
 use crate::object::Object;
 use crate::observe::{How, LockRef};
 use crate::owner::Owner;
-use crate::request::{FIRST_ATTEMPT, WaitLimit, WatchedCall, record};
+use crate::request::{FIRST_ATTEMPT, WaitLimit, WatchedCall, acquire_span, record, record_server};
 use crate::session::{BatchAcquire, BatchAttempt, Claim, Core, PendingAcquire, Session};
 
 pub(crate) use adding::{ADDED_FOR, Adding, add_permits};
@@ -69,6 +70,7 @@ async fn acquire_claims(
         deadline,
     };
     let span = call.span();
+    record_server(&span, iter::once((&core.server, key.key())));
     let outcome = Box::pin(call.call(wait));
     let outcome = outcome.instrument(span.clone()).await;
     let waited = core.clock.now().since(began);
@@ -98,14 +100,11 @@ impl PermitCall<'_> {
     }
 
     fn span(&self) -> Span {
-        tracing::debug_span!(
-            target: "lockdog::lock",
-            "acquire",
+        acquire_span!(
+            "lockdog::lock",
             lock = self.key.name(),
             owner = %self.owner,
-            permits = self.wanted.permits,
-            outcome = tracing::field::Empty,
-            waited_ms = tracing::field::Empty,
+            permits = self.wanted.permits
         )
     }
 

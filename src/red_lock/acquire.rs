@@ -18,7 +18,8 @@ use crate::hold::Terms;
 use crate::observe::How;
 use crate::owner::Owner;
 use crate::request::{
-    Acquire, AcquireOptions, Boxed, FIRST_ATTEMPT, WaitLimit, WatchedCall, record, unlocker,
+    Acquire, AcquireOptions, Boxed, FIRST_ATTEMPT, WaitLimit, WatchedCall, acquire_span, record,
+    unlocker,
 };
 use crate::session::Unlocked;
 
@@ -83,14 +84,8 @@ impl RedLockConfig {
             deadline,
             ends: deadline.map(|deadline| deadline.max(began + FIRST_ATTEMPT)),
         };
-        let span = tracing::debug_span!(
-            target: "lockdog::quorum",
-            "acquire",
-            lock = &*self.name,
-            %owner,
-            outcome = tracing::field::Empty,
-            waited_ms = tracing::field::Empty,
-        );
+        // On several servers, so it names none.
+        let span = acquire_span!("lockdog::quorum", lock = &*self.name, %owner);
         let outcome = caller.call(wait).instrument(span.clone()).await;
         let waited = self.clock().now().since(began);
         record(&span, &outcome, waited);

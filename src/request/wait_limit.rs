@@ -1,11 +1,8 @@
-//! How long an acquire may take, and what it notes at its end.
+//! How long an acquire may take.
 
 use std::time::Duration;
 
-use tracing::Span;
-
 use crate::clock::Moment;
-use crate::error::Result;
 
 /// How long a call may wait for a lock.
 #[derive(Clone, Copy, Debug)]
@@ -32,17 +29,4 @@ impl WaitLimit {
             Self::Not => Some(began + command_timeout),
         }
     }
-}
-
-/// Notes the end of an acquire in its span.
-pub(crate) fn record<T>(span: &Span, outcome: &Result<Option<T>>, waited: Duration) {
-    span.record("waited_ms", waited.as_millis() as u64);
-    span.record(
-        "outcome",
-        match outcome {
-            Ok(Some(_)) => "acquired",
-            Ok(None) => "busy",
-            Err(_) => "failed",
-        },
-    );
 }

@@ -4,10 +4,12 @@
 
 #![allow(clippy::disallowed_methods, reason = "the bans are for the library")]
 
+mod api;
 mod circles;
 mod citations;
 mod documents;
 mod mutants;
+mod packages;
 mod source;
 mod suite;
 mod words;

@@ -45,8 +45,11 @@ fn normal_operation_logs_nothing_at_info_or_above() {
             let spans: Vec<_> = logs.at_least(Level::DEBUG);
             let has = |part: &str| spans.iter().any(|line| line.text.contains(part));
             assert!(has("acquire lock=\"l\" owner="), "{spans:?}");
-            assert!(has("acquire outcome=\"acquired\"") && has("acquire outcome=\"busy\""));
-            assert!(has("acquire waited_ms="));
+            assert!(
+                has("acquire lockdog.outcome=\"acquired\"")
+                    && has("acquire lockdog.outcome=\"busy\"")
+            );
+            assert!(has("acquire lockdog.waited_ms="));
         },
     );
 }

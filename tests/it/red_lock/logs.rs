@@ -58,8 +58,11 @@ fn normal_operation_logs_nothing_at_info_or_above() {
             let spans = logs.at_least(Level::DEBUG);
             let has = |part: &str| spans.iter().any(|line| line.text.contains(part));
             assert!(has("acquire lock=\"l\" owner="), "{spans:?}");
-            assert!(has("acquire outcome=\"acquired\"") && has("acquire outcome=\"busy\""));
-            assert!(has("acquire waited_ms="));
+            assert!(
+                has("acquire lockdog.outcome=\"acquired\"")
+                    && has("acquire lockdog.outcome=\"busy\"")
+            );
+            assert!(has("acquire lockdog.waited_ms="));
             // What became of each instance of a round that was won, and of one that was lost.
             let won = spans.iter().find(|line| line.text.contains("round won"));
             let won = &won.expect("it is told").text;

@@ -6,4 +6,5 @@ mod files;
 mod labels;
 mod prometheus;
 mod service;
+mod spans;
 mod support;
