@@ -120,7 +120,9 @@ pub(crate) async fn free(
 /// What follows for a holder that lost its lock.
 pub(crate) fn consequence(holder: &HolderInfo) -> &'static str {
     match describe::by(holder) {
-        "lockdog" => "the holder is notified at its next renewal, at most a third of its lease later",
+        "lockdog" => {
+            "the holder is notified at its next renewal, at most a third of its lease later"
+        }
         "redisson" => "the holder finds out at its unlock",
         _ => "the holder is not notified",
     }
