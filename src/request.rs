@@ -145,13 +145,15 @@ macro_rules! options {
         /// whose clock is 2 s behind. From 10 ms up to the client's `max_lease`, and not longer than `max_hold`.
         ///
         /// - It applies to each end of the guard: unlock, drop, panic, and a shutdown of the client. An unlock
-        ///   returns [`Unlocked::Kept`](crate::Unlocked::Kept), and the lock is handed to no waiter.
-        ///   `force_unlock` frees the lock.
+        ///   returns [`Unlocked::Kept`](crate::Unlocked::Kept) once Redis confirmed it, or
+        ///   [`Error::Lost`](crate::Error::Lost) as any unlock. The lock is handed to no waiter. `force_unlock`
+        ///   frees the lock.
         /// - The lease of the acquire is this time or longer. So a process that dies also keeps the lock for
         ///   this time, and the watchdog renews a lock with a longer time only when the lease is nearly over:
         ///   until then the client does not detect a deleted key.
         /// - If the server does not answer the command of that end, the client retries, and the lock may stay for
         ///   its whole lease.
+        /// - If the end makes the lock free earlier than a waiter of Redisson expects, a message tells it.
         ///
         /// Redisson has no such option. Read/write locks, locks of a group, [`MultiLock`](crate::MultiLock) and
         /// [`RedLock`](crate::RedLock) do not support it: [`Error::Invalid`].

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ClaimFlags, HoldState};
+use super::HoldState;
 use crate::clock::Moment;
 
 impl HoldState {
@@ -14,17 +14,5 @@ impl HoldState {
     /// How long the lock has to stay although the hold ended; zero if it may be released.
     pub(crate) fn rest(&self, now: Moment) -> Duration {
         self.kept_until.since(now)
-    }
-
-    /// Ends the last claim of a valid hold whose lock has to stay, and returns for how long. A lock that another
-    /// guard left to its lease stays for that.
-    pub(crate) fn drop_kept(&mut self, flags: ClaimFlags, now: Moment) -> Option<Duration> {
-        let rest = self.rest(now);
-        let is_last = self.left == 0 && self.count == flags.weight;
-        if rest.is_zero() || !is_last || !self.is_valid(now) {
-            return None;
-        }
-        self.drop_claim(flags, now);
-        Some(rest)
     }
 }

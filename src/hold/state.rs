@@ -107,6 +107,8 @@ pub(crate) struct HoldState {
     pub(crate) token: Option<NonZeroU64>,
     /// Until when its lock is kept in Redis at least, also if it ends earlier.
     pub(crate) kept_until: Moment,
+    /// It ended, and the server has its lock for the rest of that time.
+    pub(crate) lingers: bool,
     /// The longest lease that was sent for it, in milliseconds.
     pub(crate) lease_ms: u32,
     /// Its fixed lease is longer than others may let the lock live, so the watchdog renews what is left of it.
@@ -161,6 +163,7 @@ impl HoldState {
             awaited: false,
             token: None,
             kept_until: Moment(0),
+            lingers: false,
             lease_ms: 0,
             exposed: false,
             streak: None,

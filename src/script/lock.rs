@@ -1,7 +1,6 @@
 //! The transitions of a lock.
 
 use std::num::NonZeroU64;
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use redis::Value;
@@ -11,7 +10,7 @@ use super::more_keys::{more_keys, with_more};
 use super::read_write::Sharing;
 use super::{Arg, HandOver, ScriptCall, TransferReply, semaphore, token, unexpected};
 use crate::hold::LedgerView;
-use crate::key::{LockKey, QueueSide, QueueTimes, Script};
+use crate::key::{LockKey, QueueSide, QueueTimes};
 use crate::lease;
 use crate::observe::CommandKind;
 use crate::server::{Connection, Failure, Sent, Server, TimeBox};
@@ -43,7 +42,7 @@ pub(crate) enum AcquireReply {
 pub(crate) enum UnlockReply {
     /// The lock is free.
     Released,
-    /// The hold's count is the target.
+    /// The hold's count is the target; or the hold ended, and its lock stays for a time.
     Kept,
     /// The hold does not exist.
     Missing,
@@ -54,6 +53,8 @@ pub(crate) enum UnlockReply {
 pub(crate) enum SettleReply {
     /// The count is the target.
     Done,
+    /// The hold ended, and its lock stays for a time.
+    Kept,
     /// The hold does not exist.
     Missing,
 }
@@ -270,31 +271,6 @@ fn more(key: &LockKey) -> usize {
 /// Where the tokens begin, if its kind issues tokens.
 fn from(key: &LockKey) -> Arg<'static> {
     Arg::Text(key.kind().counter.map_or("", |counter| counter.from))
-}
-
-/// Leaves the lock of an ended hold to the rest of a time. See `lua/lock/linger.lua`.
-pub(crate) async fn linger(
-    server: &Server,
-    connection: &Connection,
-    key: &LockKey,
-    field: &str,
-    rest: Duration,
-    limit: Duration,
-) -> Result<SettleReply, Failure> {
-    static SCRIPT: LazyLock<Script> =
-        LazyLock::new(|| Script::new(include_str!("../../lua/lock/linger.lua")));
-    let call = ScriptCall {
-        kind: CommandKind::Settle,
-        script: &SCRIPT,
-        keys: &[key.key()],
-        // Rounded up: the lock is not free before.
-        args: &[Arg::Text(field), Arg::Number(lease::millis(rest) + 1)],
-    };
-    match call.on(server, connection, limit).await? {
-        Value::Int(1) => Ok(SettleReply::Done),
-        Value::Nil => Ok(SettleReply::Missing),
-        other => Err(unexpected(&other)),
-    }
 }
 
 /// Sets a hold's count to its target if the hold exists. See `lua/lock/settle.lua`.

@@ -8,6 +8,7 @@ pub(crate) mod group;
 mod hand_over;
 pub(crate) mod latch;
 mod line;
+mod linger;
 mod lock;
 mod more_keys;
 mod multi_lock;
@@ -33,9 +34,10 @@ pub(crate) use diagnosis::permitted;
 pub(crate) use force_unlock::force_unlock;
 pub(crate) use hand_over::{HandOver, TransferReply};
 pub(crate) use line::{QueryMode, QueueQuery, QueueReply, query_queue};
+pub(crate) use linger::{linger, linger_on};
 pub(crate) use lock::{
-    AcquireItem, AcquireReply, LoweredHold, SettleReply, UnlockReply, acquire, linger, settle,
-    transfer, unlock,
+    AcquireItem, AcquireReply, LoweredHold, SettleReply, UnlockReply, acquire, settle, transfer,
+    unlock,
 };
 pub(crate) use multi_lock::{BatchReply, acquire_all};
 pub(crate) use read_write::{ModeOptions, Sharing, readers};

@@ -153,12 +153,14 @@ impl Core {
         settled: &SettleReply,
         is_last: bool,
     ) {
-        if matches!(settled, SettleReply::Done) {
-            self.holds.change(hold, |state| {
+        match settled {
+            SettleReply::Done => self.holds.change(hold, |state| {
                 state.known = target;
                 // Another part may have been dropped meanwhile; its settlement follows.
                 state.is_lowering &= state.target() != target;
-            });
+            }),
+            SettleReply::Kept => hold.state().lingers = true,
+            SettleReply::Missing => {}
         }
         if target == 0 {
             let now = self.clock.now();

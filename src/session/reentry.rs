@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::acquire::PendingAcquire;
-use super::{Claim, Job, Session, Unlocked};
+use super::{Claim, Session, Unlocked};
 use crate::clock::Moment;
 use crate::hold::{ClaimFlags, Terms};
 use crate::key::LockKey;
-use crate::observe::End;
 use crate::owner::Owner;
 use crate::server::Failure;
 
@@ -88,20 +87,9 @@ impl Claim {
         let (flags, now) = (self.flags, core.clock.now());
         {
             let state = hold.state();
-            if state.local == 0 && state.left == 0 && state.rest(now).is_zero() {
+            if state.local == 0 && state.left == 0 {
                 return None;
             }
-        }
-        let kept = (core.holds).change(hold, |state| {
-            let rest = state.drop_kept(flags, now)?;
-            state.ended_as = End::Unlocked;
-            Some(rest)
-        });
-        if let Some(rest) = kept {
-            self.ended = true;
-            // The job leaves the lock to the rest.
-            core.settle_in_background(Job::new(hold.clone()));
-            return Some(Unlocked::Kept { rest });
         }
         let left = core
             .holds

@@ -9,6 +9,7 @@ use super::transfer::Transfer;
 use crate::clock::Moment;
 use crate::error::{Error, LostReason, UnlockUnconfirmed};
 use crate::hold::{HoldPhase, HoldState, SLOW_UNLOCK, TurnGuard};
+use crate::lease;
 use crate::observe::End;
 use crate::script::{self, LoweredHold, TransferReply, UnlockReply as Answer};
 use crate::server::{Failure, Sent, TimeBox};
@@ -26,8 +27,7 @@ pub enum Unlocked {
         count: u32,
     },
     /// The owner no longer holds the lock, and Redis keeps it for the rest of
-    /// [`hold_at_least`](crate::LockRequest::hold_at_least). The unlock does not ask Redis: if the lock was lost and no
-    /// renewal has noticed that yet, this does not tell it. [`Guard::extend`](crate::Guard::extend) asks Redis.
+    /// [`hold_at_least`](crate::LockRequest::hold_at_least).
     Kept {
         /// The rest.
         rest: Duration,
@@ -43,6 +43,8 @@ pub(super) struct PendingUnlock {
     target: u32,
     /// The claims that are left.
     left: u32,
+    /// For how long the lock has to stay although its hold ended; zero if the unlock releases it.
+    rest: Duration,
     /// The hand-over in place of the unlock, if a waiter of this client can take the lock.
     transfer: Option<Transfer>,
     answered: bool,
@@ -65,22 +67,22 @@ impl PendingUnlock {
             if !state.is_valid(now) {
                 return Err(state.expire(now));
             }
-            let is_kept = state.count == claim.flags.weight && !state.rest(now).is_zero();
-            if !command.is_valid() || state.is_last_beside_left() || is_kept {
+            if !command.is_valid() || state.is_last_beside_left() {
                 // Who took the turn over settled on a count that this claim was among. Who takes it over
-                // from here on settles on the count without it. What is left to its lease, or kept, is not
-                // released.
+                // from here on settles on the count without it. What is left to its lease is not released.
                 return Ok(None);
             }
             state.drop_claim(claim.flags, now);
+            let mut rest = Duration::ZERO;
             if state.phase == HoldPhase::Ended {
                 state.ended_as = End::Unlocked;
+                rest = state.rest(now);
             }
             state.hasten_at = now + SLOW_UNLOCK;
             state.is_lowering = hold.key().kind().is_freed_in_parts();
-            Ok(Some((state.target(), state.count)))
+            Ok(Some((state.target(), state.count, rest)))
         });
-        let (target, left) = match counts {
+        let (target, left, rest) = match counts {
             Ok(Some(counts)) => counts,
             Ok(None) => return Ok(Err(claim)),
             Err(expired) => {
@@ -98,6 +100,7 @@ impl PendingUnlock {
             began: now,
             target,
             left,
+            rest,
             transfer: None,
             answered: false,
             handed_on: false,
@@ -108,17 +111,16 @@ impl PendingUnlock {
         let Some(answer) = self.send().await else {
             return self.taken_over().await;
         };
-        let kept = Unlocked::StillHeld { count: self.left };
         self.answered = answer.is_ok();
         match answer {
             Ok(Answer::Released) => {
                 self.claim.hold.state().known = self.target;
                 Ok(Unlocked::Released)
             }
-            Ok(Answer::Kept) => Ok(kept),
+            Ok(Answer::Kept) => Ok(self.kept()),
             Ok(Answer::Missing) => self.found_nothing(),
             // Counted locally; the final unlock deletes the field whatever its count is.
-            Err(failure) if failure.is_out_of_memory() && self.target > 0 => Ok(kept),
+            Err(failure) if failure.is_out_of_memory() && self.target > 0 => Ok(self.kept()),
             Err(failure) => {
                 let cause = Error::from(failure).after(self.waited());
                 Err(self.unconfirmed(Some(cause)))
@@ -126,10 +128,10 @@ impl PendingUnlock {
         }
     }
 
-    /// Sends the unlock, or the hand-over in its place. Returns `None` if its turn was taken over.
+    /// Sends the unlock, or what takes its place. Returns `None` if its turn was taken over.
     async fn send(&mut self) -> Option<Result<Answer, Failure>> {
         let time = self.claim.session.core().server.allot(self.began);
-        if self.target == 0 {
+        if self.target == 0 && self.rest.is_zero() {
             let Claim {
                 session,
                 hold,
@@ -159,7 +161,13 @@ impl PendingUnlock {
             lease,
             line: core.settings.line,
         };
-        let sending = pin!(script::unlock(&core.server, &lowered, time, &mut self.sent));
+        let (server, rest, sent) = (&core.server, self.rest, &mut self.sent);
+        let sending = pin!(async {
+            if rest.is_zero() {
+                return script::unlock(server, &lowered, time, sent).await;
+            }
+            script::linger(server, &lowered, rest, time, sent).await
+        });
         TurnGuard::attend(&[turn], sending).await
     }
 
@@ -200,17 +208,42 @@ impl PendingUnlock {
             drop(core.turn_to_unlock(hold).await);
         }
         let now = core.clock.now();
-        let (phase, deadline, remains_until) = {
+        let (phase, deadline, remains_until, lingers) = {
             let state = hold.state();
-            (state.phase, state.deadline, state.remains_until)
+            (
+                state.phase,
+                state.deadline,
+                state.remains_until,
+                state.lingers,
+            )
         };
         match phase {
             HoldPhase::Lost(reason) => Err(Error::Lost(hold.lost_as(reason, now))),
-            _ if self.target > 0 => Ok(Unlocked::StillHeld { count: self.left }),
-            // Redis said that nothing of it is left, at a time when only this unlock could end it.
+            _ if self.target > 0 || lingers => Ok(self.kept()),
+            // Redis said that nothing of it is left, at a time when nothing of this client could end it.
+            _ if remains_until <= now && self.must_linger(now) => {
+                Err(Error::Lost(hold.lost_as(LostReason::NotOurs, now)))
+            }
+            // The same, at a time when only this unlock could end it.
             _ if remains_until <= now && now < deadline => Ok(Unlocked::Released),
             _ => Err(self.unconfirmed(None)),
         }
+    }
+
+    /// The outcome for a hold whose count is the target, or whose lock stays.
+    fn kept(&self) -> Unlocked {
+        if self.target > 0 {
+            return Unlocked::StillHeld { count: self.left };
+        }
+        let waited = self.waited();
+        Unlocked::Kept {
+            rest: self.rest.saturating_sub(waited),
+        }
+    }
+
+    /// Whether an earlier sending of this unlock has certainly kept the lock up to now, if it found it.
+    fn must_linger(&self, now: Moment) -> bool {
+        now < lease::deadline(self.began, self.rest)
     }
 
     fn waited(&self) -> Duration {
@@ -234,7 +267,7 @@ impl PendingUnlock {
             core.lose(&self.claim.hold, LostReason::NotOurs);
             return Err(self.claim.hold.loss(now).map_or(Error::Closed, Error::Lost));
         }
-        if !self.sent.repeated {
+        if !self.sent.repeated || self.must_linger(now) {
             let lost = self.claim.hold.lost_as(LostReason::NotOurs, now);
             core.tell_lost(&self.claim.hold, &lost);
             return Err(Error::Lost(lost));

@@ -230,7 +230,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
                 if target > 0 || rest.is_zero() {
                     return script::settle(&core.server, connection, &lowered, limit).await;
                 }
-                script::linger(&core.server, connection, hold.key(), &field, rest, limit).await
+                script::linger_on(&core.server, connection, &lowered, rest, limit).await
             };
             let sending = pin!(sending);
             match &job.on {
@@ -249,7 +249,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
                 core,
                 target == 0,
                 match settled {
-                    SettleReply::Done => JobOutcome::Done,
+                    SettleReply::Done | SettleReply::Kept => JobOutcome::Done,
                     SettleReply::Missing => JobOutcome::Nothing,
                 },
             );

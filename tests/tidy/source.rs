@@ -331,7 +331,7 @@ const REVIEWED: [(&str, &str); 54] = [
     ),
     (
         "lua/lock/linger.lua",
-        "b0c73f4a7e4da3dbf2d04d1f6efe94744503ed32",
+        "7cb8c92fe090eb36f73a045e2342cf0170396552",
     ),
     (
         "lua/lock/renew.lua",

@@ -1,15 +1,17 @@
 //! A release on one side wakes the waiters of the other by its message: every timer is a minute long.
 
-use std::time::SystemTime;
+use std::future::IntoFuture;
+use std::time::{Duration, SystemTime};
 
-use lockdog::{Lock, Owner, Unlocked};
+use lockdog::{Client, Lock, Owner, Unlocked};
 
 use super::{
     NEVER, SAFETY, a_waiter_listens, assert_woken, holder, java_at, waiter, without_timers,
 };
-use crate::support::RedisServer;
+use crate::kinds::{FAIR, FENCED, Kind, NON_REENTRANT, NON_REENTRANT_FAIR, PLAIN};
 use crate::support::redis::Redis;
 use crate::support::redisson::{JavaThread, PendingCall, Redisson};
+use crate::support::{RedisServer, eventually};
 
 #[tokio::test]
 async fn a_java_unlock_wakes_a_lockdog_waiter() {
@@ -101,7 +103,7 @@ async fn only_the_last_nested_unlock_wakes_a_java_waiter() {
 
     let inner = scene.lock.unlock().owner(&owner).await.unwrap();
     assert_eq!(inner, Unlocked::StillHeld { count: 1 });
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(!waiting.is_finished());
     assert_eq!(messages.seen(), []);
     let released = SystemTime::now();
@@ -137,12 +139,116 @@ async fn a_lockdog_shutdown_wakes_a_java_waiter() {
     assert!(!guard.is_valid());
 }
 
+/// Java waits for the TTL that it saw, here ten minutes, or for what its place in a fair lock's queue says.
+#[tokio::test]
+async fn java_waits_for_the_rest_of_a_least_time_and_no_longer() {
+    let server = RedisServer::start().await;
+    let java = java_at(&server).start().await;
+    let client = without_timers(&server).build().await.unwrap();
+    let kinds = [&PLAIN, &NON_REENTRANT, &FENCED, &FAIR, &NON_REENTRANT_FAIR];
+    let waits = kinds.map(|kind| java_waits_for_the_rest(kind, &client, &java));
+    futures_util::future::join_all(waits).await;
+    let left = server.redis().await.keys().await;
+    // The counter of a fenced lock stays.
+    assert!(left.iter().all(|key| key.contains("token")), "{left:?}");
+}
+
+async fn java_waits_for_the_rest(kind: &Kind, client: &Client, java: &Redisson) {
+    // On a busy machine Java may be late, and then the least time is over before the unlock.
+    for attempt in 0..ATTEMPTS {
+        let name = format!("{} {attempt}", kind.java);
+        let threads = ["first", "second"].map(|thread| java.thread(&format!("{name} {thread}")));
+        let acquired = SystemTime::now();
+        let request = kind.lock(client, &name).lock().owner(&Owner::new());
+        let guard = request.hold_at_least(LEAST).await.unwrap();
+        let mut waiting = Vec::new();
+        for thread in &threads {
+            waiting.push(thread.start_lock_for(kind.java_lock(&name), NEVER));
+            thread.waits_for_message().await;
+        }
+        let unlocked = guard.unlock().await.unwrap();
+        for (thread, waiting) in threads.iter().zip(waiting) {
+            let locked = tokio::time::timeout(SAFETY, waiting.answer()).await;
+            let locked = locked.unwrap_or_else(|_| panic!("{name}: Java waits for longer"));
+            locked.result.unwrap();
+            let waited = locked.at.duration_since(acquired).unwrap();
+            assert!(waited >= LEAST, "{name}: {waited:?}");
+            thread.unlock(kind.java_lock(&name)).await.unwrap();
+        }
+        if matches!(unlocked, Unlocked::Kept { .. }) {
+            return;
+        }
+    }
+    panic!("{kind:?}: Java is late each time");
+}
+
+/// Its place says that it has to wait for the one before it.
+#[tokio::test]
+async fn java_behind_a_lockdog_waiter_of_a_fair_lock_waits_for_the_rest_of_a_least_time_only() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let java = java_at(&server).start().await;
+    let client = without_timers(&server).build().await.unwrap();
+    let lock = client.fair_lock("orders");
+    let holder = lock.lock().owner(&Owner::new()).await.unwrap();
+    let request = lock.lock().owner(&Owner::new()).hold_at_least(LEAST);
+    let ours = tokio::spawn(request.into_future());
+    eventually(SAFETY, "ours is in the queue", async || {
+        let waiting: i64 = redis.ask(&["LLEN", "redisson_lock_queue:{orders}"]).await;
+        waiting == 1
+    })
+    .await;
+    let thread = java.thread("t1");
+    let waiting = thread.start_lock_for(FAIR.java_lock("orders"), NEVER);
+    thread.waits_for_message().await;
+    let acquired = SystemTime::now();
+    holder.unlock().await.unwrap();
+    let guard = ours.await.unwrap().unwrap();
+    guard.unlock().await.unwrap();
+    let locked = tokio::time::timeout(SAFETY, waiting.answer()).await;
+    let locked = locked.expect("Java does not wait for longer");
+    locked.result.unwrap();
+    let waited = locked.at.duration_since(acquired).unwrap();
+    assert!(waited >= LEAST, "{waited:?}");
+    thread.unlock(FAIR.java_lock("orders")).await.unwrap();
+    redis.assert_clean().await;
+}
+
+/// It ends at its own limit, although a message makes it look again before.
+#[tokio::test]
+async fn a_java_wait_with_a_limit_ends_at_it_while_a_lock_stays_for_its_least_time() {
+    let scene = Scene::new().await;
+    let request = scene.lock.lock().hold_at_least(NEVER / 2);
+    let guard = request.await.unwrap();
+    let limit = Duration::from_millis(1_500);
+    let messages = scene.redis.messages("*").await;
+    let waiting = scene.waiter.start_try_lock_for("orders", limit, None);
+    a_waiter_listens(&scene.redis, "orders").await;
+    let unlocked = guard.unlock().await.unwrap();
+    assert!(matches!(unlocked, Unlocked::Kept { .. }));
+    let waited = waiting.answer().await;
+    assert!(!waited.result.unwrap());
+    // Java counts in milliseconds.
+    let least = limit - Duration::from_millis(100);
+    assert!(waited.took >= least, "{:?}", waited.took);
+    eventually(
+        SAFETY,
+        "a message said that the time is shorter",
+        async || messages.seen().len() == 1,
+    )
+    .await;
+    assert!(scene.java.thread("t2").force_unlock("orders").await);
+}
+
+const LEAST: Duration = Duration::from_secs(2);
+const ATTEMPTS: usize = 10;
+
 /// Our lock, and a Java thread that will wait for it.
 struct Scene {
     server: RedisServer,
     redis: Redis,
     java: Redisson,
-    client: lockdog::Client,
+    client: Client,
     lock: Lock,
     waiter: JavaThread,
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use lockdog::config::ReplicaAck;
 use lockdog::error::LostReason;
-use lockdog::{Client, Owner, Unlocked};
+use lockdog::{Client, Error, Owner, Unlocked};
 
 use super::{SOON, ms};
 use crate::crowd::Crowd;
@@ -81,6 +81,70 @@ async fn locks_missing_on_the_new_master_are_reported_lost() {
     drop(guards);
     // And another owner may have it.
     turn(&client.lock("leased")).await;
+    client.shutdown().await;
+}
+
+/// Kept before the failover, kept by a command that no replica got, unlocked after it, and lost in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_with_a_least_time_stay_for_the_rest_of_it_through_a_failover() {
+    let all = Sentinels::start().await;
+    // Far longer than the least time: the TTL shows which of them counts.
+    let client = Client::builder().url(all.url()).watchdog_lease(LEAST * 2);
+    let client = client.build().await.unwrap();
+    let take = async |name| {
+        let request = client.lock(name).lock().hold_at_least(LEAST);
+        request.await.unwrap()
+    };
+    let keeps = |unlocked| {
+        assert!(
+            matches!(unlocked, Ok(Unlocked::Kept { .. })),
+            "{unlocked:?}"
+        )
+    };
+    let stays_for_the_rest = async |server: &RedisServer, names: &[&str]| {
+        let redis = server.redis().await;
+        for name in names {
+            eventually(SOON, "it ends after the rest", async || {
+                (1..=LEAST.as_millis() as i64 + 1).contains(&redis.pttl(name).await)
+            })
+            .await;
+        }
+    };
+    let (early, late, held) = (take("early").await, take("late").await, take("held").await);
+    keeps(early.unlock().await);
+    for replica in &all.servers[1..] {
+        stays_for_the_rest(replica, &["early"]).await;
+        let redis = replica.redis().await;
+        assert!(redis.exists("late").await && redis.exists("held").await);
+        replica.pause();
+    }
+    // Nothing more is sent to them, not even to wait in their sockets.
+    let old = &all.servers[0];
+    let cut: u32 = old
+        .redis()
+        .await
+        .ask(&["CLIENT", "KILL", "TYPE", "replica"])
+        .await;
+    assert_eq!(cut, 2);
+    keeps(late.unlock().await);
+    let lost = take("lost").await;
+    old.kill();
+    for replica in &all.servers[1..] {
+        replica.resume();
+    }
+    let master = all.await_switch_from(old.port()).await;
+    stays_for_the_rest(master, &["early", "late"]).await;
+    keeps(held.unlock().await);
+    stays_for_the_rest(master, &["held"]).await;
+    let unlocked = lost.unlock().await;
+    assert!(matches!(unlocked, Err(Error::Lost(_))), "{unlocked:?}");
+    let other = Client::connect(all.url()).await.unwrap();
+    for name in ["early", "late", "held"] {
+        let tried = other.lock(name).try_lock().await.unwrap();
+        assert!(tried.is_none(), "{name}");
+    }
+    turn(&other.lock("lost")).await;
+    other.shutdown().await;
     client.shutdown().await;
 }
 
@@ -216,6 +280,8 @@ async fn scripts_run_at(server: &RedisServer) -> u64 {
     run.iter().sum()
 }
 
+/// No test lasts for so long.
+const LEAST: Duration = Duration::from_secs(300);
 /// How soon waiters proceed after the switch.
 const WITHIN: Duration = Duration::from_secs(5);
 

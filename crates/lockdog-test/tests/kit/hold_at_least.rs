@@ -1,7 +1,10 @@
 //! Locks that stay for a time at least, also if their guards end earlier.
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
+use lockdog::error::LostReason;
 use lockdog::{Client, Error, Lock, MultiLock, Owner, RedLock, Unlocked, Value};
 use lockdog_test::Server;
 use tokio::time::{Instant, sleep};
@@ -187,6 +190,130 @@ async fn an_end_that_is_refused_or_not_answered_is_tried_again_and_the_lock_stil
         let took = at - began;
         assert!(took >= AT_LEAST - MOMENT && took < 3 * AT_LEAST, "{took:?}");
     }
+}
+
+/// With a long time, no renewal notices the loss.
+#[tokio::test(start_paused = true)]
+async fn an_unlock_before_the_time_tells_a_loss_that_nobody_has_noticed() {
+    for kind in 0..6 {
+        let server = Server::new();
+        let (client, other) = (server.client().await, server.client().await);
+        let (lock, other) = (
+            kinds(&client).swap_remove(kind),
+            kinds(&other).swap_remove(kind),
+        );
+        let long = Duration::from_secs(3_600);
+        let guard = lock.lock().hold_at_least(long).await.unwrap();
+        server.lose("orders");
+        let stolen = other.lock().await.unwrap();
+        let Err(Error::Lost(lost)) = guard.unlock().await else {
+            panic!("it is lost");
+        };
+        assert_eq!(lost.reason(), LostReason::NotOurs);
+        // The lock of another owner is as it was.
+        assert!(stolen.is_valid());
+        assert_eq!(stolen.unlock().await.unwrap(), Unlocked::Released);
+        let request = lock.lock().hold_at_least(long);
+        let done = request.with(|_| async { server.lose("orders") }).await;
+        assert!(matches!(done, Err(Error::Lost(_))));
+    }
+}
+
+/// Its connection breaks after the command ran.
+#[tokio::test(start_paused = true)]
+async fn a_repeated_unlock_finds_out_whether_the_lock_is_kept() {
+    for is_lost in [false, true] {
+        let server = Server::new();
+        let (client, other) = (server.client().await, server.client().await);
+        let lock = client.lock("orders");
+        let began = Instant::now();
+        let guard = lock.lock().hold_at_least(AT_LEAST).await.unwrap();
+        server.delay(AT_LEAST);
+        let unlock = tokio::spawn(guard.unlock());
+        sleep(MOMENT).await;
+        if is_lost {
+            server.lose("orders");
+        }
+        server.cut();
+        server.delay(Duration::ZERO);
+        match unlock.await.unwrap() {
+            Ok(Unlocked::Kept { .. }) => assert!(!is_lost),
+            Err(Error::Lost(_)) => assert!(is_lost),
+            other => panic!("{is_lost}: {other:?}"),
+        }
+        let free_at = free(&other.lock("orders")).await;
+        assert_eq!(free_at - began < AT_LEAST, is_lost);
+    }
+}
+
+/// Invariants 6 and 14.
+#[tokio::test(start_paused = true)]
+async fn an_unlock_that_is_cancelled_or_left_keeps_the_lock_for_the_rest_only() {
+    // It ends with its third poll at the latest. Its caller polls it on before the end of the time, or after it.
+    for polls in 0..3 {
+        for polled_on in [None, Some(AT_LEAST / 2), Some(2 * AT_LEAST)] {
+            let what = format!("{polls} polls, {polled_on:?}");
+            let server = Server::new();
+            let (client, other) = (server.client().await, server.client().await);
+            // The connection is there, and the server knows the scripts.
+            let warm = client.lock("warm").lock().hold_at_least(MOMENT);
+            warm.await.unwrap().unlock().await.unwrap();
+            let lock = client.lock("orders");
+            let began = Instant::now();
+            let guard = lock.lock().hold_at_least(AT_LEAST).await.unwrap();
+            server.delay(MOMENT / 2);
+            let mut unlock = Box::pin(guard.unlock());
+            let mut done = None;
+            for _ in 0..polls {
+                let poll = poll_fn(|cx| Poll::Ready(unlock.as_mut().poll(cx)));
+                if let Poll::Ready(unlocked) = poll.await {
+                    done = Some(unlocked);
+                    break;
+                }
+                sleep(MOMENT).await;
+            }
+            match (done, polled_on) {
+                (Some(unlocked), _) => {
+                    assert!(matches!(unlocked, Ok(Unlocked::Kept { .. })), "{what}");
+                }
+                (None, Some(after)) if polls > 0 => {
+                    sleep(after).await;
+                    let unlocked = unlock.await.unwrap();
+                    assert!(
+                        matches!(unlocked, Unlocked::Kept { .. }),
+                        "{what}: {unlocked:?}"
+                    );
+                }
+                (None, _) => drop(unlock),
+            }
+            let took = free(&other.lock("orders")).await - began;
+            assert!(took >= AT_LEAST, "{what}: {took:?}");
+            if polled_on != Some(2 * AT_LEAST) {
+                // Its lease is 30 s.
+                assert!(took <= 2 * AT_LEAST, "{what}: {took:?}");
+            }
+            assert!(client.holds().is_empty(), "{what}");
+            server.assert_clean().await;
+        }
+    }
+}
+
+/// Another party sends the command in place of the unlock, and its answer says that the lock is gone.
+#[tokio::test(start_paused = true)]
+async fn an_unlock_that_is_left_and_polled_on_later_tells_a_loss() {
+    let server = Server::new();
+    let client = server.client().await;
+    let lock = client.lock("orders");
+    let guard = lock.lock().hold_at_least(2 * AT_LEAST).await.unwrap();
+    server.lose("orders");
+    server.delay(MOMENT / 2);
+    let mut unlock = Box::pin(guard.unlock());
+    let poll = poll_fn(|cx| Poll::Ready(unlock.as_mut().poll(cx)));
+    assert!(poll.await.is_pending());
+    sleep(AT_LEAST).await;
+    assert!(client.holds().is_empty());
+    let lost = unlock.await.unwrap_err();
+    assert!(matches!(lost, Error::Lost(_)), "{lost}");
 }
 
 #[tokio::test(start_paused = true)]

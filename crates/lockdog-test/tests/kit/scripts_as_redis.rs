@@ -446,7 +446,10 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
         "lock/settle.lua" | "lock/unlock.lua" => {
             of(1, vec![field(), target(), channel(), publish()])
         }
-        "lock/linger.lua" => of(1, vec![field(), lease()]),
+        "lock/linger.lua" => {
+            let args = || vec![field(), lease(), channel(), publish(), worth()];
+            prop_oneof![of(1, args()), in_line(args())].boxed()
+        }
         "lock/touch.lua" => of(1, vec![field()]),
         "lock/transfer.lua" => of(1, vec![field(), field(), lease(), channel(), publish()]),
         "red_lock/acquire.lua" => of(
