@@ -136,10 +136,7 @@ impl ScriptCall<'_> {
     ) -> Result<Value, Failure> {
         let key = self.keys.first().copied().unwrap_or_default();
         let script = |whole, _: &Connection| self.command(whole);
-        let timed = TimedCommand::begin_at(server, self.kind, || time.now);
-        let answer = server.call(key, script, time, sent).await;
-        timed.end(&answer);
-        answer
+        call(server, self.kind, key, script, time, sent).await
     }
 
     /// Runs it once on one connection.
@@ -167,6 +164,22 @@ impl ScriptCall<'_> {
     fn command(&self, whole: bool) -> Cmd {
         self.script.command(whole, self.keys, self.args)
     }
+}
+
+/// Runs a command on the callers' connection, and tells observers how long that took. `command` makes it for
+/// a connection, with the `whole` script or with its digest.
+async fn call(
+    server: &Server,
+    kind: CommandKind,
+    key: &str,
+    command: impl Fn(bool, &Connection) -> Cmd,
+    time: TimeBox,
+    sent: &mut Sent,
+) -> Result<Value, Failure> {
+    let timed = TimedCommand::begin_at(server, kind, || time.now);
+    let answer = server.call(key, command, time, sent).await;
+    timed.end(&answer);
+    answer
 }
 
 /// Parses a number that a script wrote as text: the protocol would truncate a Lua number.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::permit::done;
-use super::{Arg, HandOver, Remembered, ScriptCall, TimedCommand, TransferReply, unexpected};
+use super::{Arg, HandOver, Remembered, ScriptCall, TransferReply, call, unexpected};
 use crate::hold::LedgerView;
 use crate::key::{LockKey, Script};
 use crate::lease;
@@ -104,10 +104,7 @@ pub(super) async fn release(
         let args = release_args(field, target, &channel, publish, view);
         script.command(whole, &[key.key(), &ledger], &args)
     };
-    let timed = TimedCommand::begin_at(server, CommandKind::Unlock, || time.now);
-    let answer = server.call(key.key(), command, time, sent).await;
-    timed.end(&answer);
-    match answer? {
+    match call(server, CommandKind::Unlock, key.key(), command, time, sent).await? {
         Value::Int(1) => Ok(true),
         Value::Nil => Ok(false),
         other => Err(unexpected(&other)),

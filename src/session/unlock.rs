@@ -75,16 +75,12 @@ impl WaitingUnlock {
             let turn = self.core.turn_to_unlock(&self.hold).await;
             // Not locked while its unlock begins.
             let claim = self.claim.lock().take();
-            let Some(mut claim) = claim else {
+            let Some(claim) = claim else {
                 drop(turn);
                 return self.ended.await.unwrap_or(Err(Error::Closed));
             };
-            let turn = turn?;
-            if let Some(unlocked) = claim.end_locally() {
-                return Ok(unlocked);
-            }
-            match PendingUnlock::begin(claim, turn)? {
-                Ok(unlock) => return unlock.finish().await,
+            match unlock_with(claim, turn?).await? {
+                Ok(unlocked) => return Ok(unlocked),
                 Err(claim) => *self.claim.lock() = Some(claim),
             }
         }
@@ -113,14 +109,22 @@ async fn take_over(
 
 async fn unlock(core: &Core, mut claim: Claim) -> Result<Unlocked, Error> {
     loop {
-        if let Some(unlocked) = claim.end_locally() {
-            return Ok(unlocked);
-        }
         let turn = core.turn_to_unlock(&claim.hold).await?;
-        match PendingUnlock::begin(claim, turn.into_background())? {
-            Ok(unlock) => return unlock.finish().await,
+        match unlock_with(claim, turn.into_background()).await? {
+            Ok(unlocked) => return Ok(unlocked),
             Err(it) => claim = it,
         }
+    }
+}
+
+/// Ends a claim in its turn. Gives the claim back at once if another party has taken the turn over.
+async fn unlock_with(mut claim: Claim, turn: TurnGuard) -> Result<Result<Unlocked, Claim>, Error> {
+    if let Some(unlocked) = claim.end_locally() {
+        return Ok(Ok(unlocked));
+    }
+    match PendingUnlock::begin(claim, turn)? {
+        Ok(unlock) => unlock.finish().await.map(Ok),
+        Err(claim) => Ok(Err(claim)),
     }
 }
 
