@@ -29,7 +29,6 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::Moment;
 use crate::error::{AlreadyHeld, Error, Lost, LostFacts, LostReason};
 use crate::key::LockKey;
-use crate::observe::How;
 use crate::owner::Owner;
 
 pub(crate) use ledger::LedgerView;
@@ -99,16 +98,6 @@ impl Hold {
 
     pub(crate) fn state(&self) -> MutexGuard<'_, HoldState> {
         self.state.lock()
-    }
-
-    /// In which way its owner has just acquired it.
-    pub(crate) fn how(&self) -> How {
-        let state = self.state();
-        match state.handed_over {
-            _ if state.count > state.weight => How::Reentered,
-            true => How::HandedOver,
-            false => How::First,
-        }
     }
 
     /// Notes the fencing token that the server issued with the grant, if its kind issues tokens. Called

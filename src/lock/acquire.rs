@@ -32,7 +32,7 @@ pub(crate) async fn acquire(
     let began = core.clock.now();
     let watched = WatchedCall::begin_at(core, began, || LockRef::of(key, owner));
     let outcome = acquire_claim(session, key, options, owner, terms, (began, wait)).await;
-    watched.end(&outcome, |claim| claim.hold().how());
+    watched.end(&outcome, Claim::how);
     outcome.map(|claim| claim.map(Guard::new))
 }
 

@@ -59,7 +59,7 @@ impl Inner {
         let outcome = self.acquired_by(owner, members, options, wait).await;
         // One member that its owner did not have makes it a first acquire.
         watched.end(&outcome, |claims| {
-            let is_again = |claim: &Claim| claim.hold().how() == How::Reentered;
+            let is_again = |claim: &Claim| claim.how() == How::Reentered;
             match claims.iter().all(is_again) {
                 true => How::Reentered,
                 false => How::First,

@@ -45,7 +45,7 @@ pub(crate) async fn acquire(
     let owner = Owner::new();
     let watched = WatchedCall::begin(core, || LockRef::of(key, owner));
     let outcome = acquire_claims(object.session(), key, owner, wanted, wait).await;
-    let how = |claims: &Vec<Claim>| claims.first().map_or(How::First, |one| one.hold().how());
+    let how = |claims: &Vec<Claim>| claims.first().map_or(How::First, |one| one.how());
     watched.end(&outcome, how);
     outcome
 }

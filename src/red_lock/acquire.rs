@@ -59,11 +59,8 @@ impl RedLockConfig {
         let core = self.home_instance().core();
         let watched = WatchedCall::begin(core, || self.shown(owner));
         let outcome = self.acquired_by(owner, &terms, wait).await;
-        watched.end(&outcome, |guard| match guard.hold_count() {
-            0 | 1 => How::First,
-            _ => How::Reentered,
-        });
-        outcome
+        watched.end(&outcome, |(_, how)| *how);
+        outcome.map(|acquired| acquired.map(|(guard, _)| guard))
     }
 
     async fn acquired_by(
@@ -71,7 +68,7 @@ impl RedLockConfig {
         owner: Owner,
         terms: &Terms,
         wait: WaitLimit,
-    ) -> Result<Option<Guard>> {
+    ) -> Result<Option<Acquired>> {
         let began = self.clock().now();
         let deadline = match wait {
             WaitLimit::ForEver | WaitLimit::Not => None,
@@ -105,9 +102,12 @@ pub(super) struct RedLockCall<'a> {
     ends: Option<Moment>,
 }
 
+/// What a call acquired, and in which way.
+pub(super) type Acquired = (Guard, How);
+
 /// The outcome of one round.
 pub(super) enum RoundOutcome {
-    Won(Guard),
+    Won(Acquired),
     /// The hold knows the outcome of each instance.
     Lost(Arc<QuorumHold>),
     /// Another call of this owner made the round, until this call's time was over.
@@ -115,17 +115,17 @@ pub(super) enum RoundOutcome {
 }
 
 impl RedLockCall<'_> {
-    async fn call(&self, wait: WaitLimit) -> Result<Option<Guard>> {
-        if let Some(guard) = self.reenter().await? {
-            return Ok(Some(guard));
+    async fn call(&self, wait: WaitLimit) -> Result<Option<Acquired>> {
+        if let Some(acquired) = self.reenter().await? {
+            return Ok(Some(acquired));
         }
         self.lock.ensure_open()?;
         match wait {
             WaitLimit::Not => match self.round().await? {
-                RoundOutcome::Won(guard) => Ok(Some(guard)),
+                RoundOutcome::Won(acquired) => Ok(Some(acquired)),
                 RoundOutcome::Lost(hold) => match self.reenter().await? {
                     // Another branch of this owner acquired it meanwhile.
-                    Some(guard) => Ok(Some(guard)),
+                    Some(acquired) => Ok(Some(acquired)),
                     None => self.no_quorum(&hold).map_or(Ok(None), Err),
                 },
                 RoundOutcome::Elsewhere => Ok(None),
@@ -135,7 +135,7 @@ impl RedLockCall<'_> {
     }
 
     /// Re-enters what this owner holds; `None` if it holds nothing.
-    pub(super) async fn reenter(&self) -> Result<Option<Guard>> {
+    pub(super) async fn reenter(&self) -> Result<Option<Acquired>> {
         let Some(hold) = self.lock.registered(self.owner) else {
             return Ok(None);
         };
@@ -152,7 +152,10 @@ impl RedLockCall<'_> {
         let lengthening = hold.lengthen(lease, watched).await?;
         let counted = hold.claim_again(self.terms);
         drop(lengthening);
-        Ok(counted.then(|| Guard::several(Arc::new(QuorumClaim::new(hold, watched)))))
+        Ok(counted.then(|| {
+            let claim = QuorumClaim::new(hold, watched);
+            (Guard::several(Arc::new(claim)), How::Reentered)
+        }))
     }
 
     /// One attempt on all instances. Only one call of an owner makes a round at a time; the other calls
@@ -169,8 +172,8 @@ impl RedLockCall<'_> {
             if !other.decided(self.ends.unwrap_or(Moment::NEVER)).await {
                 return Ok(RoundOutcome::Elsewhere);
             }
-            if let Some(guard) = self.reenter().await? {
-                return Ok(RoundOutcome::Won(guard));
+            if let Some(acquired) = self.reenter().await? {
+                return Ok(RoundOutcome::Won(acquired));
             }
         };
         let attempt = QuorumAttempt { hold: &hold };
@@ -215,7 +218,8 @@ impl RedLockCall<'_> {
                 waiters.wake_owner(&self.lock.queue, self.owner);
             }
             let claim = QuorumClaim::new(hold, self.terms.watched);
-            return Ok(RoundOutcome::Won(Guard::several(Arc::new(claim))));
+            let guard = Guard::several(Arc::new(claim));
+            return Ok(RoundOutcome::Won((guard, How::First)));
         }
         drop(attempt);
         hold.tell_round(false);

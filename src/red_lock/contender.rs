@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use lockdog_quorum::{RetryTimer, Rules};
 
-use super::acquire::{RedLockCall, RoundOutcome};
+use super::acquire::{Acquired, RedLockCall, RoundOutcome};
 use super::lock_instance::LockInstance;
 use super::quorum_hold::QuorumHold;
 use crate::clock::{Clock, Moment};
@@ -16,7 +16,6 @@ use crate::contend::{
     Attempted, Contender, Failed, LocalState, OwnerHas, QueuePlace, TimedOut, contend,
 };
 use crate::error::{Error, InstanceState, Result};
-use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::observe::LockRef;
 use crate::owner::Owner;
@@ -46,7 +45,7 @@ pub(super) struct RedLockContender<'a> {
 
 impl RedLockCall<'_> {
     /// Waits until a quorum is acquired or the deadline has come.
-    pub(super) async fn wait(&self) -> Result<Option<Guard>> {
+    pub(super) async fn wait(&self) -> Result<Option<Acquired>> {
         let members = self.lock.instances().len();
         let need = Rules::need(members, self.lock.masked);
         let contender = RedLockContender {
@@ -66,7 +65,7 @@ impl RedLockCall<'_> {
 }
 
 impl Contender for RedLockContender<'_> {
-    type Won = Guard;
+    type Won = Acquired;
 
     fn ensure_open(&self) -> Result<()> {
         self.caller.lock.ensure_open()
@@ -113,7 +112,7 @@ impl Contender for RedLockContender<'_> {
         &mut self,
         place: Option<&QueuePlace>,
         now: &mut Moment,
-    ) -> Result<OwnerHas<Guard>> {
+    ) -> Result<OwnerHas<Acquired>> {
         if let Some(guard) = self.caller.reenter().await? {
             if let Some(place) = place {
                 self.leave_with(&place.waiter);
@@ -158,7 +157,7 @@ impl Contender for RedLockContender<'_> {
         &mut self,
         place: Option<&QueuePlace>,
         now: Moment,
-    ) -> Result<Attempted<Guard>> {
+    ) -> Result<Attempted<Acquired>> {
         let Some(QueuePlace { waiter, .. }) = place else {
             return Ok(Attempted::Unasked);
         };
@@ -171,7 +170,7 @@ impl Contender for RedLockContender<'_> {
         }
         waiter.promise(now + LONGEST_ROUND);
         let hold = match self.caller.round().await? {
-            RoundOutcome::Won(guard) => return Ok(Attempted::Won(guard)),
+            RoundOutcome::Won(acquired) => return Ok(Attempted::Won(acquired)),
             RoundOutcome::Lost(hold) => hold,
             RoundOutcome::Elsewhere => return Ok(Attempted::Unasked),
         };

@@ -302,6 +302,7 @@ impl PendingAcquire {
         self.granted = true;
         let flags = self.hold.state().flags_of_acquire(terms.watched);
         let claim = Claim::new(self.session.clone(), self.hold.clone(), flags);
+        let claim = claim.reentering(!self.first);
         // Checked after the hold is visible, so that a shutdown either saw the hold or is seen here.
         // Without this, the hold could remain without a watchdog.
         core.ensure_open()?;

@@ -6,6 +6,7 @@ use super::Session;
 use crate::clock::Moment;
 use crate::hold::{ClaimFlags, Dropped, Hold, HoldState, Terms};
 use crate::key::LockKey;
+use crate::observe::How;
 use crate::owner::Owner;
 
 /// One acquire's claim on a hold. Dropping it lowers the hold's count immediately; only the command for
@@ -15,6 +16,8 @@ pub(crate) struct Claim {
     pub(super) hold: Arc<Hold>,
     pub(super) flags: ClaimFlags,
     pub(super) ended: bool,
+    /// The hold did not begin with its acquire.
+    is_reentry: bool,
     /// The warning about a release by another owner was logged.
     warned: bool,
 }
@@ -26,6 +29,7 @@ impl Claim {
             hold,
             flags,
             ended: false,
+            is_reentry: false,
             warned: false,
         }
     }
@@ -36,6 +40,23 @@ impl Claim {
 
     pub(crate) fn hold(&self) -> &Arc<Hold> {
         &self.hold
+    }
+
+    /// Whether its owner had the hold already when it was acquired.
+    pub(super) fn reentering(mut self, is_reentry: bool) -> Self {
+        self.is_reentry = is_reentry;
+        self
+    }
+
+    /// In which way its owner acquired it.
+    pub(crate) fn how(&self) -> How {
+        if self.is_reentry {
+            return How::Reentered;
+        }
+        match self.hold.state().handed_over {
+            true => How::HandedOver,
+            false => How::First,
+        }
     }
 
     /// What it adds to the count: of a semaphore, how many permits.

@@ -77,7 +77,7 @@ impl Claim {
             part: false,
             weight: 1,
         };
-        is_counted.then(|| Self::new(session.clone(), hold, flags))
+        is_counted.then(|| Self::new(session.clone(), hold, flags).reentering(true))
     }
 
     /// Ends the claim if the caller need not wait for a command.

@@ -1,12 +1,14 @@
 //! What an observer is told, for each kind of lock and each way in which a hold ends.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use lockdog::config::Reentry;
 use lockdog::error::LostReason;
 use lockdog::observe::{ClientEvent, LockRef, Observer};
-use lockdog::{Client, ClientBuilder, Lock, MultiLock, Owner, RedLock, Value};
+use lockdog::{Client, ClientBuilder, Error, Guard, Lock, MultiLock, Owner, RedLock, Value};
 use lockdog_test::Server;
 use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
@@ -112,6 +114,85 @@ async fn an_unlock_that_leaves_the_lock_for_a_least_time_is_told_as_an_unlock() 
     kept.await.unwrap().unlock().await.unwrap();
     let told = notes.next("Unlocked").await;
     assert_eq!(told, ["First lock l", "Unlocked lock l true"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unlock_before_the_least_time_tells_a_loss_and_no_release() {
+    let (server, client, notes) = start().await;
+    let kept = client.lock("l").lock().hold_at_least(LEASE * 5);
+    let guard = kept.await.unwrap();
+    server.lose("l");
+    guard.unlock().await.unwrap_err();
+    sleep(LEASE * 5).await;
+    assert_eq!(notes.take(), ["First lock l", "Lost lock l NotOurs"]);
+    assert_eq!(client.stats().lost_total, 1);
+}
+
+/// Acquires the lock once more for its owner while a call that acquired it ends. Another thread may do so.
+#[derive(Clone, Default)]
+struct Reenters(Arc<Mutex<Reentering>>);
+
+#[derive(Default)]
+struct Reentering {
+    request: Option<Pin<Box<dyn Future<Output = Result<Guard, Error>> + Send>>>,
+    guard: Option<Guard>,
+}
+
+impl Observer for Reenters {
+    fn event(&self, event: &ClientEvent<'_>) {
+        let has_acquired = matches!(
+            event,
+            ClientEvent::Woken { .. } | ClientEvent::Round { won: true, .. }
+        );
+        if !has_acquired {
+            return;
+        }
+        // Its own event comes here, too.
+        let request = self.0.lock().request.take();
+        let Some(mut request) = request else { return };
+        match request
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+        {
+            Poll::Ready(guard) => self.0.lock().guard = Some(guard.unwrap()),
+            Poll::Pending => panic!("a re-entry of this kind asks no server"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_call_that_began_a_hold_is_told_as_the_first_whatever_acquires_it_again_meanwhile() {
+    let (server, notes, reenters) = (Server::new(), Notes::default(), Reenters::default());
+    let builder = watched(&server, &notes).observer(reenters.clone());
+    let client = builder.build().await.unwrap();
+    let (lock, owner) = (client.lock("l"), Owner::new());
+    let again = lock.lock().owner(&owner).reentry(Reentry::Local);
+    reenters.0.lock().request = Some(again.into_future());
+    let stolen = server.steal("l");
+    let waiter = tokio::spawn(lock.lock().owner(&owner).into_future());
+    sleep(LEASE).await;
+    drop(stolen);
+    let guard = waiter.await.unwrap().unwrap();
+    assert_eq!(guard.hold_count(), 2);
+    let seen = ["Woken lock l Message", "Reentered lock l", "First lock l"];
+    assert_eq!(notes.take(), seen);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_call_that_won_a_red_lock_is_told_as_the_first_whatever_acquires_it_again_meanwhile() {
+    let (notes, reenters) = (Notes::default(), Reenters::default());
+    let mut locks = Vec::new();
+    for _ in 0..3 {
+        let server = Server::new();
+        let builder = watched(&server, &notes).observer(reenters.clone());
+        locks.push(builder.build().await.unwrap().lock("r"));
+    }
+    let (lock, owner) = (RedLock::new(locks), Owner::new());
+    reenters.0.lock().request = Some(lock.lock().owner(&owner).into_future());
+    let guard = lock.lock().owner(&owner).await.unwrap();
+    assert_eq!(guard.hold_count(), 2);
+    let seen = ["Round true 1", "Reentered red lock r", "First red lock r"];
+    assert_eq!(notes.take(), seen);
 }
 
 #[tokio::test(start_paused = true)]
