@@ -9,11 +9,19 @@ use crate::error::LostReason;
 pub(super) struct Deferred {
     /// A step was made, so waiters must be notified.
     pub(super) is_any: bool,
-    /// Why it was lost, and the outcome of each instance.
-    pub(super) lost: Option<(LostReason, String)>,
+    pub(super) lost: Option<DeferredLoss>,
     /// Extensions began to fail: the outcome of each instance, and the margin. `Some(None)`: they
     /// succeed again.
     pub(super) jeopardy: Option<Option<(String, usize)>>,
     /// Dropping these releases the claims in the background.
     pub(super) given_back: Vec<Request>,
+}
+
+/// A loss that has to be told.
+pub(super) struct DeferredLoss {
+    pub(super) reason: LostReason,
+    /// The outcome of each instance.
+    pub(super) instances: String,
+    /// Its guards were forgotten, and its fixed lease has ended.
+    pub(super) is_expiry: bool,
 }

@@ -24,9 +24,13 @@ impl QuorumHold {
             Some(None) => observers.tell(|| ClientEvent::Recovered { lock }),
             None => {}
         }
-        if let Some((reason, _)) = deferred.lost {
-            let (held, since_renewal) = self.see(|state, _| self.ages(state));
-            self.tell_lost(reason, held, since_renewal);
+        match &deferred.lost {
+            Some(loss) if loss.is_expiry => self.tell_released(End::Expired, true),
+            Some(loss) => {
+                let (held, since_renewal) = self.see(|state, _| self.ages(state));
+                self.tell_lost(loss.reason, held, since_renewal);
+            }
+            None => {}
         }
     }
 
@@ -67,7 +71,7 @@ impl QuorumHold {
         });
     }
 
-    /// Tells that its last guard ended it.
+    /// Tells that it ended by its owner's will.
     pub(super) fn tell_released(&self, how: End, confirmed: bool) {
         self.lock.observers().tell(|| ClientEvent::Released {
             lock: self.lock.shown(self.owner),

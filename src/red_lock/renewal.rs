@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use lockdog_quorum::{Event, Phase, Rules};
 
+use super::deferred::DeferredLoss;
 use super::quorum_hold::{QuorumHold, QuorumHoldState};
 use crate::clock::Moment;
 use crate::error::LostReason;
@@ -127,7 +128,15 @@ impl QuorumHold {
         if std::mem::replace(&mut state.reported_lost, true) {
             return;
         }
-        state.deferred.lost = Some((reason, self.outcomes(state)));
+        state.deferred.lost = Some(DeferredLoss {
+            reason,
+            instances: self.outcomes(state),
+            // Ported code takes a lock for a fixed time in this way, and never unlocks it.
+            is_expiry: reason == LostReason::Deadline
+                && state.watched == 0
+                && state.count > 0
+                && state.is_only_forgotten(),
+        });
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use parking_lot::MutexGuard;
 
-use super::deferred::Deferred;
+use super::deferred::{Deferred, DeferredLoss};
 use super::quorum_hold::{QuorumHold, QuorumHoldState};
 use crate::clock::Moment;
 use crate::error::LostReason;
@@ -96,7 +96,10 @@ impl Drop for DeferredRun<'_> {
             ),
             None => {}
         }
-        if let Some((reason, instances)) = deferred.lost.take() {
+        if let Some(loss) = deferred.lost.take() {
+            let DeferredLoss {
+                reason, instances, ..
+            } = loss;
             let held_ms = hold.clock.now().since(hold.acquired).as_millis() as u64;
             // The user asked for the shutdown, so it is not a warning.
             if reason == LostReason::ShutDown {

@@ -411,6 +411,39 @@ async fn a_red_lock_is_one_lock() {
     assert!(notes.take().is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_forgotten_red_lock_with_a_lease_expires_and_is_not_lost() {
+    let servers = [Server::new(), Server::new(), Server::new()];
+    let notes = Notes::default();
+    let mut clients = Vec::new();
+    for server in &servers {
+        clients.push(watched(server, &notes).build().await.unwrap());
+    }
+    let lock = RedLock::new(clients.iter().map(|client| client.lock("r")));
+    let lost = || -> u64 { clients.iter().map(|it| it.stats().lost_total).sum() };
+    lock.lock().lease(LEASE).await.unwrap().forget();
+    let told = notes.next("Expired").await;
+    let seen = [
+        "Round true 1",
+        "First red lock r",
+        "Expired red lock r true",
+    ];
+    assert_eq!(told, seen);
+    sleep(LEASE).await;
+    assert!(notes.take().is_empty());
+    assert_eq!(lost(), 0);
+    // A guard has to be told, and a hold that was to be renewed did not expire by its owner's will.
+    let guard = lock.lock().lease(LEASE).await.unwrap();
+    lock.lock().lease(LEASE / 2).await.unwrap().forget();
+    notes.next("Lost red lock r Deadline").await;
+    drop(guard);
+    lock.lock().await.unwrap().forget();
+    notes.take();
+    servers.iter().for_each(Server::freeze);
+    notes.next("Lost red lock r Deadline").await;
+    assert_eq!(lost(), 2);
+}
+
 /// A frozen server: the renewals fail, and the deadline passes.
 #[tokio::test(start_paused = true)]
 async fn an_hour_of_silence_is_told_as_jeopardy_failures_and_one_loss() {
