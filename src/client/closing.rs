@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Client;
 use super::shutdown::{ShutdownReport, release_all, usual_end};
+use crate::clock::Moment;
 
 impl Client {
     /// Shuts the client down. Corresponds to Redisson's `shutdown()`, which releases nothing.
@@ -21,13 +22,7 @@ impl Client {
     ///
     /// If it is cancelled, the steps that began continue in the background. Call it again to finish.
     pub async fn shutdown(&self) -> ShutdownReport {
-        let deadline = usual_end(self.session.core());
-        let report = release_all(self.session.core(), deadline).await;
-        self.session.core().ending.cancel();
-        self.ended.cancelled().await;
-        // Locks and guards that outlive the shutdown must not keep a connection open.
-        self.session.core().server.disconnect();
-        report
+        self.shutdown_by(Moment::NEVER).await
     }
 
     /// As [`Client::shutdown`], but ends after `limit` at the latest. Use it for a service that is killed a fixed
@@ -35,21 +30,24 @@ impl Client {
     ///
     /// The report counts a release as unconfirmed if Redis has not confirmed it by then. That hold ends with its
     /// lease. The client continues to release it in the background while the process runs, for up to four command
-    /// timeouts.
+    /// timeouts. Then the client's thread and connections end, whatever handles of the client still exist.
     ///
     /// # Cancel safety
     ///
     /// If it is cancelled, the steps that began continue in the background. Call it again to finish.
     pub async fn shutdown_within(&self, limit: Duration) -> ShutdownReport {
+        let latest = self.session.core().clock.now() + limit;
+        self.shutdown_by(latest).await
+    }
+
+    async fn shutdown_by(&self, latest: Moment) -> ShutdownReport {
         let core = self.session.core();
-        let deadline = core.clock.now() + limit;
-        let usual = usual_end(core);
-        let report = release_all(core, deadline.min(usual)).await;
+        let report = release_all(core, latest.min(usual_end(core))).await;
         core.ending.cancel();
         tokio::select! {
-            () = self.ended.cancelled() => core.server.disconnect(),
-            // What is still being released needs its connections.
-            () = core.clock.sleep_until(deadline) => {}
+            () = self.ended.cancelled() => {}
+            // What is still being released needs its connections. The background closes them at its end.
+            () = core.clock.sleep_until(latest) => {}
         }
         report
     }

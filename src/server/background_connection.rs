@@ -77,6 +77,11 @@ impl BackgroundConnection {
         self.slot.remove(connection)
     }
 
+    /// Closes it once no answer is awaited on it.
+    pub(super) fn close(&self) {
+        self.slot.clear();
+    }
+
     /// The attempt to connect.
     pub(super) fn attempt(&self) -> &dyn Attempt {
         self.slot.attempt()

@@ -107,6 +107,13 @@ impl Server {
         self.closed.store(true, Ordering::Release);
     }
 
+    /// The client has ended: closes all connections once no answer is awaited on them, and opens no more.
+    pub(crate) fn end(&self) {
+        for node in self.nodes() {
+            node.end();
+        }
+    }
+
     /// The client's shutdown itself ends calls that need permits. Other calls end here.
     fn may_send(&self, sent: &Sent) -> Result<(), Failure> {
         if sent.permits.is_empty() && !sent.in_shutdown && self.closed.load(Ordering::Acquire) {

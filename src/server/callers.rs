@@ -29,8 +29,8 @@ pub(super) struct Callers {
 struct Inner {
     /// Read for each command.
     current: RwLock<Vec<(Id, Connection)>>,
-    /// Lock order: this one before `current`.
-    runtimes: Mutex<Vec<Runtime>>,
+    /// Lock order: this one before `current`. `None` once the client has ended.
+    runtimes: Mutex<Option<Vec<Runtime>>>,
 }
 
 /// A runtime that calls, while it exists.
@@ -59,7 +59,7 @@ impl Callers {
     pub(super) fn new(context: &Context, most: usize) -> Self {
         let inner = Inner {
             current: RwLock::default(),
-            runtimes: Mutex::default(),
+            runtimes: Mutex::new(Some(Vec::new())),
         };
         Self {
             inner: Arc::new(inner),
@@ -96,7 +96,7 @@ impl Callers {
         // Not the caller's limit: if callers with short limits ended the attempt, it might never succeed.
         let timeout = context.command_timeout;
         let endpoint = endpoint.clone();
-        let Some(opening) = self.opening(runtime, context) else {
+        let Some(opening) = self.opening(runtime, context)? else {
             let background = context.background.runtime();
             let open = || async move { endpoint.open(timeout).await };
             return self.shared.get(background, limit, open).await;
@@ -119,22 +119,25 @@ impl Callers {
         &self,
         runtime: &Handle,
         context: &Context,
-    ) -> Option<Arc<SingleFlight<Connection>>> {
+    ) -> Result<Option<Arc<SingleFlight<Connection>>>, Failure> {
         let id = runtime.id();
-        let mut runtimes = self.inner.runtimes.lock();
-        if let Some(known) = runtimes.iter().find(|known| known.id == id) {
-            return Some(known.opening.clone());
-        }
-        if runtimes.len() >= self.most {
-            return None;
-        }
-        let opening = Arc::new(SingleFlight::new(&context.clock));
-        runtimes.push(Runtime {
-            id,
-            opening: opening.clone(),
-            task: None,
-        });
-        drop(runtimes);
+        let opening = {
+            let mut runtimes = self.inner.runtimes.lock();
+            let runtimes = runtimes.as_mut().ok_or(Failure::Closed)?;
+            if let Some(known) = runtimes.iter().find(|known| known.id == id) {
+                return Ok(Some(known.opening.clone()));
+            }
+            if runtimes.len() >= self.most {
+                return Ok(None);
+            }
+            let opening = Arc::new(SingleFlight::new(&context.clock));
+            runtimes.push(Runtime {
+                id,
+                opening: opening.clone(),
+                task: None,
+            });
+            opening
+        };
         let leaving = Leaving {
             inner: Arc::downgrade(&self.inner),
             of: Arc::downgrade(&opening),
@@ -148,11 +151,12 @@ impl Callers {
         let task = task.abort_handle();
         let mut runtimes = self.inner.runtimes.lock();
         let of = Arc::downgrade(&opening);
-        match runtimes.iter_mut().find(|known| known.opens_by(&of)) {
+        let mut known = runtimes.iter_mut().flatten();
+        match known.find(|known| known.opens_by(&of)) {
             Some(known) => known.task = Some(task),
             None => task.abort(),
         }
-        Some(opening)
+        Ok(Some(opening))
     }
 
     /// Removes `connection`, unless another one has replaced it. Returns whether it was there.
@@ -167,11 +171,20 @@ impl Callers {
 
     /// Removes all connections and ends all attempts to open one.
     pub(super) fn clear(&self) {
+        self.take_all(|runtimes| runtimes.as_mut().map(std::mem::take));
+    }
+
+    /// As [`Callers::clear`], and refuses further attempts.
+    pub(super) fn close(&self) {
+        self.take_all(Option::take);
+    }
+
+    fn take_all(&self, take: impl FnOnce(&mut Option<Vec<Runtime>>) -> Option<Vec<Runtime>>) {
         let mut runtimes = self.inner.runtimes.lock();
-        let gone = std::mem::take(&mut *runtimes);
+        let gone = take(&mut runtimes);
         self.inner.current.write().clear();
         drop(runtimes);
-        for runtime in &gone {
+        for runtime in gone.iter().flatten() {
             runtime.opening.abort();
         }
         self.shared.clear();
@@ -179,7 +192,7 @@ impl Callers {
 
     /// Visits the attempts to connect.
     pub(super) fn each_attempt(&self, visit: &mut dyn FnMut(&dyn Attempt)) {
-        for runtime in &*self.inner.runtimes.lock() {
+        for runtime in self.inner.runtimes.lock().iter().flatten() {
             visit(&*runtime.opening);
         }
         visit(self.shared.attempt());
@@ -196,7 +209,8 @@ impl Inner {
     /// Stores a connection that this runtime opened, if the runtime is still registered.
     fn put(&self, id: Id, opening: &Weak<SingleFlight<Connection>>, connection: &Connection) {
         let runtimes = self.runtimes.lock();
-        if runtimes.iter().any(|known| known.opens_by(opening)) {
+        let mut known = runtimes.iter().flatten();
+        if known.any(|known| known.opens_by(opening)) {
             let mut current = self.current.write();
             current.retain(|(known, _)| *known != id);
             current.push((id, connection.clone()));
@@ -215,13 +229,14 @@ impl Drop for Leaving {
         let Some(inner) = self.inner.upgrade() else {
             return;
         };
-        let mut runtimes = inner.runtimes.lock();
+        let mut guard = inner.runtimes.lock();
+        let Some(runtimes) = &mut *guard else { return };
         let Some(at) = runtimes.iter().position(|it| it.opens_by(&self.of)) else {
             return;
         };
         let gone = runtimes.swap_remove(at);
         inner.current.write().retain(|(id, _)| *id != gone.id);
-        drop(runtimes);
+        drop(guard);
         gone.opening.abort();
     }
 }

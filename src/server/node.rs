@@ -127,6 +127,14 @@ impl Node {
         self.acker.disconnect();
     }
 
+    /// The client has ended: closes all connections once no answer is awaited on them. Callers get no other
+    /// ones, also if they began before the end and are polled only now.
+    pub(super) fn end(&self) {
+        self.callers.close();
+        self.acker.disconnect();
+        self.own.close();
+    }
+
     /// Reports that the server does not answer. Until it does, the client's own thread sends one
     /// probe at a time, and others should send nothing.
     pub(crate) fn suspect(&self, failure: &Failure) {

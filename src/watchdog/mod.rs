@@ -137,6 +137,8 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
             );
         }
     }
+    // Locks and guards that outlive the client must keep no connection open.
+    core.server.end();
 }
 
 /// Completes when the client has ended, and its calls without an answer, too. A shutdown has waited for these

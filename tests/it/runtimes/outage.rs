@@ -135,3 +135,39 @@ async fn a_lazy_client_starts_while_the_sentinels_master_is_dead() {
 }
 
 const OUTAGE: Duration = Duration::from_secs(4);
+
+/// The server does not answer in time, and a lock, a guard and the client itself live on.
+#[tokio::test]
+async fn a_shutdown_that_reaches_its_limit_leaves_no_connection() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let builder = Client::builder()
+        .url(server.url())
+        .watchdog_lease(ms(1_500));
+    let client = builder.build().await.unwrap();
+    let name = format!("lockdog/{}", client.id());
+    let connections = async || {
+        let clients = redis.clients().await;
+        let ours = clients.iter().filter(|it| it.name == name);
+        ours.count()
+    };
+    let lock = client.lock("l");
+    let guard = lock.lock().await.unwrap();
+    eventually(SOON, "the watchdog has connected", async || {
+        connections().await == 2
+    })
+    .await;
+    server.pause();
+    let report = client.shutdown_within(ms(100)).await;
+    assert_eq!((report.released, report.unconfirmed), (0, 1));
+    server.resume();
+    eventually(SOON, "no connection stays", async || {
+        connections().await == 0
+    })
+    .await;
+    assert!(matches!(lock.is_locked().await, Err(Error::Closed)));
+    assert!(!guard.is_valid());
+    // The background released it first.
+    assert!(!redis.exists("l").await);
+    drop((client, lock, guard));
+}

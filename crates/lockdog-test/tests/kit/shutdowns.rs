@@ -1,8 +1,13 @@
 //! A shutdown with a budget.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
+use lockdog::Error;
 use lockdog_test::Server;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep};
 
 const BUDGET: Duration = Duration::from_millis(500);
@@ -36,4 +41,72 @@ async fn a_shutdown_that_is_done_does_not_wait_for_its_budget() {
     assert!(began.elapsed() < BUDGET);
     drop(guard);
     server.assert_clean().await;
+}
+
+/// How many connections the server has.
+async fn connections(server: &Server) -> usize {
+    let mut own = server.connect();
+    let list = b"*2\r\n$6\r\nCLIENT\r\n$4\r\nLIST\r\n";
+    own.write_all(list).await.unwrap();
+    let mut answer = vec![0; 100_000];
+    let read = own.read(&mut answer).await.unwrap();
+    let lines = String::from_utf8_lossy(&answer[..read]).into_owned();
+    lines.matches(" fd=").count() - 1
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_leaves_no_connection_whatever_handles_live_and_whatever_its_budget_is() {
+    for budget in [BUDGET, Duration::MAX] {
+        let server = Server::new();
+        let client = server.client().await;
+        let lock = client.lock("orders");
+        let guard = lock.lock().await.unwrap();
+        let _stolen = server.steal("other");
+        let waiter = tokio::spawn(client.lock("other").lock().into_future());
+        // A third of the lease passes.
+        sleep(Duration::from_secs(11)).await;
+        // Commands, renewals and messages.
+        assert_eq!(connections(&server).await, 3);
+        server.freeze();
+        client.shutdown_within(budget).await;
+        let closed = waiter.await.unwrap().unwrap_err();
+        assert!(matches!(closed, Error::Closed), "{closed}");
+        // Four command timeouts.
+        sleep(Duration::from_secs(12)).await;
+        server.thaw();
+        sleep(BUDGET).await;
+        assert_eq!(connections(&server).await, 0);
+        let closed = [
+            lock.try_lock().await.err(),
+            lock.is_locked().await.err(),
+            client.lock("other").lock().await.err(),
+        ];
+        for error in closed {
+            assert!(matches!(error, Some(Error::Closed)), "{error:?}");
+        }
+        assert_eq!(connections(&server).await, 0);
+        drop(guard);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_polled_on_after_a_shutdown_opens_no_connection() {
+    for polls in 1..10 {
+        let server = Server::new();
+        let client = server.builder().lazy(true).build().await.unwrap();
+        let mut call = pin!(client.lock("orders").lock().into_future());
+        for _ in 0..polls {
+            let poll = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx)));
+            if poll.await.is_ready() {
+                // All that comes before its end was polled.
+                return;
+            }
+        }
+        client.shutdown_within(BUDGET).await;
+        sleep(Duration::from_secs(12)).await;
+        let closed = call.await.unwrap_err();
+        assert!(matches!(closed, Error::Closed), "{closed}");
+        sleep(BUDGET).await;
+        assert_eq!(connections(&server).await, 0, "{polls} polls");
+    }
 }
