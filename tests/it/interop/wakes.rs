@@ -155,12 +155,13 @@ async fn java_waits_for_the_rest_of_a_least_time_and_no_longer() {
 
 async fn java_waits_for_the_rest(kind: &Kind, client: &Client, java: &Redisson) {
     // On a busy machine Java may be late, and then the least time is over before the unlock.
-    for attempt in 0..ATTEMPTS {
+    for attempt in 1..=ATTEMPTS {
+        let least = LEAST * attempt;
         let name = format!("{} {attempt}", kind.java);
         let threads = ["first", "second"].map(|thread| java.thread(&format!("{name} {thread}")));
         let acquired = SystemTime::now();
         let request = kind.lock(client, &name).lock().owner(&Owner::new());
-        let guard = request.hold_at_least(LEAST).await.unwrap();
+        let guard = request.hold_at_least(least).await.unwrap();
         let mut waiting = Vec::new();
         for thread in &threads {
             waiting.push(thread.start_lock_for(kind.java_lock(&name), NEVER));
@@ -172,7 +173,7 @@ async fn java_waits_for_the_rest(kind: &Kind, client: &Client, java: &Redisson) 
             let locked = locked.unwrap_or_else(|_| panic!("{name}: Java waits for longer"));
             locked.result.unwrap();
             let waited = locked.at.duration_since(acquired).unwrap();
-            assert!(waited >= LEAST, "{name}: {waited:?}");
+            assert!(waited >= least, "{name}: {waited:?}");
             thread.unlock(kind.java_lock(&name)).await.unwrap();
         }
         if matches!(unlocked, Unlocked::Kept { .. }) {
@@ -241,7 +242,7 @@ async fn a_java_wait_with_a_limit_ends_at_it_while_a_lock_stays_for_its_least_ti
 }
 
 const LEAST: Duration = Duration::from_secs(2);
-const ATTEMPTS: usize = 10;
+const ATTEMPTS: u32 = 10;
 
 /// Our lock, and a Java thread that will wait for it.
 struct Scene {
