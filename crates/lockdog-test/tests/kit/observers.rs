@@ -132,9 +132,11 @@ async fn an_unlock_before_the_least_time_tells_a_loss_and_no_release() {
 #[derive(Clone, Default)]
 struct Reenters(Arc<Mutex<Reentering>>);
 
+type Acquiring = Pin<Box<dyn Future<Output = Result<Guard, Error>> + Send>>;
+
 #[derive(Default)]
 struct Reentering {
-    request: Option<Pin<Box<dyn Future<Output = Result<Guard, Error>> + Send>>>,
+    request: Option<Acquiring>,
     guard: Option<Guard>,
 }
 
