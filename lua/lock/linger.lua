@@ -12,7 +12,7 @@
 -- ARGV[5]  what a place is worth in Redisson's arithmetic, in milliseconds
 --
 -- Returns
---   1    the field was there, and the key ends after the rest
+--   1    the field was there, and the key ends after the rest at the latest
 --   nil  the field is not there; nothing was done
 --
 -- It is sent only for a hold that has ended, so it may shorten the TTL. Redisson's waiters wait for the TTL that
@@ -27,7 +27,10 @@ if redis.call('hexists', key, ARGV[1]) == 0 then
     return nil
 end
 local is_sooner = redis.call('pttl', key) > rest
-redis.call('pexpire', key, rest)
+if is_sooner then
+    -- A repeated command finds a shorter TTL, and must not begin the rest again.
+    redis.call('pexpire', key, rest)
+end
 if channel == '' then
     return 1
 end
@@ -43,7 +46,8 @@ local function tell()
             local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
             -- One whose score has passed may be dead, and is dropped by the next look.
             if tonumber(redis.call('zscore', KEYS[3], head) or 0) > now then
-                redis.call('zadd', KEYS[3], now + rest + ARGV[5], head)
+                -- A server without memory refuses it, and the message goes out all the same.
+                redis.pcall('zadd', KEYS[3], now + rest + ARGV[5], head)
             end
             is_sooner = true
         end

@@ -331,7 +331,7 @@ const REVIEWED: [(&str, &str); 54] = [
     ),
     (
         "lua/lock/linger.lua",
-        "7cb8c92fe090eb36f73a045e2342cf0170396552",
+        "dcddcaada94f2de64370c1981ab43a606d6234d0",
     ),
     (
         "lua/lock/renew.lua",

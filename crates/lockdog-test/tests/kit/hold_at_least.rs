@@ -192,6 +192,30 @@ async fn an_end_that_is_refused_or_not_answered_is_tried_again_and_the_lock_stil
     }
 }
 
+/// Invariant 3: the connection breaks half a second after the command ran, which was when the server had
+/// answered that it does not know the script.
+#[tokio::test(start_paused = true)]
+async fn a_repeated_unlock_does_not_begin_the_rest_again() {
+    let server = Server::new();
+    let (client, other) = (server.client().await, server.client().await);
+    let lock = client.lock("orders");
+    let began = Instant::now();
+    let guard = lock.lock().hold_at_least(AT_LEAST).await.unwrap();
+    let way = Duration::from_secs(1);
+    server.delay(way);
+    let unlock = tokio::spawn(guard.unlock());
+    sleep(way + 5 * MOMENT).await;
+    server.cut();
+    server.delay(Duration::ZERO);
+    let unlocked = unlock.await.unwrap().unwrap();
+    assert!(matches!(unlocked, Unlocked::Kept { .. }), "{unlocked:?}");
+    let took = free(&other.lock("orders")).await - began;
+    assert!(
+        took >= AT_LEAST && took < AT_LEAST + way + MOMENT,
+        "{took:?}"
+    );
+}
+
 /// With a long time, no renewal notices the loss.
 #[tokio::test(start_paused = true)]
 async fn an_unlock_before_the_time_tells_a_loss_that_nobody_has_noticed() {
