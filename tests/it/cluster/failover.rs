@@ -63,7 +63,7 @@ async fn locks_missing_on_the_new_master_are_reported_lost() {
     replica.server.pause();
     // Nothing more is sent to it, not even to wait in its socket.
     let redis = master.redis().await;
-    let cut: u32 = redis.ask(&["CLIENT", "KILL", "TYPE", "replica"]).await;
+    let cut = redis.cut_replicas().await;
     assert_eq!(cut, 1);
     let mut guards = Vec::new();
     for name in &names[1..] {

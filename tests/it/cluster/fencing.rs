@@ -41,7 +41,7 @@ async fn a_lost_register_is_not_believed_after_its_slot_moved() {
     .await;
     replica.server.pause();
     let redis = old.redis().await;
-    let cut: u32 = redis.ask(&["CLIENT", "KILL", "TYPE", "replica"]).await;
+    let cut = redis.cut_replicas().await;
     assert_eq!(cut, 1);
 
     ignorant.nodes[0].server.pause();

@@ -209,7 +209,7 @@ impl Stage {
         let replica = self.cluster().replica_of(master).await;
         replica.server.pause();
         let redis = master.redis().await;
-        let cut: u32 = redis.ask(&["CLIENT", "KILL", "TYPE", "replica"]).await;
+        let cut = redis.cut_replicas().await;
         assert_eq!(cut, 1);
         self.replica.set(replica).expect("once only");
         let [first, second] = [0, 1].map(|at| self.others[at].lock(NAME).lock().lease(LONG));

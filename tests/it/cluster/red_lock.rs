@@ -122,7 +122,7 @@ async fn a_new_master_that_may_have_lost_locks_does_not_count_at_first() {
     .await;
     replica.server.pause();
     let redis = old.redis().await;
-    let cut: u32 = redis.ask(&["CLIENT", "KILL", "TYPE", "replica"]).await;
+    let cut = redis.cut_replicas().await;
     assert_eq!(cut, 1);
     // An owner that has two of three, or may have had them.
     let others = [Client::connect(failing.url()), Client::connect(busy.url())];

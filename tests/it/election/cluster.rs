@@ -133,7 +133,7 @@ async fn a_leader_that_the_next_master_does_not_know_is_told_and_the_next_term_i
     replica.server.pause();
     // Nothing more is sent to it, not even to wait in its socket.
     let redis = master.redis().await;
-    let cut: u32 = redis.ask(&["CLIENT", "KILL", "TYPE", "replica"]).await;
+    let cut = redis.cut_replicas().await;
     assert_eq!(cut, 1);
     let lead = ours.campaign("a").await.unwrap();
     let campaign = theirs.campaign("b").owner(&Owner::new()).wait(LONG);

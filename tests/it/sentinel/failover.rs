@@ -54,7 +54,7 @@ async fn locks_missing_on_the_new_master_are_reported_lost() {
     }
     // Nothing more is sent to them, not even to wait in their sockets.
     let master = all.servers[0].redis().await;
-    let cut: u32 = master.ask(&["CLIENT", "KILL", "TYPE", "replica"]).await;
+    let cut = master.cut_replicas().await;
     assert_eq!(cut, 2);
     let mut guards = Vec::new();
     for number in 0..300 {
@@ -120,11 +120,7 @@ async fn locks_with_a_least_time_stay_for_the_rest_of_it_through_a_failover() {
     }
     // Nothing more is sent to them, not even to wait in their sockets.
     let old = &all.servers[0];
-    let cut: u32 = old
-        .redis()
-        .await
-        .ask(&["CLIENT", "KILL", "TYPE", "replica"])
-        .await;
+    let cut = old.redis().await.cut_replicas().await;
     assert_eq!(cut, 2);
     keeps(late.unlock().await);
     let lost = take("lost").await;

@@ -62,7 +62,7 @@ async fn permits_missing_on_the_new_master_are_reported_lost() {
         replica.pause();
     }
     // Nothing more is sent to them, not even to wait in their sockets.
-    let cut: u32 = view.ask(&["CLIENT", "KILL", "TYPE", "replica"]).await;
+    let cut = view.cut_replicas().await;
     assert_eq!(cut, 2);
     let permits = [
         seats.acquire_many(150).await.unwrap(),

@@ -69,7 +69,7 @@ async fn holds_that_the_new_master_does_not_have_are_reported_lost() {
         replica.pause();
     }
     // Nothing more is sent to them, not even to wait in their sockets.
-    let cut: u32 = view.ask(&["CLIENT", "KILL", "TYPE", "replica"]).await;
+    let cut = view.cut_replicas().await;
     assert_eq!(cut, 2);
     let watched = shared.read().lock().await.unwrap();
     let leased = shared.read().lock().owner(&Owner::new()).lease(SOON * 4);

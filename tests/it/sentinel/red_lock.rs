@@ -76,11 +76,7 @@ async fn a_master_that_lost_a_lock_allows_no_second_quorum() {
         replica.pause();
     }
     // Nothing more is sent to them, not even to wait in their sockets.
-    let cut: u32 = old
-        .redis()
-        .await
-        .ask(&["CLIENT", "KILL", "TYPE", "replica"])
-        .await;
+    let cut = old.redis().await.cut_replicas().await;
     assert_eq!(cut, 2);
     // An owner that has two of three, or may have had them.
     let others = stand.clients().await;
@@ -127,7 +123,7 @@ async fn a_switch_and_a_switch_back_allow_no_second_quorum() {
         // It sends them nothing more.
         let keep = ["ACL", "SETUSER", "default", "-psync", "-sync"];
         redis.cmd(&keep).await;
-        let cut: u32 = redis.ask(&["CLIENT", "KILL", "TYPE", "replica"]).await;
+        let cut = redis.cut_replicas().await;
         assert_eq!(cut, 2);
         // An owner that has two of three, or may have had them.
         let [first, second] = [0, 1].map(|at| others[at].lock(NAME).lock().lease(LEASE * 10));

@@ -101,7 +101,7 @@ async fn cut_replicas(all: &Sentinels) {
         replica.pause();
     }
     let view = all.servers[0].redis().await;
-    let cut: u32 = view.ask(&["CLIENT", "KILL", "TYPE", "replica"]).await;
+    let cut = view.cut_replicas().await;
     assert_eq!(cut, 2);
 }
 

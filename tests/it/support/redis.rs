@@ -116,6 +116,12 @@ impl Redis {
         self.ask(&["EXISTS", key]).await
     }
 
+    /// Closes the connections of all replicas, and says how many there were. With a replica paused before, what
+    /// is written afterwards does not wait in its socket.
+    pub(crate) async fn cut_replicas(&self) -> u32 {
+        self.ask(&["CLIENT", "KILL", "TYPE", "replica"]).await
+    }
+
     /// How often each command was called, by scripts too; subcommands read `config|get` (just
     /// `config` on redis 6.2).
     pub(crate) async fn commandstats(&self) -> BTreeMap<String, u64> {

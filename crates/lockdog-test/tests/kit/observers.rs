@@ -73,6 +73,18 @@ fn watched(server: &Server, notes: &Notes) -> ClientBuilder {
     builder.observer(notes.clone())
 }
 
+/// Three servers, a watched client of each, and the lock `r` of all of them.
+async fn start_red_lock() -> ([Server; 3], Vec<Client>, RedLock, Notes) {
+    let servers = [Server::new(), Server::new(), Server::new()];
+    let notes = Notes::default();
+    let mut clients = Vec::new();
+    for server in &servers {
+        clients.push(watched(server, &notes).build().await.unwrap());
+    }
+    let lock = RedLock::new(clients.iter().map(|client| client.lock("r")));
+    (servers, clients, lock, notes)
+}
+
 #[tokio::test(start_paused = true)]
 async fn each_call_ends_with_one_event_and_each_hold_too() {
     let (_server, client, notes) = start().await;
@@ -379,13 +391,7 @@ async fn a_multi_lock_is_one_call_and_the_holds_of_its_locks() {
 
 #[tokio::test(start_paused = true)]
 async fn a_red_lock_is_one_lock() {
-    let servers = [Server::new(), Server::new(), Server::new()];
-    let notes = Notes::default();
-    let mut clients = Vec::new();
-    for server in &servers {
-        clients.push(watched(server, &notes).build().await.unwrap());
-    }
-    let lock = RedLock::new(clients.iter().map(|client| client.lock("r")));
+    let (servers, _clients, lock, notes) = start_red_lock().await;
     let guard = lock.lock().await.unwrap();
     let again = lock.lock().await.unwrap();
     drop(again);
@@ -415,13 +421,7 @@ async fn a_red_lock_is_one_lock() {
 
 #[tokio::test(start_paused = true)]
 async fn a_forgotten_red_lock_with_a_lease_expires_and_is_not_lost() {
-    let servers = [Server::new(), Server::new(), Server::new()];
-    let notes = Notes::default();
-    let mut clients = Vec::new();
-    for server in &servers {
-        clients.push(watched(server, &notes).build().await.unwrap());
-    }
-    let lock = RedLock::new(clients.iter().map(|client| client.lock("r")));
+    let (servers, clients, lock, notes) = start_red_lock().await;
     let lost = || -> u64 { clients.iter().map(|it| it.stats().lost_total).sum() };
     lock.lock().lease(LEASE).await.unwrap().forget();
     let told = notes.next("Expired").await;
