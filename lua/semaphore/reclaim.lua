@@ -1,7 +1,7 @@
 -- Purpose: gives back all permits of a semaphore that the requests of one client have.
 --
 -- KEYS[1]  the free permits, a number
--- KEYS[2]  the ledger: request -> how many permits it has, or when it ended
+-- KEYS[2]  the ledger: request -> how many permits it has, or when it ended; '' if it was not lost
 -- ARGV[1]  what the requests of the client begin with
 -- ARGV[2]  the channel of the semaphore's messages
 -- ARGV[3]  the command that publishes there: publish, or spublish on a cluster that knows it
@@ -9,9 +9,10 @@
 -- Returns how many permits were given back
 --   error WRONGTYPE: the free permits are no number below 2^53; nothing was done
 --
--- The ledger forgets the requests, so a later release by that client gives nothing back: the ledger lasts as
--- long as the number. ZREM comes
--- first, because a server out of memory lets a script go on that has written.
+-- A later release by that client gives nothing back. The ledger forgets the requests if it has its member '',
+-- because it then knows every request with permits, and lasts as long as the number. Without it the client's
+-- number would count, so the end of each request is remembered for an hour. ZREM comes first, because a
+-- server out of memory lets a script go on that has written.
 -- Example: 1 free, { u:1.1 = 2, v:1.1 = 1 }, client u: -> 3 free, { v:1.1 = 1 }, message "3", 2.
 
 local value = redis.call('get', KEYS[1]) or nil
@@ -20,16 +21,22 @@ local free = (text == '0' or string.match(text, '^-?[1-9]%d*$')) and tonumber(te
 if not free or math.abs(free) >= 2 ^ 53 then
     return redis.error_reply('WRONGTYPE the free permits are no number below 2^53')
 end
+local is_whole = redis.call('zscore', KEYS[2], '')
+local clock = redis.call('time')
+local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
 local found = redis.call('zrangebyscore', KEYS[2], 1, 2 ^ 31 - 1, 'withscores')
 local given = 0
 for i = 1, #found, 2 do
     if string.sub(found[i], 1, #ARGV[1]) == ARGV[1] then
         redis.call('zrem', KEYS[2], found[i])
+        if not is_whole then
+            redis.call('zadd', KEYS[2], now, found[i])
+        end
         given = given + found[i + 1]
     end
 end
 if given > 0 then
-    if not value and redis.call('zcount', KEYS[2], 1, 2 ^ 31 - 1) == 0 then
+    if not (is_whole and value) and redis.call('zcount', KEYS[2], 1, 2 ^ 31 - 1) == 0 then
         redis.call('pexpire', KEYS[2], 3600000)
     end
     if value then

@@ -361,6 +361,11 @@ impl Keys {
                 Reply::Int(found.len() as i64)
             }
             // With `limit 0 n`.
+            "zrangebyscore" if args.get(4).is_some_and(|it| it == "withscores") => {
+                let found = within(members, args)?.into_iter();
+                let found = found.flat_map(|(score, member)| [member, score.to_string()]);
+                Reply::List(found.collect())
+            }
             "zrangebyscore" => {
                 let most = number(args, 6)? as usize;
                 let found = within(members, args)?.into_iter().take(most);

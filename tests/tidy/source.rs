@@ -427,7 +427,7 @@ const REVIEWED: [(&str, &str); 54] = [
     ),
     (
         "lua/semaphore/reclaim.lua",
-        "dbe40dd6fc9e9b602ef9e2ebdb53d3ba683cf098",
+        "f3ac993e878d25bb950f00b2bd4bc4cdf02cddea",
     ),
     (
         "lua/semaphore/release.lua",

@@ -59,6 +59,21 @@ async fn a_repeated_release_counts_once_without_the_ledger() {
     test.eventually_free().await;
 }
 
+/// What was reclaimed after a new ledger had begun with a part of it.
+#[tokio::test]
+async fn reclaimed_permits_are_not_given_back_again_after_the_ledger_was_deleted() {
+    let test = Fixture::of(4).await;
+    let another = test.another().await;
+    let mut three = test.seats.acquire_many(3).await.unwrap();
+    test.redis.cmd(&["DEL", LEDGER]).await;
+    three.split(1).unwrap().release().await.unwrap();
+    assert_eq!((test.free().await, test.shares().await), (2, vec![2]));
+    assert_eq!(another.reclaim(test.client.id()).await.unwrap(), 2);
+    let error = three.release().await.unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    test.eventually_free().await;
+}
+
 /// A ledger that is lost between two sendings of one release: the second one knows no number, so nothing
 /// is given back twice.
 #[tokio::test]

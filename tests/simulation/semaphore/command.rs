@@ -18,6 +18,10 @@ pub(super) enum SemaphoreCommand<'a> {
     Set {
         permits: i64,
     },
+    /// Of all requests that begin so.
+    Reclaim {
+        prefix: &'a str,
+    },
     Other,
 }
 
@@ -31,6 +35,7 @@ impl<'a> SemaphoreCommand<'a> {
         let (_, values) = args.split_at(count);
         let number = |text: &str| text.parse().expect("it is a small number");
         match *values {
+            [prefix, CHANNEL, _publish] => Self::Reclaim { prefix },
             [field, _permits] => Self::Acquire { field },
             [from, to, _permits, _doubt, CHANNEL, _publish] => Self::Transfer { from, to },
             [field, target, CHANNEL, _publish, _doubt, _known] => Self::Release {
@@ -49,7 +54,7 @@ impl<'a> SemaphoreCommand<'a> {
         match self {
             Self::Acquire { field } | Self::Release { field, .. } => vec![field],
             Self::Transfer { from, to } => vec![from, to],
-            Self::Set { .. } | Self::Other => Vec::new(),
+            Self::Set { .. } | Self::Reclaim { .. } | Self::Other => Vec::new(),
         }
     }
 }

@@ -39,6 +39,8 @@ fn no_seed_violates_an_invariant() {
         seen.ledgers * 5,
         seen.known * 20,
         seen.numbers * 5,
+        seen.reclaimed * 10,
+        seen.too_late * 10,
         seen.redissons * 2,
     ];
     assert!(rates.iter().all(|rate| *rate >= seeds / 10), "{seen:?}");

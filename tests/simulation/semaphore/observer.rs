@@ -24,6 +24,8 @@ pub(super) struct Observer {
     unknown: HashMap<String, i64>,
     /// The ledger was lost since the number was made.
     is_lost: bool,
+    /// Requests whose permits others released.
+    reclaimed: HashSet<String>,
     /// Requests whose share a release has lowered.
     lowered: HashSet<String>,
     /// The known hole: permits of releases that came once more after the ledger was lost.
@@ -53,6 +55,9 @@ pub(super) struct Seen {
     pub(super) ledgers: u64,
     /// Releases of permits that only their client knew.
     pub(super) known: u64,
+    /// Requests whose permits others released, and those of them whose client released them later.
+    pub(super) reclaimed: u64,
+    pub(super) too_late: u64,
     /// Numbers that were set again.
     pub(super) numbers: u64,
     /// Grants to Redisson.
@@ -70,6 +75,8 @@ impl Seen {
         self.handed_on += other.handed_on;
         self.ledgers += other.ledgers;
         self.known += other.known;
+        self.reclaimed += other.reclaimed;
+        self.too_late += other.too_late;
         self.numbers += other.numbers;
         self.redissons += other.redissons;
     }
@@ -108,6 +115,7 @@ impl Observer {
             earlier: HashSet::new(),
             unknown: HashMap::new(),
             is_lost: false,
+            reclaimed: HashSet::new(),
             lowered: HashSet::new(),
             excess: 0,
             redissons: 0,
@@ -117,6 +125,10 @@ impl Observer {
     }
 
     pub(super) fn lose_ledger(&mut self) {
+        // The known hole: only the ledger knows what was reclaimed.
+        if !self.reclaimed.is_empty() {
+            return;
+        }
         self.found.note(|| "the ledger is lost".to_owned());
         let shares = self.books().shares;
         self.unknown.extend(shares);
@@ -174,6 +186,8 @@ impl Observer {
                 }
             }
             SemaphoreCommand::Release { field, target } => {
+                let is_reclaimed = self.reclaimed.contains(*field);
+                self.seen.too_late += u64::from(is_reclaimed && *target == 0);
                 if before.shares.get(*field) > after.shares.get(*field) {
                     self.lowered.insert((*field).to_owned());
                     self.seen.partly += u64::from(*target > 0);
@@ -196,6 +210,12 @@ impl Observer {
                 self.seen.numbers += 1;
                 self.unknown.clear();
                 (self.is_lost, self.excess) = (false, 0);
+            }
+            SemaphoreCommand::Reclaim { .. } => {
+                let ended = before.shares.keys();
+                let ended = ended.filter(|it| !after.shares.contains_key(*it));
+                self.reclaimed.extend(ended.cloned());
+                self.seen.reclaimed += (before.shares.len() - after.shares.len()) as u64;
             }
             SemaphoreCommand::Set { .. } | SemaphoreCommand::Other => {}
         }
@@ -243,7 +263,10 @@ impl Observer {
         };
         let fields = command.fields();
         for (other, has) in &before.shares {
-            let is_own = fields.contains(&other.as_str());
+            let is_own = match command {
+                SemaphoreCommand::Reclaim { prefix } => other.starts_with(prefix),
+                _ => fields.contains(&other.as_str()),
+            };
             if !is_own && after.shares.get(other) != Some(has) {
                 self.found.violated(format!("{command:?} changed {other}"));
             }
@@ -256,6 +279,10 @@ impl Observer {
         };
         // Only what the server does not know any more may come from the client.
         self.seen.known += 1;
+        if self.reclaimed.contains(*field) {
+            self.found
+                .violated(format!("{command:?} made {made} reclaimed permits"));
+        }
         match self.unknown.get_mut(*field) {
             Some(left) if *left >= made => *left -= made,
             _ if self.is_lost && self.lowered.contains(*field) => self.excess += made,
@@ -272,7 +299,9 @@ impl Observer {
         for (core, _) in &self.found.clients {
             for hold in core.holds.all() {
                 let state = hold.state();
-                if state.is_valid(core.clock.now()) && self.current.contains(&core.field(&hold)) {
+                let field = core.field(&hold);
+                let counts = self.current.contains(&field) && !self.reclaimed.contains(&field);
+                if counts && state.is_valid(core.clock.now()) {
                     used += i64::from(state.count);
                 }
             }

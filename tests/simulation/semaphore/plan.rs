@@ -38,7 +38,9 @@ pub(super) enum Step {
     Split,
     /// Forgets the newest value, and releases as many permits by their number.
     ByNumber(Cancel),
-    /// The ledger is deleted.
+    /// Releases what the requests of the other client have, which still runs.
+    Reclaim,
+    /// The ledger is deleted, unless something was reclaimed.
     LoseLedger,
     /// The number is deleted and set again.
     SetAgain,
@@ -114,6 +116,7 @@ fn step(chance: &mut Chance, total: u32, [ledger, number]: [bool; 2]) -> Step {
         62..70 => Step::Drop,
         70..76 => Step::Split,
         82..86 if ledger => Step::LoseLedger,
+        86..90 if ledger => Step::Reclaim,
         86..90 if number => Step::SetAgain,
         82..94 => Step::Resume,
         _ => {

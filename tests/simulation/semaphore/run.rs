@@ -51,10 +51,18 @@ async fn story(
 ) {
     let (reports, mut received) = tokio::sync::mpsc::unbounded_channel();
     let seats = |client: &SimulatedClient| Semaphore::new(client.session.clone(), command::KEY);
+    let ids = [0, 1].map(|client: usize| clients[client].session.core().id);
     let mut tasks = Vec::new();
     for (number, task) in plan.tasks.iter().enumerate() {
         let seats = seats(&clients[task.client]);
-        let work = task::run(number, task.clone(), seats, plan.total, reports.clone());
+        let work = task::run(
+            number,
+            task.clone(),
+            seats,
+            plan.total,
+            ids[1 - task.client],
+            reports.clone(),
+        );
         tasks.push(tokio::spawn(work));
     }
     let mut redisson = RedissonPlan::begin(plan.redisson, |plan, number| {

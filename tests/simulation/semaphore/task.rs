@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
+use uuid::Uuid;
 
 use super::plan::{Step, Task};
 use crate::error::Error;
@@ -30,11 +31,13 @@ pub(super) async fn run(
     task: Task,
     seats: Semaphore,
     total: u32,
+    other: Uuid,
     reports: UnboundedSender<Report>,
 ) -> (Vec<Permit>, Vec<Left>) {
     let mut runner = Runner {
         seats,
         total,
+        other,
         reports,
         held: Vec::new(),
         left: Vec::new(),
@@ -49,6 +52,7 @@ pub(super) async fn run(
 struct Runner {
     seats: Semaphore,
     total: u32,
+    other: Uuid,
     reports: UnboundedSender<Report>,
     held: Vec<Permit>,
     /// From the oldest to the newest.
@@ -85,6 +89,7 @@ impl Runner {
                     self.end(Box::pin(call), cancel).await;
                 }
             }
+            Step::Reclaim => drop(self.seats.reclaim(self.other).await),
             Step::LoseLedger => self.report(Report::LosesLedger),
             Step::SetAgain => {
                 self.report(Report::EndsNumber);
