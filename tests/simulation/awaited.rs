@@ -47,8 +47,14 @@ impl Awaited {
         }
     }
 
-    pub(super) fn hear(&mut self, heard: &HeardMessage, now: u64) {
+    /// Returns whether the client of a waiter hears that the lock is free.
+    pub(super) fn hear(&mut self, heard: &HeardMessage, now: u64) -> bool {
         self.heard.insert(heard.client, now);
+        let waits = self
+            .waits
+            .values()
+            .any(|(client, _)| *client == heard.client);
+        self.freed.is_some() && waits
     }
 
     /// A connection of Redisson subscribes or unsubscribes.
@@ -59,16 +65,18 @@ impl Awaited {
         }
     }
 
-    /// Whether the lock was held before a command, and is after it; or at a moment without a command.
-    pub(super) fn see(&mut self, was_held: bool, is_held: bool, now: u64) {
+    /// Whether the lock was held before a command, and is after it; or at a moment without a command. Returns
+    /// whether it was freed while a call waited, and while Redisson listened.
+    pub(super) fn see(&mut self, was_held: bool, is_held: bool, now: u64) -> [bool; 2] {
         if is_held {
             (self.free, self.freed) = (None, None);
-            return;
+            return [false; 2];
         }
         self.free.get_or_insert(now);
         if was_held {
             self.freed = Some(now);
         }
+        [!self.waits.is_empty(), !self.redissons.is_empty()].map(|awaits| was_held && awaits)
     }
 
     pub(super) fn look(&self, now: u64) -> Result<(), String> {

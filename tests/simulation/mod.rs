@@ -80,6 +80,9 @@ fn no_seed_violates_an_invariant() {
         seen.from_redisson * 5,
         seen.to_redisson * 5,
         seen.heard,
+        seen.called * 4,
+        seen.awaited * 2,
+        seen.listened * 5,
     ];
     assert!(rates.iter().all(|rate| *rate >= seeds / 10), "{seen:?}");
 }

@@ -65,8 +65,12 @@ pub(super) struct Observed {
     /// Grants to the one side soon after the other side freed the lock.
     pub(super) from_redisson: u64,
     pub(super) to_redisson: u64,
-    /// Messages that a waiter's client heard.
+    /// Messages that a waiter's client heard, and those of them that called it to a free lock.
     pub(super) heard: u64,
+    pub(super) called: u64,
+    /// Releases while a call waited, and while Redisson listened.
+    pub(super) awaited: u64,
+    pub(super) listened: u64,
 }
 
 impl Observed {
@@ -90,6 +94,9 @@ impl Observed {
         self.from_redisson += other.from_redisson;
         self.to_redisson += other.to_redisson;
         self.heard += other.heard;
+        self.called += other.called;
+        self.awaited += other.awaited;
+        self.listened += other.listened;
     }
 }
 
@@ -244,13 +251,15 @@ impl Observer {
         for heard in self.network.take_heard() {
             self.seen.heard += 1;
             if let Some(awaited) = &mut self.awaited {
-                awaited.hear(&heard, now_ms);
+                self.seen.called += u64::from(awaited.hear(&heard, now_ms));
             }
         }
         let Some(awaited) = &mut self.awaited else {
             return;
         };
-        awaited.see(was_held, is_held, now_ms);
+        let [waits, listens] = awaited.see(was_held, is_held, now_ms);
+        self.seen.awaited += u64::from(waits);
+        self.seen.listened += u64::from(listens);
         if let Err(wrong) = awaited.look(now_ms) {
             self.found.violated(wrong);
         }

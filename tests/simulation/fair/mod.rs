@@ -54,6 +54,8 @@ fn no_seed_violates_an_invariant() {
         seen.asked * 2,
         seen.erased * 5,
         seen.dead_leaders * 20,
+        seen.vacancies,
+        seen.after_deaths * 20,
     ];
     assert!(rates.iter().all(|rate| *rate >= seeds / 10), "{seen:?}");
 }

@@ -73,6 +73,9 @@ pub(super) struct Seen {
     /// Clients that died, and those of them that had the lock.
     pub(super) deaths: u64,
     pub(super) dead_leaders: u64,
+    /// Awaited locks that nobody had for a while, in runs without faults, and those whose holder had died.
+    pub(super) vacancies: u64,
+    pub(super) after_deaths: u64,
     pub(super) terms: u64,
     pub(super) counters_lost: u64,
     pub(super) proclaimed: u64,
@@ -99,6 +102,8 @@ impl Seen {
         self.before_redisson += other.before_redisson;
         self.deaths += other.deaths;
         self.dead_leaders += other.dead_leaders;
+        self.vacancies += other.vacancies;
+        self.after_deaths += other.after_deaths;
         self.terms += other.terms;
         self.counters_lost += other.counters_lost;
         self.proclaimed += other.proclaimed;
@@ -302,6 +307,8 @@ impl Observer {
     fn compare(&mut self, command: &FairCommand<'_>, before: &Stand, after: &Stand) {
         let now = self.found.now_ms();
         self.look_at_stand(after);
+        let waits = before.queue.iter().filter(|it| self.is_patient(it));
+        let patient: HashSet<&String> = waits.collect();
         let mut wrong = |what: String| self.found.violated(format!("{command:?} {what}"));
         let listed: HashSet<&String> = after.queue.iter().collect();
         // FA3.
@@ -336,9 +343,7 @@ impl Observer {
             }
             // Each look of a waiter that is polled comes from its place. With a short poll cap others may take it for
             // one that is not polled, while it pauses between two steps.
-            let is_patient = self.limits.poll_cap_ms > PAUSES_MS
-                && self.patience.is_of(&self.waits, field)
-                && !self.late.contains(field);
+            let is_patient = self.limits.poll_cap_ms > PAUSES_MS && patient.contains(field);
             if is_own && is_patient && before.is_there(field, now) && !granted.contains(&field) {
                 wrong(format!("gave the place of {field} back, which still waits"));
             }
@@ -450,14 +455,22 @@ impl Observer {
         };
         let looked = vacancy.look(self.found.now_ms(), stand, self);
         self.vacancy = Some(vacancy);
-        if let Err(wrong) = looked {
-            self.found.violated(wrong);
+        match looked {
+            Ok(None) => {}
+            Ok(Some(after_death)) => {
+                self.seen.vacancies += 1;
+                self.seen.after_deaths += u64::from(after_death);
+            }
+            Err(wrong) => self.found.violated(wrong),
         }
     }
 
-    /// Whether it waits, and its future is polled until the end of the wait.
+    /// Whether it waits, and its future is polled until the end of the wait. The waiter goes on with another field
+    /// when its client deleted this one by a force unlock, which a grant without an answer had made.
     fn is_patient(&self, field: &str) -> bool {
-        self.patience.is_of(&self.waits, field) && !self.late.contains(field)
+        self.patience.is_of(&self.waits, field)
+            && !self.late.contains(field)
+            && !self.forced.contains(field)
     }
 
     /// What is true without faults: a waiter that is polled shows that it is there (FA4), and a lock for which

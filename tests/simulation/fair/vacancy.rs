@@ -7,8 +7,8 @@ use super::plan::Plan;
 
 /// What is true in a run without faults. The times are in milliseconds.
 pub(super) struct Vacancy {
-    /// Since when there is no leader, or only one that died, and for how long its lease went on then.
-    ended: Option<(u64, u64)>,
+    /// While there is no leader, or only one that died.
+    open: Option<Open>,
     /// Since when each waiter in the queue is there, or is not there any more.
     seen: HashMap<String, (bool, u64)>,
     /// When a waiter of Redisson last stood before the first one that is there.
@@ -16,6 +16,13 @@ pub(super) struct Vacancy {
     /// How long the next leader may take beyond the lease.
     longest: u64,
     longest_lease: u64,
+}
+
+struct Open {
+    since: u64,
+    /// For how long the lease of the dead leader went on then.
+    lease: u64,
+    is_awaited: bool,
 }
 
 /// Who can lead, as the observer knows it.
@@ -30,7 +37,7 @@ impl Vacancy {
     pub(super) fn new(plan: &Plan, taken_over_ms: u64) -> Self {
         let world = &plan.world;
         Self {
-            ended: None,
+            open: None,
             seen: HashMap::new(),
             redissons: 0,
             longest: world.silence_ms + taken_over_ms + 3 * world.poll_cap_ms,
@@ -38,12 +45,13 @@ impl Vacancy {
         }
     }
 
+    /// Returns how a vacancy ended for which somebody waited: whether its leader had died.
     pub(super) fn look(
         &mut self,
         now: u64,
         stand: &Stand,
         who: &impl Candidates,
-    ) -> Result<(), String> {
+    ) -> Result<Option<bool>, String> {
         self.seen.retain(|field, _| stand.queue.contains(field));
         for field in &stand.queue {
             let is_active = who.is_active(field);
@@ -55,30 +63,35 @@ impl Vacancy {
         }
         let leader = stand.holders.keys().next();
         if leader.is_some_and(|leader| !who.is_dead(leader)) {
-            self.ended = None;
-            return Ok(());
+            let ended = self.open.take().filter(|open| open.is_awaited);
+            return Ok(ended.map(|open| open.lease > 0));
         }
-        let (ended, lease) = self.ended.get_or_insert((now, 0));
+        let open = self.open.get_or_insert(Open {
+            since: now,
+            lease: 0,
+            is_awaited: false,
+        });
         if leader.is_some() {
             // A hold without an end would stay for ever.
             let left = stand
                 .until_ms
-                .map_or(u64::MAX, |until| until.saturating_sub(*ended));
-            *lease = (*lease).max(left.min(self.longest_lease));
+                .map_or(u64::MAX, |until| until.saturating_sub(open.since));
+            open.lease = open.lease.max(left.min(self.longest_lease));
         }
         let Some(first) = stand.queue.iter().position(|it| who.is_active(it)) else {
-            return Ok(());
+            return Ok(None);
         };
+        open.is_awaited = true;
         let before = &stand.queue[..first];
         if before.iter().any(|it| who.is_redissons(it)) {
             self.redissons = now;
         }
         // It is the turn of the first one only when those before it are not there any more.
         let since = stand.queue[..=first].iter().map(|it| self.seen[it].1);
-        let since = since.fold(self.redissons.max(*ended), u64::max);
-        let (lasts, longest) = (now - since, *lease + self.longest);
+        let since = since.fold(self.redissons.max(open.since), u64::max);
+        let (lasts, longest) = (now - since, open.lease + self.longest);
         match lasts <= longest {
-            true => Ok(()),
+            true => Ok(None),
             false => Err(format!("nobody leads for {lasts} ms: {stand:?}")),
         }
     }
