@@ -49,6 +49,14 @@ impl Binary {
         root().join("target/servers").join(name)
     }
 
+    /// Starts the program before the tests that wait for it, where the user may raise a priority (elsewhere as
+    /// usual). A sentinel that gets no processor for two seconds begins no failover for half a minute.
+    pub(crate) fn command(self) -> Command {
+        let mut command = Command::new("nice");
+        command.args(["-n", "-10"]).arg(self.path());
+        command
+    }
+
     /// Whether the port for the other nodes of a cluster can be chosen, and slots given in ranges.
     pub(crate) fn has_cluster_port(self) -> bool {
         self != Self::Redis62

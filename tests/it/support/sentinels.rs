@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -191,7 +191,8 @@ impl Sentinel {
         fs::write(&config, text).expect("the folder can be written to");
         let log = File::create(folder.path().join("log")).expect("the folder can be written to");
         let errors = log.try_clone().expect("the log can be shared");
-        let child = Command::new(Binary::under_test().path())
+        let child = Binary::under_test()
+            .command()
             .arg(&config)
             .arg("--sentinel")
             .stdin(Stdio::null())

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -190,9 +190,8 @@ impl RedisServer {
     }
 
     fn spawn(&self, log: File) -> Child {
-        let program = self.builder.binary.path();
         let data = self.data_dir();
-        let mut command = Command::new(&program);
+        let mut command = self.builder.binary.command();
         command
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
             .args(["--dir", path(&data), "--daemonize", "no", "--save", ""])
@@ -222,12 +221,7 @@ impl RedisServer {
             .stdout(log)
             .stderr(errors)
             .spawn()
-            .unwrap_or_else(|error| {
-                panic!(
-                    "{} does not start ({error}); tests/setup installs it",
-                    program.display()
-                )
-            })
+            .expect("coreutils are installed")
     }
 
     fn log_path(&self) -> PathBuf {
@@ -355,7 +349,7 @@ enum Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Died => "it ended by itself",
+            Self::Died => "it ended by itself, or tests/setup has not installed it",
             Self::PortTaken => "its port belongs to another process",
             Self::Silent => "it gave no answer in time",
         })
