@@ -16,10 +16,12 @@
 --   nil  the field is not there; nothing was done
 --
 -- It is sent only for a hold that has ended, so it may shorten the TTL. Redisson's waiters wait for the TTL that
--- they saw, so a message makes one of them look again. A waiter of Redisson for a fair lock takes the time from
+-- they saw, so two messages make them query it again: '1' wakes each thread of a Redisson client that sleeps,
+-- and '0' one that is about to sleep. By '0' alone one would wake, and could give up before the rest is over.
+-- A waiter of Redisson for a fair lock takes the time from
 -- its place, which may also be of an earlier holder: then it would wait for a message that never comes. So the
 -- first one gets a place that says the rest.
--- Example: { field = 1 }, TTL 30 s, rest 5 s -> { field = 1 }, TTL 5 s, message "0", 1.
+-- Example: { field = 1 }, TTL 30 s, rest 5 s -> { field = 1 }, TTL 5 s, messages "1" and "0", 1.
 
 local key, rest, channel = KEYS[1], tonumber(ARGV[2]), ARGV[3]
 
@@ -54,6 +56,10 @@ local function tell()
         channel = channel .. ':' .. head
     end
     if is_sooner then
+        -- Each waiter of a fair lock has a channel of its own.
+        if not KEYS[2] then
+            redis.call(ARGV[4], channel, '1')
+        end
         redis.call(ARGV[4], channel, '0')
     end
 end

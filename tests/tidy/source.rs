@@ -331,7 +331,7 @@ const REVIEWED: [(&str, &str); 54] = [
     ),
     (
         "lua/lock/linger.lua",
-        "dcddcaada94f2de64370c1981ab43a606d6234d0",
+        "e6a09789dc37eb1274876e310a39be7187cb86ef",
     ),
     (
         "lua/lock/renew.lua",
