@@ -9,7 +9,7 @@ use redis::{Cmd, Value};
 use super::connection::Connection;
 use super::failure::{Failure, Remedy};
 use super::node::Node;
-use super::nodes::Server;
+use super::nodes::{Nodes, Server};
 use super::route::Route;
 use super::sent::{Sent, TimeBox};
 use crate::background::Background;
@@ -109,8 +109,9 @@ impl Server {
 
     /// The client has ended: closes all connections once no answer is awaited on them, and opens no more.
     pub(crate) fn end(&self) {
-        for node in self.nodes() {
-            node.end();
+        match &self.nodes {
+            Nodes::One { node, .. } => node.end(),
+            Nodes::Cluster(cluster) => cluster.end(),
         }
     }
 

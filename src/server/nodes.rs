@@ -83,6 +83,7 @@ impl Server {
             name,
             logins,
             suspicions: suspicions.clone(),
+            ended: AtomicBool::new(false),
         };
         let cluster = Cluster::new(seeds, members, context.clone());
         Ok(Self {

@@ -15,7 +15,7 @@ mod slot_map;
 mod view;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -68,6 +68,8 @@ pub(super) struct NodeEndpoints {
     pub(super) name: Option<String>,
     pub(super) logins: Option<Logins>,
     pub(super) suspicions: Arc<Notify>,
+    /// The client has ended: new nodes open no connections.
+    pub(super) ended: AtomicBool,
 }
 
 impl Cluster {
@@ -127,6 +129,16 @@ impl Cluster {
         let strangers = self.strangers.lock();
         nodes.extend(strangers.iter().map(|(_, node)| node.clone()));
         nodes
+    }
+
+    /// The client has ended. See [`Node::end`].
+    pub(super) fn end(&self) {
+        // Before the known nodes end: a node that does not see it is among them, because it is made and listed
+        // under one lock.
+        self.members.ended.store(true, Ordering::Release);
+        for node in self.nodes() {
+            node.end();
+        }
     }
 
     /// The server at an address that a redirection named.
@@ -302,7 +314,11 @@ impl NodeEndpoints {
     fn node(&self, host: &str, port: u16, context: &Context) -> Arc<Node> {
         let endpoint = Endpoint::member(self.info(host, port), self.name.clone(), context);
         let endpoint = endpoint.logging_in(self.logins.as_ref());
-        Arc::new(Node::new(endpoint, context, &self.suspicions))
+        let node = Node::new(endpoint, context, &self.suspicions);
+        if self.ended.load(Ordering::Acquire) {
+            node.end();
+        }
+        Arc::new(node)
     }
 }
 
@@ -324,18 +340,36 @@ mod tests {
     use crate::clock::Clock;
     use crate::user_code::{FreeAtEachCall, OnEvent};
 
-    #[tokio::test]
-    async fn a_switch_wakes_callers_and_is_logged_without_a_mutex_held() {
+    fn cluster() -> Cluster {
         let seed = redis::Client::open("redis://127.0.0.1:1").unwrap();
         let members = NodeEndpoints {
             info: seed.get_connection_info().clone(),
             name: None,
             logins: None,
             suspicions: Arc::default(),
+            ended: AtomicBool::new(false),
         };
         let seeds = vec![members.info.clone()];
-        let cluster = Cluster::new(seeds, members, Context::here(&Clock::default()));
-        let cluster = Arc::new(cluster);
+        Cluster::new(seeds, members, Context::here(&Clock::default()))
+    }
+
+    #[tokio::test]
+    async fn a_call_that_is_redirected_after_the_end_opens_no_connection() {
+        let cluster = cluster();
+        let limit = Duration::from_secs(60);
+        let before = cluster.at("127.0.0.1", 1);
+        let refused = before.connection(limit).await.err();
+        assert!(matches!(refused, Some(Failure::Unsent(_))), "{refused:?}");
+        cluster.end();
+        for node in [before, cluster.at("127.0.0.1", 2)] {
+            let closed = node.connection(limit).await.err();
+            assert!(matches!(closed, Some(Failure::Closed)), "{closed:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_switch_wakes_callers_and_is_logged_without_a_mutex_held() {
+        let cluster = Arc::new(cluster());
         let before = "a h:1@2 myself,master - 0 0 1 connected 0-16383\n\
             b h:3@4 slave a 0 0 1 connected\n";
         let after = "a h:1@2 master,fail - 0 0 1 disconnected\n\
