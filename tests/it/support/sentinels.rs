@@ -13,7 +13,7 @@ use crate::support::prelude::SOON;
 use crate::support::process::{Process, pause, resume};
 use crate::support::redis::Redis;
 use crate::support::server::{RedisServer, ServerBuilder};
-use crate::support::wait::eventually;
+use crate::support::wait::{comes_true, eventually};
 
 /// What the sentinels call the master.
 pub(crate) const MASTER: &str = "orders";
@@ -119,12 +119,30 @@ impl Sentinels {
 
     /// Waits until another server than `old` is the master by what the sentinels say and it says.
     pub(crate) async fn await_switch_from(&self, old: u16) -> &RedisServer {
-        eventually(SWITCHED_WITHIN, "the master was switched", async || {
+        let is_switched = comes_true(SWITCHED_WITHIN, async || {
             let master = self.master().await;
             master.port() != old && is_master(master).await == Some(true)
-        })
-        .await;
+        });
+        // The logs say whether the sentinels were busy, or did not agree.
+        assert!(
+            is_switched.await,
+            "within {SWITCHED_WITHIN:?} {old} had no successor\n{}",
+            self.logs()
+        );
         self.master().await
+    }
+
+    fn logs(&self) -> String {
+        let logs = self.sentinels.iter().map(|it| {
+            let log = it.log();
+            let lines: Vec<_> = log.lines().rev().take(LOGGED).collect();
+            let lines = lines.into_iter().rev().collect::<Vec<_>>().join("\n");
+            format!(
+                "the end of the log of the sentinel at {}:\n{lines}",
+                it.port
+            )
+        });
+        logs.collect::<Vec<_>>().join("\n")
     }
 
     /// Tells a sentinel to make another server the master, though this one is well.
@@ -257,3 +275,5 @@ impl Sentinel {
 const PORT_ATTEMPTS: usize = 20;
 /// Two seconds until it is thought down, and a few for the votes and their delays.
 const SWITCHED_WITHIN: Duration = Duration::from_secs(60);
+/// How many lines of a log a failed test shows.
+const LOGGED: usize = 40;

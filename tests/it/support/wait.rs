@@ -4,11 +4,14 @@ use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 /// Asks until the answer is yes; fails the test with `what` when that takes longer than `timeout`.
-pub(crate) async fn eventually(
-    timeout: Duration,
-    what: &str,
-    mut holds: impl AsyncFnMut() -> bool,
-) {
+pub(crate) async fn eventually(timeout: Duration, what: &str, holds: impl AsyncFnMut() -> bool) {
+    if !comes_true(timeout, holds).await {
+        panic!("within {timeout:?} it did not come true that {what}");
+    }
+}
+
+/// Asks until the answer is yes, or `timeout` is over.
+pub(crate) async fn comes_true(timeout: Duration, mut holds: impl AsyncFnMut() -> bool) -> bool {
     let poll = async {
         let mut pause = SHORTEST_PAUSE;
         while !holds().await {
@@ -17,9 +20,7 @@ pub(crate) async fn eventually(
             pause = (pause * 3 / 2).min(LONGEST_PAUSE);
         }
     };
-    if tokio::time::timeout(timeout, poll).await.is_err() {
-        panic!("within {timeout:?} it did not come true that {what}");
-    }
+    tokio::time::timeout(timeout, poll).await.is_ok()
 }
 
 /// Tries until it succeeds: for what a test needs under limits that a busy machine may exceed.
