@@ -29,6 +29,7 @@ pub(crate) enum Command {
     Watch(Watch),
     Top(Top),
     Doctor(Doctor),
+    Bench(Bench),
     Config(Config),
     Completions(Completions),
     Man(Man),
@@ -210,6 +211,23 @@ pub(crate) struct Doctor {
     pub(crate) lock_prefix: String,
 }
 
+/// Measure what locks cost on the server, beside a round trip alone
+///
+/// It loads the server meanwhile. Its locks have names of their own and are released at the end. Exit code 0: it
+/// was measured; 125: it was not.
+#[derive(Args, Debug)]
+pub(crate) struct Bench {
+    /// How long it measures: from 100ms to 1m
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
+    pub(crate) duration: Duration,
+    /// Load a server that has no loopback address, sentinels, a cluster or the servers of a file, too
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// The beginning of the names of the locks that it takes and releases
+    #[arg(long, value_name = "PREFIX", default_value = "lockdog:bench:")]
+    pub(crate) lock_prefix: String,
+}
+
 /// Check a configuration file without connecting
 #[derive(Args, Debug)]
 pub(crate) struct Config {
@@ -252,7 +270,7 @@ pub(crate) struct Man {
 pub(crate) type Words = Vec<OsString>;
 
 /// The names of the commands.
-pub(crate) const COMMANDS: [&str; 10] = [
+pub(crate) const COMMANDS: [&str; 11] = [
     "run",
     "ls",
     "inspect",
@@ -260,6 +278,7 @@ pub(crate) const COMMANDS: [&str; 10] = [
     "watch",
     "top",
     "doctor",
+    "bench",
     "config",
     "completions",
     "man",

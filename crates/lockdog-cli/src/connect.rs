@@ -3,11 +3,13 @@
 use std::env;
 use std::fs;
 use std::io::{self, IsTerminal};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lockdog::config::TlsSettings;
 use lockdog::{Client, ClientBuilder};
+use redis::{ConnectionAddr, IntoConnectionInfo};
 
 use crate::args::Common;
 use crate::failed::Failed;
@@ -136,6 +138,14 @@ impl Settings {
     pub(crate) fn is_quorum(&self) -> bool {
         self.urls().len() > 1
     }
+
+    /// Whether each URL names a server on this machine. Sentinels, clusters and files may lead to others.
+    pub(crate) fn is_local(&self) -> bool {
+        match &self.servers {
+            Servers::Urls(urls) => urls.iter().all(|url| is_local(url)),
+            Servers::File(_) => false,
+        }
+    }
 }
 
 impl Servers {
@@ -232,6 +242,21 @@ pub(crate) fn has_password(url: &str) -> bool {
         .is_some_and(|(login, _)| login.contains(':'))
 }
 
+/// Whether a URL of one server names a loopback address or a socket.
+fn is_local(url: &str) -> bool {
+    let Ok(info) = url.into_connection_info() else {
+        return false;
+    };
+    match info.addr() {
+        ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => {
+            let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+            address.map_or(host == "localhost", |address| address.is_loopback())
+        }
+        ConnectionAddr::Unix(_) => true,
+        _ => false,
+    }
+}
+
 /// The hosts that a URL of sentinels or of a cluster names, with their ports; `None` for other URLs.
 pub(crate) fn hosts_of(url: &str) -> Option<Vec<(String, u16)>> {
     let (scheme, rest) = url.split_once("://")?;
@@ -268,6 +293,26 @@ mod tests {
             ("nonsense", false),
         ] {
             assert_eq!(has_password(url), is_there, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_server_on_this_machine_is_told_from_others() {
+        for (url, is) in [
+            ("redis://127.0.0.1:6379", true),
+            ("redis://:pw@127.1.2.3/1", true),
+            ("rediss://localhost", true),
+            ("redis://[::1]:6379", true),
+            ("unix:///tmp/socket", true),
+            ("redis://0.0.0.0", false),
+            ("redis://10.0.0.7:6379", false),
+            ("redis://localhost.example", false),
+            ("redis://127.0.0.1@example", false),
+            ("redis+sentinel://127.0.0.1/orders", false),
+            ("redis+cluster://127.0.0.1", false),
+            ("nonsense", false),
+        ] {
+            assert_eq!(is_local(url), is, "{url}");
         }
     }
 

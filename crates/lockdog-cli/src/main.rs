@@ -8,6 +8,7 @@ compile_error!(
 );
 
 mod args;
+mod bench;
 mod config;
 mod connect;
 mod describe;
@@ -88,6 +89,7 @@ fn start(cli: Cli) -> Result<u8, Failed> {
             Command::Watch(args) => watch::watch(&args, &settings, output).await,
             Command::Top(args) => top::top(&args, &settings, output).await,
             Command::Doctor(args) => doctor::doctor(&args, &settings, output).await,
+            Command::Bench(args) => bench::bench(&args, &settings, output).await,
             // They need no server.
             Command::Config(_) | Command::Completions(_) | Command::Man(_) => Ok(YES),
         }

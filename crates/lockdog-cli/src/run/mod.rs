@@ -21,7 +21,7 @@ use crate::output::Output;
 
 pub(crate) use arguments::Args;
 pub(crate) use launcher::launcher;
-pub(crate) use signals::Signals;
+pub(crate) use signals::{Signals, number};
 
 use acquire::{Acquired, Outcome, acquire};
 use ancestors::Ancestors;
@@ -59,7 +59,7 @@ async fn under_lock(
             return Ok(code);
         }
         Outcome::Signalled(signal) => {
-            let failed = Failed::signalled(signals::number(signal));
+            let failed = Failed::signalled(number(signal));
             report.ended(Ending::Interrupted, failed.code);
             return Ok(failed.code);
         }

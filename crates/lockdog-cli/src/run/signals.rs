@@ -45,7 +45,7 @@ impl Signals {
     }
 
     /// The next signal whose default is the end of the process.
-    pub(super) async fn ending(&mut self) -> Signal {
+    pub(crate) async fn ending(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
             if ![Signal::CONT, Signal::WINCH].contains(&signal) {
@@ -56,7 +56,7 @@ impl Signals {
 }
 
 /// The number of a signal, for exit codes.
-pub(super) fn number(signal: Signal) -> u8 {
+pub(crate) fn number(signal: Signal) -> u8 {
     u8::try_from(signal.as_raw()).unwrap_or(0)
 }
 

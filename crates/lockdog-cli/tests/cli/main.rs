@@ -5,6 +5,7 @@
     reason = "tests measure and spawn as they like; the bans are for the library"
 )]
 
+mod bench;
 mod configuration;
 mod doctor;
 mod exit_codes;

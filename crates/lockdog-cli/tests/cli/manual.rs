@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::program::{Ended, Files, lockdog_at};
 
-const COMMANDS: [&str; 10] = [
+const COMMANDS: [&str; 11] = [
     "run",
     "ls",
     "inspect",
@@ -13,6 +13,7 @@ const COMMANDS: [&str; 10] = [
     "watch",
     "top",
     "doctor",
+    "bench",
     "config",
     "completions",
     "man",

@@ -30,6 +30,7 @@ async fn no_command_shows_the_password() {
         &["top", "--once"],
         &["doctor"],
         &["doctor", "--json"],
+        &["bench", "--duration", "100ms"],
     ] {
         let loud = [&["-vvv"], args].concat();
         let by_url = lockdog(&server, &loud).end().await;
@@ -65,6 +66,7 @@ async fn a_refused_password_is_not_repeated() {
     for args in [
         &["-vvv", "ls"][..],
         &["-vvv", "doctor"],
+        &["-vvv", "bench"],
         &["run", "orders", "true"],
     ] {
         let by_variable = lockdog_at(&bare, args)
@@ -86,7 +88,7 @@ async fn a_refused_password_is_not_repeated() {
         format!(":{SECRET}@h"),
         format!("redis://:{SECRET}@h:x"),
     ] {
-        for args in [&["ls"][..], &["doctor"]] {
+        for args in [&["ls"][..], &["doctor"], &["bench"]] {
             let ended = lockdog_at(&url, args).end().await.code(125);
             assert_silent(&ended);
         }
