@@ -132,7 +132,7 @@ impl<C: Contender> Contest<C> {
             return Ok(Step::Wait(until));
         }
         let view = match &self.place {
-            Some(place) => place.waiter.look(now),
+            Some(place) => place.waiter.check_in(now),
             None => QueueView::default(),
         };
         // Four kinds of calls may ask: one whose owner already has a part, one that is in no queue, one

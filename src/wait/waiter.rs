@@ -293,7 +293,7 @@ impl Waiter {
         }
     }
 
-    /// The command of the hand-over has no answer: the waiter looks whether it was granted.
+    /// The command of the hand-over has no answer: the waiter has to query whether it was granted.
     pub(super) fn lose_answer(&self) {
         let mut state = self.state.lock();
         if matches!(state.reception, Reception::Expected) {
@@ -304,7 +304,7 @@ impl Waiter {
     }
 
     /// The state of a hand-over. `timeout` is how long its command may take.
-    pub(super) fn look(&self, now: Moment, timeout: Duration) -> Found {
+    pub(super) fn check_reception(&self, now: Moment, timeout: Duration) -> Found {
         let mut state = self.state.lock();
         let until = state.asked + timeout;
         match state.reception {
