@@ -66,8 +66,7 @@ impl Holds {
         table.by_key.get(key)?.of_owner(owner).cloned()
     }
 
-    /// The holds of `owner` whose acquires are in flight. The call looks at all holds on the lock that
-    /// are pending.
+    /// The holds of `owner` whose acquires are in flight. The call scans all pending holds on the lock.
     pub(crate) fn pending_of(&self, key: &LockKey, owner: Owner) -> Vec<Arc<Hold>> {
         let table = self.table.lock();
         let Some(holds) = table.by_key.get(key) else {
@@ -90,7 +89,7 @@ impl Holds {
         table.by_key.get(key)?.numbered(number).cloned()
     }
 
-    /// As [`Holds::numbered`], on any values of the lock's group. The call looks at all locks of the client.
+    /// As [`Holds::numbered`], on any values of the lock's group. The call scans all locks of the client.
     pub(crate) fn numbered_in_group(&self, key: &LockKey, number: u64) -> Option<Arc<Hold>> {
         let table = self.table.lock();
         let mut of_group = (table.by_key.iter())
@@ -122,8 +121,8 @@ impl Holds {
         }
     }
 
-    /// As [`Holds::local_holds`], for a read lock: only a writer keeps it, and not from its own owner. A reader
-    /// that is releasing is not waited for either.
+    /// As [`Holds::local_holds`], for a read lock: only another owner that writes keeps a reader out. A reader
+    /// does not wait for the release of another reader.
     fn local_holds_of_reader(&self, key: &LockKey, writer: &LockKey, owner: Owner) -> LocalHolds {
         // Unlocked before the other queries lock the table.
         let has_holds = self.table.lock().by_key.contains_key(key);
@@ -141,7 +140,7 @@ impl Holds {
         is_valid.then_some(hold)
     }
 
-    /// A valid hold of `owner` on other values of the same group, some of which are this lock's.
+    /// A valid hold of `owner` on another lock of the same group that has a value in common with this lock.
     pub(crate) fn overlapping(&self, key: &LockKey, owner: Owner) -> Option<Arc<Hold>> {
         let table = self.table.lock();
         let now = self.clock.now();
