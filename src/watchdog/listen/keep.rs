@@ -32,7 +32,7 @@ pub(super) async fn keep_subscribed(
 ) {
     let mut listening: HashSet<String> = HashSet::new();
     let mut refused: HashSet<String> = HashSet::new();
-    // The server has no subscriptions of a new connection.
+    // A new connection has no subscriptions on the server.
     let mut to_check = list.take_all();
     // Changes do not postpone the ping, because they may come continuously.
     let mut ping_at = Instant::now() + PING_EVERY;
@@ -42,10 +42,11 @@ pub(super) async fn keep_subscribed(
         let mut settled = Vec::new();
         for (name, channel) in to_check {
             match channel {
-                // A newer queue of a lock whose channel is subscribed already.
+                // A new queue wants a channel to which the client is subscribed already.
                 Some(channel) if listening.contains(&name) && !channel.needs_own_answer() => {
                     settled.push((name, channel, SubscriptionState::Listening));
                 }
+                // A refused channel is retried with the next ping only.
                 Some(channel) if refused.contains(&name) => {
                     settled.push((name, channel, SubscriptionState::Failed));
                 }
@@ -97,6 +98,7 @@ pub(super) async fn keep_subscribed(
             () = list.changed() => {
                 to_check = list.take_changes(|| listening.iter().chain(&refused).cloned().collect());
             }
+            // The server ended subscriptions, for example because their slots moved: subscribe again.
             ended = link.ended() => {
                 for name in &ended {
                     listening.remove(name);

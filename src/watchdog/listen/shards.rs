@@ -32,7 +32,7 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
     let mut ask_at = Instant::now();
     let mut to_check = list.take_all();
     loop {
-        // A server without slots gets no more messages: its channels have to move.
+        // A server without slots publishes no more messages: its channels have to move.
         listeners.retain(|listener| {
             let stays = core.server.has(&listener.node);
             if !stays {
@@ -48,7 +48,7 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
             let node = key.and_then(|key| core.server.node(key).ok());
             for listener in &listeners {
                 if !node.as_ref().is_some_and(|node| listener.is_of(node)) {
-                    // A server that lost the channel's slot gets no more messages of it.
+                    // A server that lost the channel's slot publishes no more messages on it.
                     if let Some(channel) = listener.wanted.remove(&name) {
                         channel.set(SubscriptionState::Failed);
                     }
