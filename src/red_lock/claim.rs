@@ -126,9 +126,9 @@ impl CompositeHold for QuorumClaim {
             match ending? {
                 ClaimEnd::Kept(count) => Ok(Unlocked::StillHeld { count }),
                 ClaimEnd::Last(requests) => {
-                    let told = TellsEnd::new(&self.hold);
+                    let end = TellsEnd::new(&self.hold);
                     let outcome = self.hold.give_back(requests).await;
-                    told.tell(&outcome);
+                    end.tell(&outcome);
                     outcome
                 }
             }
@@ -231,7 +231,7 @@ impl QuorumHold {
         }
     }
 
-    /// Releases all instances in parallel. Ends when a quorum has confirmed it.
+    /// Releases all instances in parallel. Returns when a quorum has confirmed the release.
     async fn give_back(self: &Arc<Self>, requests: Vec<Request>) -> Result<Unlocked> {
         let need = self.see(|state, _| state.quorum.rules().need);
         let began = self.clock.now();
