@@ -1,4 +1,4 @@
-//! Learns a cluster that is not known yet.
+//! Discovers a cluster that the client does not know yet.
 
 use std::sync::Arc;
 use std::time::Duration;
