@@ -196,8 +196,8 @@ impl<C: Contender> Contest<C> {
         taken
     }
 
-    /// Stops the waiters of this client from sending anything while the client itself has the lock, or
-    /// is releasing it. A release that takes too long is not awaited further.
+    /// Lets the waiters of this client send nothing while the client itself has the lock, or is releasing it.
+    /// They do not wait longer for a release that takes too long.
     fn defer_to_own_client(&mut self, now: Moment) -> Result<Option<Step<C::Won>>> {
         // Do not wait for two slow releases in a row, even of different locks. If no task finishes
         // either of them, the call would alternate between the two forever.

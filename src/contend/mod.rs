@@ -194,7 +194,7 @@ pub(crate) enum Attempted<W> {
     },
     /// Others acquire the same locks in another order. The call backs off for this long, in no queue.
     Collided(Duration),
-    /// Others have it. The contender itself learns of the release. It checks again at this moment, or
+    /// Others have it. The contender itself is notified of the release. It checks again at this moment, or
     /// at once.
     Taken {
         again: Option<Moment>,

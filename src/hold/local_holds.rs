@@ -322,7 +322,7 @@ mod tests {
         worked() - began
     }
 
-    /// How long it takes to give back this many forgotten acquires, beside as many others that are older.
+    /// How long it takes to give back this many forgotten acquires, while there are as many older holds.
     #[cfg(target_os = "linux")]
     fn giving_back(acquires: usize) -> Duration {
         let holds = Holds::new(Clock::default(), false);
@@ -398,7 +398,7 @@ mod tests {
         assert!(holds.table.lock().by_value.0.is_empty());
     }
 
-    /// How long many looks for overlaps take while the client has this many other locks: plain ones, and of
+    /// How long many lookups of overlaps take while the client has this many other locks: plain ones, and of
     /// other values of the same group.
     #[cfg(target_os = "linux")]
     fn looking(others: usize) -> Duration {
@@ -425,7 +425,7 @@ mod tests {
         let quickest = |others| (0..3).map(|_| looking(others)).min().unwrap();
         let [few, many] = [100, 10_000].map(quickest);
         println!("among 100 locks {few:?}, among 10,000 {many:?}");
-        // When each look went through all locks, it took a hundred times as long.
+        // A lookup that scans all locks takes a hundred times as long.
         assert!(many < few * 10, "{few:?} and {many:?}");
     }
 

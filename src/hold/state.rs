@@ -173,7 +173,7 @@ impl HoldState {
         }
     }
 
-    /// Redis granted it and its owner did not end it, whatever the clock says.
+    /// Redis granted it and its owner did not end it. The deadline may be over.
     pub(crate) fn is_living(&self) -> bool {
         matches!(self.phase, HoldPhase::Held | HoldPhase::Jeopardy)
     }
@@ -252,7 +252,7 @@ impl HoldState {
         living
     }
 
-    /// Loses the hold if its deadline has passed.
+    /// Loses the hold if its deadline is over.
     pub(crate) fn expire(&mut self, now: Moment) -> bool {
         now >= self.deadline && self.lose(self.deadline_reason())
     }

@@ -40,6 +40,7 @@ impl Server {
             let limit = self.limit(now, until);
             let there = match route.take() {
                 Some(route) => Ok(route),
+                // No redirection: the slot map names the server.
                 None => {
                     sent.moved = false;
                     self.find(key, limit).await
@@ -54,6 +55,7 @@ impl Server {
             };
             let failure = match answer {
                 Ok(value) => return Ok(value),
+                // The server does not know the script, and ran nothing: send the text, without a pause.
                 Err(Failure::Refused { code, .. }) if code == "NOSCRIPT" && !whole => {
                     whole = true;
                     now = self.context.clock.now();
@@ -76,6 +78,7 @@ impl Server {
             }
             route = self.redirected(&failure, sent.on.as_ref());
             sent.moved |= route.as_ref().is_some_and(|route| !route.asking);
+            // A redirection needs no pause. Further ones do, because the nodes may not agree yet.
             if route.is_some() && hops < HOPS {
                 hops += 1;
                 now = self.context.clock.now();
@@ -218,7 +221,7 @@ impl Server {
     }
 }
 
-/// Maximum number of redirections that one call follows without a pause.
+/// The maximum number of redirections that one call follows without a pause.
 const HOPS: usize = 3;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);

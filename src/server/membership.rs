@@ -286,7 +286,7 @@ mod tests {
             choose(&mut membership, &["def", "abc"], 3),
             Some(vec![true, false])
         );
-        // Two of three are gone. This is believed once neither of them has answered for long.
+        // Two of three are gone. The third one counts alone after neither of them has answered for long.
         for second in 4..=14 {
             assert_eq!(choose(&mut membership, &["d"], second), None, "{second}");
         }

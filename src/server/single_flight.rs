@@ -187,7 +187,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     }
 }
 
-/// A [`SingleFlight`], whatever its result is.
+/// A [`SingleFlight`] with a result of any type.
 pub(crate) trait Attempt {
     /// Lets the current and the next attempt skip their pauses: the cause of earlier failures is gone, or the
     /// client shuts down.

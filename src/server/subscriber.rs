@@ -104,7 +104,7 @@ impl Subscriber {
         answer.map_err(|error| Failure::of_command(error, self.limit))
     }
 
-    /// Waits until the server ended subscriptions on its own, and returns their channels.
+    /// Waits until the server has ended subscriptions without a request, and returns their channels.
     pub(crate) async fn ended(&self) -> Vec<String> {
         loop {
             let changed = self.push.changed.notified();

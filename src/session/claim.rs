@@ -101,7 +101,7 @@ impl Claim {
         self.session.core().holds.change(&self.hold, confirm);
     }
 
-    /// Ends the claim on behalf of its owner, in whatever task this is called.
+    /// Ends the claim on behalf of its owner, in any task, without a warning.
     pub(crate) fn give_back(mut self) {
         self.warned = true;
     }

@@ -371,8 +371,8 @@ mod tests {
     use crate::owner::Owner;
     use crate::session::{Session, disconnected};
 
-    /// Another thread renews the hold, and its deadline passes, repeatedly. An unlock at the same time as a
-    /// passed deadline reports the loss, whatever the next renewal does.
+    /// Another thread repeatedly renews the hold and lets its deadline come. An unlock after the deadline reports
+    /// the loss, also if a renewal is answered at the same time.
     #[tokio::test]
     async fn an_unlock_after_the_deadline_reports_the_loss_during_a_renewal() {
         let core = disconnected(&Clock::default());

@@ -265,7 +265,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         Err(failure) => failure,
     };
     let now = core.clock.now();
-    // The lease is over, so Redis has nothing of the hold, whatever happened to the commands.
+    // The lease is over, so Redis has nothing of the hold, even if no command was answered.
     if now >= hold.state().remains_until && !core.is_kept_by_partner(&hold) {
         job.end(core, true, JobOutcome::Unanswered);
         return None;

@@ -189,8 +189,8 @@ pub(crate) fn open(
 }
 
 impl Waiters {
-    /// Wakes the contenders of a channel's locks at each message of that channel, whatever the message
-    /// of a lock says. Ends with the connection.
+    /// Wakes the contenders of a channel's locks at each message of that channel, also if the text of the
+    /// message is unknown. Ends with the connection.
     pub(crate) async fn hand_on(&self, mut stream: PubSubStream) {
         while let Some(message) = stream.next().await {
             for key in self.subscriptions.locks_on(message.get_channel_name()) {

@@ -303,7 +303,7 @@ const SLOW_ANSWER: Duration = Duration::from_secs(1);
 
 const MOST_SHOWN: usize = 100;
 
-/// How long a reader waits behind a writer of its own client before it asks the server.
+/// How long a reader waits for a writer of its own client before it asks the server.
 pub(crate) const READERS_PATIENCE: Duration = Duration::from_secs(2);
 
 /// By then the other waiting clients have had time to acquire, or there are none.

@@ -132,8 +132,8 @@ impl WaitQueue {
         !(self.waiting.is_empty() && self.absent.is_empty())
     }
 
-    /// Whether this waiter may ask: it has the role, or asks with the waiter that has it. The check marks the
-    /// waiter as alive.
+    /// Whether this waiter may send an attempt: it has the role, or is a reader that asks together with the
+    /// waiter that has it. The check marks the waiter as alive.
     pub(super) fn may_ask(&mut self, waiter: &Waiter, now: Moment) -> bool {
         waiter.appear();
         if let Some(back) = self.absent.remove(&waiter.id) {

@@ -46,6 +46,7 @@ pub(super) async fn keep_renewing(core: &Arc<Core>) {
             core.report_lost(hold);
         }
         for hold in &due.untaken {
+            // A simulated run lets other tasks run here, because a grant may be accepted at this point.
             core.clock.gap().await;
             core.abandon(hold);
         }

@@ -23,7 +23,7 @@ use crate::server::failure::Failure;
 use crate::server::followers::{self, Followers};
 
 /// A write that changes nothing; it answers 1 if it wrote. It is sent with the script's whole text: if
-/// the server did not know a digest, nothing would be written and the `WAIT` behind it would prove
+/// the server did not know a digest, nothing would be written and the `WAIT` after it would prove
 /// nothing.
 pub(in crate::server) struct Touch {
     pub(in crate::server) command: Cmd,

@@ -85,7 +85,7 @@ impl Server {
             }
             return Ok(());
         }
-        // The replicas are late. They may use all of the time; the confirmation runs beside them.
+        // The replicas are late, and may use all of the time. So the confirmation runs in parallel.
         let mut confirmed = pin!(confirm());
         tokio::select! {
             is_shared = &mut acknowledged => if !is_shared? {

@@ -51,7 +51,7 @@ impl Node {
         let following = identity.replicas();
         let others = identity.lost_replicas(now);
         match acker.known.lock().behind {
-            // The last acquires waited in vain for the other replicas, so this one does not.
+            // An earlier acquire waited for the other replicas without success, so this one does not wait.
             Some(behind) if now < behind.until => {
                 let count = following.min(behind.acknowledged);
                 let others = (count < following || others) && !behind.forbidden;

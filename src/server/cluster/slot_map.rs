@@ -527,7 +527,7 @@ mod tests {
             master("c", 3, &[(0, 99)]),
         ];
         queried.query(&[view("b", &after)]);
-        // The smaller epoch, alone and beside the larger one.
+        // The smaller epoch, alone and together with the larger one.
         for views in [
             vec![view("a", &at_first())],
             vec![view("a", &at_first()), view("b", &after)],
@@ -656,7 +656,7 @@ mod tests {
         let mut heirs = queried.names(&change.heirs);
         heirs.sort_unstable();
         assert_eq!(heirs, ["c", "d"]);
-        // A replica of the slots' new owner, but the last look was long ago.
+        // A replica of the slots' new owner, but the last query was long ago.
         let mut queried = Queried::new(&[view("b", &nodes)]);
         let mut old = replica("a", 5);
         old.follows = "d".to_owned();

@@ -328,7 +328,7 @@ impl Sentinels {
     }
 
     /// Whether an answer without a larger epoch counts: sentinels that were set up again restart their epochs. A
-    /// majority must have given no other answer for [`DOUBT`], in which all sentinels learn of a switch.
+    /// majority must have given no other answer for [`DOUBT`], long enough for all sentinels to know a switch.
     fn is_sure(
         &self,
         known: &mut LastElection,
