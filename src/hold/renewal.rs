@@ -38,7 +38,7 @@ impl HoldState {
     /// Starts a renewal that is sent now, and returns its lease. `None` if the renewal would not move
     /// the deadline.
     pub(crate) fn renewal(&mut self, now: Moment, lease: Duration) -> Option<Duration> {
-        // Another client's TTL cannot end before a deadline that is this near.
+        // A TTL that another client sets to `lease` outlasts a deadline that is this near.
         let is_over_soon = now + lease / 3 >= self.deadline;
         let is_exposed = self.exposed && self.watched == 0 && !is_over_soon;
         if self.is_living() && (self.doubted || is_exposed) {
