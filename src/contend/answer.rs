@@ -37,7 +37,7 @@ impl<C: Contender> Contest<C> {
             _ => self.answered(),
         }
         match tried {
-            // Another holder has it: subscribe, or wait for its TTL.
+            // Another holder has the lock: subscribe, or wait for its TTL.
             Attempted::Busy { at, ttl } => self.next_query(at, ttl, listening).await,
             // Another call acquires the same locks in another order. Leave the queue, so that this
             // client's next waiter is not delayed by the pause.
@@ -45,7 +45,7 @@ impl<C: Contender> Contest<C> {
                 self.leave();
                 Ok(Step::Wait(self.now() + pause))
             }
-            // Another holder has it, and the contender itself learns of the release.
+            // Another holder has the lock, and the contender itself is notified of the release.
             Attempted::Taken { again } => {
                 self.is_busy = true;
                 self.awaits_message = true;
@@ -76,9 +76,9 @@ impl<C: Contender> Contest<C> {
     /// The next step after a failed attempt. During an outage, a call with time left retries. A call
     /// without a deadline returns the error, and so do the other calls without a deadline in its queue.
     fn failed(&mut self, failed: Failed) -> Result<Step<C::Won>> {
-        self.has_looked = true;
+        self.has_checked = true;
         let Failed { error, named, .. } = failed;
-        // A retry cannot help.
+        // A retry would fail in the same way.
         if !error.is_retriable() {
             return Err(named);
         }
@@ -108,7 +108,7 @@ impl<C: Contender> Contest<C> {
             return Err(named);
         };
         self.outage = Some(named);
-        // `look` gives up at the deadline, and reports the outage.
+        // `iterate` gives up at the deadline, and reports the outage.
         if now >= deadline {
             return Ok(Step::Again);
         }
@@ -132,7 +132,7 @@ impl<C: Contender> Contest<C> {
         self.is_busy = true;
         let has_moved = self.move_to(at)?;
         if has_moved && self.contender.asks_at_once() {
-            // It listens once it has a place in that queue on the server.
+            // The call subscribes to its own channel once it has a place in that queue on the server.
             return Ok(Step::Again);
         }
         // This client polls and does not subscribe.
@@ -144,22 +144,23 @@ impl<C: Contender> Contest<C> {
             return Ok(Step::Wait(until));
         }
         self.awaits_message = true;
-        // A TTL of n ms has certainly passed after n + 1 ms.
+        // A TTL of n ms is certainly over after n + 1 ms.
         let ttl = ttl.map_or(Duration::MAX, |ttl| ttl + Duration::from_millis(1));
         let now = self.now();
-        let look_again = now + ttl.min(self.core().clock.sooner(self.core().settings.poll_cap));
+        let next_check = now + ttl.min(self.core().clock.sooner(self.core().settings.poll_cap));
         let is_listening = listening && !has_moved;
-        // A release will wake this call by a message; or no message can come and the timer must do.
+        // A message of the release will wake this call; or the client cannot subscribe, so only the timer
+        // wakes it.
         if is_listening
             || self
                 .place
                 .as_ref()
                 .is_none_or(|place| place.is_unsubscribed)
         {
-            return Ok(Step::Wait(look_again));
+            return Ok(Step::Wait(next_check));
         }
         // The waiter was woken before the subscription was settled: the lock may be handed to it.
-        if self.listen(self.bounded(look_again)).await? {
+        if self.listen(self.bounded(next_check)).await? {
             return Ok(Step::Again);
         }
         // Messages that were published before the subscription began were missed, so try once more. If
@@ -169,7 +170,7 @@ impl<C: Contender> Contest<C> {
         };
         place.is_unsubscribed = !place.waiter.is_listening();
         Ok(if place.is_unsubscribed {
-            Step::Wait(look_again)
+            Step::Wait(next_check)
         } else {
             Step::Again
         })

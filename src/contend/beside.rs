@@ -1,10 +1,10 @@
-//! What a waiter knows about a contender of its client that has no answer.
+//! What a waiter has done about a contender of its client that has no answer.
 
 use std::sync::Arc;
 
 use crate::hold::{Hold, TurnSnapshot};
 
-/// What a waiter knows about a contender that has no answer.
+/// What a waiter has done about a contender that has no answer.
 #[derive(Default)]
 pub(super) enum Beside {
     #[default]

@@ -19,7 +19,7 @@ pub(crate) async fn contend<C: Contender>(
         contender,
         place: None,
         began: now,
-        has_looked: false,
+        has_checked: false,
         is_busy: false,
         attempts: 0,
         release_awaited: None,
@@ -42,7 +42,7 @@ pub(super) struct Contest<C: Contender> {
     pub(super) place: Option<QueuePlace>,
     pub(super) began: Moment,
     /// The call has made its first check. Every call makes one, however short its wait is.
-    pub(super) has_looked: bool,
+    pub(super) has_checked: bool,
     /// The last known state: others had the lock, or were ahead of this call in the queue.
     pub(super) is_busy: bool,
     /// Number of polls so far, for the backoff.
@@ -73,7 +73,7 @@ impl<C: Contender> Contest<C> {
     async fn run(&mut self, mut now: Moment) -> Result<Option<C::Won>> {
         loop {
             self.awaits_message = false;
-            match self.look(now).await? {
+            match self.iterate(now).await? {
                 Step::Won(won) => {
                     self.tell_woken();
                     return Ok(Some(won));
@@ -91,7 +91,7 @@ impl<C: Contender> Contest<C> {
     }
 
     /// One iteration: checks what is known locally, and asks the server if it is this call's turn.
-    async fn look(&mut self, mut now: Moment) -> Result<Step<C::Won>> {
+    async fn iterate(&mut self, mut now: Moment) -> Result<Step<C::Won>> {
         self.contender.ensure_open()?;
         let found = self.place.as_ref().map(|place| place.waiter.found(now));
         let expected = match found {
@@ -121,18 +121,18 @@ impl<C: Contender> Contest<C> {
             OwnerHas::Nothing => false,
         };
         let deadline = self.deadline();
-        // The deadline passed, and the first check was made. A hand-over in flight is not awaited
-        // either: if it is granted, the grant is undone.
-        if self.has_looked && deadline.is_some_and(|deadline| now >= deadline) {
+        // The deadline is over, and the first check was made. The call does not wait for a hand-over in
+        // flight either: if it is granted, the grant is undone.
+        if self.has_checked && deadline.is_some_and(|deadline| now >= deadline) {
             return self.give_up(now);
         }
-        self.has_looked = true;
-        // Do not compete with a hand-over to this very waiter.
+        self.has_checked = true;
+        // An attempt would compete with the hand-over to this waiter.
         if let Some(until) = expected {
             return Ok(Step::Wait(until));
         }
         let view = match &self.place {
-            Some(place) => place.waiter.look(now),
+            Some(place) => place.waiter.check_in(now),
             None => QueueView::default(),
         };
         // Four kinds of calls may ask: one whose owner already has a part, one that is in no queue, one
@@ -165,9 +165,9 @@ impl<C: Contender> Contest<C> {
         if !at_once && let Some(step) = self.defer_to_own_client(now)? {
             return Ok(step);
         }
-        // This client had the lock for a while and now leaves it to others. If the deadline comes
-        // before the end of that pause, the waiter asks nevertheless: maybe no other client wants the
-        // lock.
+        // This client had the lock for a while and now leaves it to other clients. If the deadline comes
+        // before the end of that pause, the waiter asks all the same, because it may be that no other
+        // client wants the lock.
         if !has_part
             && let Some(retreat) = view.retreat
             && deadline.is_none_or(|deadline| deadline > retreat.until)
@@ -196,8 +196,8 @@ impl<C: Contender> Contest<C> {
         taken
     }
 
-    /// Stops the waiters of this client from sending anything while the client itself has the lock, or
-    /// is releasing it. A release that takes too long is not awaited further.
+    /// Lets the waiters of this client send nothing while the client itself has the lock, or is releasing it.
+    /// They do not wait longer for a release that takes too long.
     fn defer_to_own_client(&mut self, now: Moment) -> Result<Option<Step<C::Won>>> {
         // Do not wait for two slow releases in a row, even of different locks. If no task finishes
         // either of them, the call would alternate between the two forever.
@@ -291,7 +291,7 @@ impl<C: Contender> Contest<C> {
         self.place = None;
     }
 
-    /// Gives back what is being handed to this waiter.
+    /// Refuses further hand-overs, and undoes one that was delivered already.
     fn decline(&self) {
         if let Some(place) = &self.place
             && let Some(handed) = place.waiter.decline()

@@ -3,7 +3,7 @@
 //!
 //! A [`Contender`] says what a call waits for: a lock, all of several locks, or a quorum of instances.
 //! The loop keeps invariants 8, 9 and 10 of the design for each of them: every wait has a timer, one
-//! contender of a client asks for all its waiters, and one deadline bounds the whole call.
+//! contender of a client asks the server for all its waiters, and one deadline bounds the whole call.
 
 mod answer;
 mod beside;
@@ -34,8 +34,8 @@ pub(crate) trait Contender: Send {
     /// The result of a successful wait.
     type Won: Send;
 
-    /// Whether a waiter asks the server itself, just before its deadline, if its client's contender has
-    /// no answer and is not polled. Suitable if one command is enough to ask.
+    /// Whether a waiter asks the server itself, shortly before its deadline, if its client's contender has
+    /// no answer and is not polled. True for contenders that ask with one command.
     const ASKS_BESIDE: bool = false;
 
     /// Returns an error if a client that the call needs was shut down.
@@ -44,7 +44,7 @@ pub(crate) trait Contender: Send {
     /// The client in whose queue the call is.
     fn core(&self, at: Option<usize>) -> &Arc<Core>;
 
-    /// The call's deadline; `None` if it may wait forever.
+    /// The call's deadline; `None` if it has no time limit.
     fn deadline(&self, at: Option<usize>) -> Option<Moment>;
 
     /// The pauses between polls; `None` if messages wake the call.
@@ -79,9 +79,9 @@ pub(crate) trait Contender: Send {
     /// to release it. `has_waited`: the call has just waited for a release.
     fn kept(&mut self, now: Moment, has_waited: bool) -> LocalState;
 
-    /// Asks for it. Before the first command is sent, it records in the waiter what is in flight, or until
-    /// when something is ([`WaiterGuard::attempting`], [`WaiterGuard::promise`]). So others can take
-    /// over from a future that is not polled.
+    /// Asks the server. Before it sends the first command, it records in the waiter what is in flight
+    /// ([`WaiterGuard::attempting`]), or when the waiter checks in next ([`WaiterGuard::promise`]). So other
+    /// waiters can take over from a future that is not polled.
     ///
     /// # Cancel safety
     ///
@@ -92,8 +92,8 @@ pub(crate) trait Contender: Send {
         now: Moment,
     ) -> impl Future<Output = Result<Attempted<Self::Won>>> + Send;
 
-    /// Whether the call has to ask although it is not in turn, and although its own client has the lock: it
-    /// has no place in the server's queue yet.
+    /// Whether the call has to ask although it is not the contender, and although its own client has the
+    /// lock. True while it has no place in the server's queue yet.
     fn asks_at_once(&self) -> bool {
         false
     }
@@ -139,7 +139,7 @@ pub(crate) trait Contender: Send {
         place.waiter.wait(until)
     }
 
-    /// Adds to an error of the queue's server where it occurred, if the caller has to know.
+    /// Adds to an error of the queue's server which server that is, if the caller has to know.
     fn about(&self, _at: usize, error: Error) -> Error {
         error
     }
@@ -194,7 +194,7 @@ pub(crate) enum Attempted<W> {
     },
     /// Others acquire the same locks in another order. The call backs off for this long, in no queue.
     Collided(Duration),
-    /// Others have it. The contender itself learns of the release. It checks again at this moment, or
+    /// Others have it. The contender itself is notified of the release. It checks again at this moment, or
     /// at once.
     Taken {
         again: Option<Moment>,

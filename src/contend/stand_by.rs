@@ -10,8 +10,8 @@ use crate::clock::Moment;
 use crate::error::Result;
 
 impl<C: Contender> Contest<C> {
-    /// Leaves it to the contender, which is another waiter, to ask the server. If the contender has no
-    /// answer at this waiter's deadline, the waiter would blame the server. So the waiter wakes the
+    /// Waits while the contender, which is another waiter, asks the server. If the contender has no answer at
+    /// this waiter's deadline, the waiter would report that the server is silent. So the waiter wakes the
     /// contender earlier, and asks the server itself if the contender is still not polled.
     pub(super) async fn stand_by(&mut self, now: Moment) -> Result<Step<C::Won>> {
         let later = self.poll_again(now);

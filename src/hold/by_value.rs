@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::key::LockKey;
 
-/// By the key of the group, and then by each of their values. So a look costs as much as the lock has
-/// values, however many locks the client has.
+/// By the key of the group, and then by each of their values. So the cost of a lookup depends on the number
+/// of the lock's values, and not on the number of the client's locks.
 #[derive(Default)]
 pub(super) struct ByValue(pub(super) HashMap<String, HashMap<String, Vec<Arc<LockKey>>>>);
 
@@ -40,8 +40,8 @@ impl ByValue {
         }
     }
 
-    /// The locks of other values of the same group, some of which are this lock's. A lock with several of
-    /// them appears for each.
+    /// The other locks of the same group that have a value in common with this lock. A lock appears once for
+    /// each common value.
     pub(super) fn overlapping(&self, key: &LockKey) -> impl Iterator<Item = &Arc<LockKey>> {
         let group = self.0.get(key.key());
         let of_values = group.into_iter().flat_map(|group| {

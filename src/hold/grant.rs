@@ -5,7 +5,7 @@ use crate::clock::Moment;
 use crate::lease;
 
 impl HoldState {
-    /// The caller has until then to accept a grant.
+    /// The caller has to accept a grant before `until`.
     pub(crate) fn await_taking_in(&mut self, until: Moment) {
         if self.phase == HoldPhase::Pending {
             self.awaited = true;
@@ -18,7 +18,7 @@ impl HoldState {
         self.awaited && self.phase == HoldPhase::Pending
     }
 
-    /// The time limit has passed: its caller did not accept the grant, if there was one.
+    /// The time limit is over: its caller did not accept the grant, if there was one.
     pub(crate) fn is_untaken(&self, now: Moment) -> bool {
         self.is_awaited() && now >= self.deadline
     }

@@ -33,7 +33,7 @@ pub(super) struct Index {
     lowering: BTreeSet<u64>,
 }
 
-/// Under what a hold is found.
+/// The properties of a hold by which the index finds it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Filing {
     group: HoldGroup,
@@ -108,7 +108,7 @@ impl HoldsOfKey {
         }
     }
 
-    /// Notes where a hold is to be found from now on. The hold may be removed already.
+    /// Updates the index after these properties of a hold changed. The hold may be removed already.
     pub(super) fn moved(&mut self, hold: &Hold, to: Filing) {
         if let Self::Many(index) = self {
             index.moved(hold, to);
@@ -214,7 +214,7 @@ impl Index {
         }
     }
 
-    /// Adds it where it is to be found.
+    /// Adds the hold to the sets that it belongs to.
     fn file(&mut self, hold: &Hold, filing: Filing) {
         let (group, number) = (filing.group, hold.number());
         self.groups.insert((group, number));

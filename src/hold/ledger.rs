@@ -3,14 +3,16 @@
 use super::{ClaimFlags, HoldState};
 use crate::clock::Moment;
 
-/// What a release says about the ledger, beside the number of permits that are kept.
+/// What the command of a release says about the ledger, in addition to the number of permits that the hold
+/// keeps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LedgerView {
     /// How many permits the hold has for certain. 0: unknown.
     pub(crate) known: u32,
     /// A sending of the acquire may still run: the ledger has to remember the end of the hold.
     pub(crate) in_doubt: bool,
-    /// When they were acquired. A server that may have lost data since then does not count what is known.
+    /// When they were acquired. For a server that may have lost data since then, the known number does not
+    /// count.
     pub(crate) acquired: Moment,
 }
 

@@ -66,8 +66,7 @@ impl Holds {
         table.by_key.get(key)?.of_owner(owner).cloned()
     }
 
-    /// The holds of `owner` whose acquires are in flight. The call looks at all holds on the lock that
-    /// are pending.
+    /// The holds of `owner` whose acquires are in flight. The call scans all pending holds on the lock.
     pub(crate) fn pending_of(&self, key: &LockKey, owner: Owner) -> Vec<Arc<Hold>> {
         let table = self.table.lock();
         let Some(holds) = table.by_key.get(key) else {
@@ -90,7 +89,7 @@ impl Holds {
         table.by_key.get(key)?.numbered(number).cloned()
     }
 
-    /// As [`Holds::numbered`], on any values of the lock's group. The call looks at all locks of the client.
+    /// As [`Holds::numbered`], on any values of the lock's group. The call scans all locks of the client.
     pub(crate) fn numbered_in_group(&self, key: &LockKey, number: u64) -> Option<Arc<Hold>> {
         let table = self.table.lock();
         let mut of_group = (table.by_key.iter())
@@ -122,8 +121,8 @@ impl Holds {
         }
     }
 
-    /// As [`Holds::local_holds`], for a read lock: only a writer keeps it, and not from its own owner. A reader
-    /// that is releasing is not waited for either.
+    /// As [`Holds::local_holds`], for a read lock: only another owner that writes keeps a reader out. A reader
+    /// does not wait for the release of another reader.
     fn local_holds_of_reader(&self, key: &LockKey, writer: &LockKey, owner: Owner) -> LocalHolds {
         // Unlocked before the other queries lock the table.
         let has_holds = self.table.lock().by_key.contains_key(key);
@@ -141,7 +140,7 @@ impl Holds {
         is_valid.then_some(hold)
     }
 
-    /// A valid hold of `owner` on other values of the same group, some of which are this lock's.
+    /// A valid hold of `owner` on another lock of the same group that has a value in common with this lock.
     pub(crate) fn overlapping(&self, key: &LockKey, owner: Owner) -> Option<Arc<Hold>> {
         let table = self.table.lock();
         let now = self.clock.now();
@@ -323,7 +322,7 @@ mod tests {
         worked() - began
     }
 
-    /// How long it takes to give back this many forgotten acquires, beside as many others that are older.
+    /// How long it takes to give back this many forgotten acquires, while there are as many older holds.
     #[cfg(target_os = "linux")]
     fn giving_back(acquires: usize) -> Duration {
         let holds = Holds::new(Clock::default(), false);
@@ -399,7 +398,7 @@ mod tests {
         assert!(holds.table.lock().by_value.0.is_empty());
     }
 
-    /// How long many looks for overlaps take while the client has this many other locks: plain ones, and of
+    /// How long many lookups of overlaps take while the client has this many other locks: plain ones, and of
     /// other values of the same group.
     #[cfg(target_os = "linux")]
     fn looking(others: usize) -> Duration {
@@ -426,7 +425,7 @@ mod tests {
         let quickest = |others| (0..3).map(|_| looking(others)).min().unwrap();
         let [few, many] = [100, 10_000].map(quickest);
         println!("among 100 locks {few:?}, among 10,000 {many:?}");
-        // When each look went through all locks, it took a hundred times as long.
+        // A lookup that scans all locks takes a hundred times as long.
         assert!(many < few * 10, "{few:?} and {many:?}");
     }
 

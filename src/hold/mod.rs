@@ -200,7 +200,8 @@ impl Hold {
         AlreadyHeld::new(self.key.name(), &self.owner.to_string(), held)
     }
 
-    /// The error for an owner that waits for itself: it reads, or another owner that reads waits to write.
+    /// The error for an owner that would wait for itself: it reads and wants to write, or it reads and another
+    /// reader waits to write.
     pub(crate) fn would_deadlock(&self) -> Error {
         Error::would_deadlock(self.key.name(), &self.owner.to_string())
     }

@@ -13,7 +13,7 @@ impl HoldState {
         self.lease_ms = self.lease_ms.max(lease);
     }
 
-    /// The lease is over that claims were left to: nothing keeps them in Redis any more.
+    /// The lease to which claims were left is over: Redis does not have them any more.
     pub(crate) fn end_lease(&mut self) {
         self.count = self.count.saturating_sub(self.left);
         self.left = 0;

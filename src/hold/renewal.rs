@@ -17,8 +17,8 @@ impl HoldState {
         self.is_renewed() || (self.is_living() && self.exposed)
     }
 
-    /// Others may let a lock with this hold live for a `lease` only, after which a hold with a longer lease of
-    /// its own would be gone. So the watchdog renews such a hold to what is left of it.
+    /// Other clients may set the TTL of the lock to `lease`. A hold with a longer lease of its own would then be
+    /// gone too early. So the watchdog renews such a hold for the rest of its own lease.
     pub(crate) fn expose(&mut self, lease: Duration) {
         if self.is_living() && self.deadline.since(self.renewed) > lease / 3 {
             self.exposed = true;
@@ -38,6 +38,7 @@ impl HoldState {
     /// Starts a renewal that is sent now, and returns its lease. `None` if the renewal would not move
     /// the deadline.
     pub(crate) fn renewal(&mut self, now: Moment, lease: Duration) -> Option<Duration> {
+        // A TTL that another client sets to `lease` outlasts a deadline that is this near.
         let is_over_soon = now + lease / 3 >= self.deadline;
         let is_exposed = self.exposed && self.watched == 0 && !is_over_soon;
         if self.is_living() && (self.doubted || is_exposed) {
@@ -61,6 +62,7 @@ impl HoldState {
             self.renew_at = now + lease / 6;
             return Some(asked);
         }
+        // Without a watchdog, or at the bound of `max_hold`, no renewal can move the deadline any more.
         self.renew_at = if is_bounded || self.watched == 0 {
             Moment::NEVER
         } else {

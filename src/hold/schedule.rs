@@ -15,8 +15,8 @@ use crate::lease::TOLD_EARLY;
 pub(super) struct Schedule {
     /// Holds that are renewed.
     renewals: Timeline,
-    /// All holds with a deadline. A renewal that is due, late or in flight does not delay the
-    /// notification of a loss.
+    /// All holds with a deadline. They have a timeline of their own, so that a renewal that is due, late
+    /// or in flight does not delay the notification of a loss.
     expiries: Timeline,
 }
 
@@ -121,7 +121,7 @@ impl PartialEq for TimelineKey {
     }
 }
 
-fn place(line: &mut Timeline, scheduled: &AtomicU64, hold: &Arc<Hold>, next: Option<Moment>) {
+fn place(timeline: &mut Timeline, scheduled: &AtomicU64, hold: &Arc<Hold>, next: Option<Moment>) {
     let old = Moment(scheduled.load(Ordering::Relaxed));
     let at = next.unwrap_or(Moment(0));
     if at == old {
@@ -131,19 +131,19 @@ fn place(line: &mut Timeline, scheduled: &AtomicU64, hold: &Arc<Hold>, next: Opt
     let hold = hold.clone();
     let mut entry = TimelineKey { at: old, hold };
     if old.0 != 0 {
-        line.remove(&entry);
+        timeline.remove(&entry);
     }
     if next.is_some() {
         entry.at = at;
-        line.insert(entry);
+        timeline.insert(entry);
     }
 }
 
-fn up_to(line: &Timeline, until: Moment) -> impl Iterator<Item = &Arc<Hold>> {
-    let entries = line.iter().take_while(move |entry| entry.at <= until);
+fn up_to(timeline: &Timeline, until: Moment) -> impl Iterator<Item = &Arc<Hold>> {
+    let entries = timeline.iter().take_while(move |entry| entry.at <= until);
     entries.map(|entry| &entry.hold)
 }
 
-fn first(line: &Timeline) -> Moment {
-    line.first().map_or(Moment::NEVER, |entry| entry.at)
+fn first(timeline: &Timeline) -> Moment {
+    timeline.first().map_or(Moment::NEVER, |entry| entry.at)
 }

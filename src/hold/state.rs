@@ -99,7 +99,7 @@ pub(crate) struct HoldState {
     pub(crate) doubted: bool,
     /// Redis granted it, or may have, so a server may have something of it.
     pub(crate) granted: bool,
-    /// The number of server switches at which it was last released again.
+    /// The number of server switches at the time when it was last released again.
     pub(crate) released_after: u64,
     /// Redis granted it or may have; its caller has until the deadline to accept the grant.
     pub(crate) awaited: bool,
@@ -117,7 +117,7 @@ pub(crate) struct HoldState {
     pub(crate) streak: Option<Box<Streak>>,
     /// Another owner of this client handed it over.
     pub(crate) handed_over: bool,
-    /// Its owner had it, and observers were not told of its end.
+    /// Its owner had it, and the observers were not notified of its end yet.
     pub(crate) owes_end: bool,
     /// In which way its owner ended it.
     pub(crate) ended_as: End,
@@ -173,12 +173,12 @@ impl HoldState {
         }
     }
 
-    /// Redis granted it and its owner did not end it, whatever the clock says.
+    /// Redis granted it and its owner did not end it. The deadline may be over.
     pub(crate) fn is_living(&self) -> bool {
         matches!(self.phase, HoldPhase::Held | HoldPhase::Jeopardy)
     }
 
-    /// It may be acted on now. Exact, even if no party has noticed a passed deadline yet.
+    /// It may be acted on now. Exact, even if no party has noticed yet that the deadline is over.
     pub(crate) fn is_valid(&self, now: Moment) -> bool {
         self.is_living() && now < self.deadline
     }
@@ -204,7 +204,7 @@ impl HoldState {
         self.phase == HoldPhase::Ended && !self.handing_on
     }
 
-    /// One claim is there beside those that were left to the lease.
+    /// Exactly one claim remains besides those that were left to the lease.
     pub(crate) fn is_last_beside_left(&self) -> bool {
         self.left > 0 && self.count == self.left + 1
     }
@@ -252,12 +252,12 @@ impl HoldState {
         living
     }
 
-    /// Loses the hold if its deadline has passed.
+    /// Loses the hold if its deadline is over.
     pub(crate) fn expire(&mut self, now: Moment) -> bool {
         now >= self.deadline && self.lose(self.deadline_reason())
     }
 
-    /// The reason of the loss when the deadline passes.
+    /// The reason of the loss at the deadline.
     pub(crate) fn deadline_reason(&self) -> LostReason {
         if self.is_as_far_as_allowed(self.renewed) {
             LostReason::MaxHold
@@ -302,7 +302,7 @@ impl HoldState {
             HoldPhase::Lost(_) => true,
             HoldPhase::Pending | HoldPhase::Held | HoldPhase::Jeopardy => false,
         };
-        let shown = self.target();
+        let target_before = self.target();
         self.count = self.count.saturating_sub(flags.weight);
         self.watched = self.watched.saturating_sub(u32::from(flags.watched));
         self.parts = self.parts.saturating_sub(u32::from(flags.part));
@@ -314,9 +314,11 @@ impl HoldState {
                 return self.end_left();
             }
             self.end();
-        } else if lost || self.target() == shown {
+        } else if lost || self.target() == target_before {
+            // Redis has to change nothing: the hold is gone there, or its count stays.
             return Dropped::Nothing;
         }
+        // The lease is over, so Redis has nothing of the lost hold.
         if lost && now >= self.remains_until {
             return Dropped::Forget;
         }

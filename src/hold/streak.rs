@@ -30,8 +30,8 @@ pub(crate) enum StreakEnd {
     HandOver,
     /// It releases the lock; the client kept no other client waiting.
     Release,
-    /// It releases the lock and leaves it to other clients; to the number of clients that are
-    /// subscribed, if known.
+    /// It releases the lock and leaves it to other clients. Contains the number of subscribed clients,
+    /// if known.
     Yield(Option<u32>),
 }
 

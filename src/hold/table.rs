@@ -25,7 +25,7 @@ pub(crate) struct Holds {
     next_number: AtomicU64,
     pub(super) table: Mutex<Table>,
     /// When the watchdog will check next. Only an earlier moment has to wake it.
-    looks_at: AtomicU64,
+    next_check: AtomicU64,
     earlier: Notify,
     /// Holds that were removed recently, if the client remembers them.
     gone: Option<RecentlyReleased>,
@@ -73,7 +73,7 @@ impl Holds {
             gone: remembers.then(RecentlyReleased::default),
             next_number: AtomicU64::new(1),
             table: Mutex::default(),
-            looks_at: AtomicU64::new(u64::MAX),
+            next_check: AtomicU64::new(u64::MAX),
             earlier: Notify::new(),
         }
     }
@@ -142,11 +142,12 @@ impl Holds {
         if changed.lost {
             hold.announce_lost();
             if hold.key().kind().may_outlive_its_lease() {
+                // The watchdog has to check whether the hold outlives its lease.
                 self.earlier.notify_one();
             }
         }
         let earliest = changed.next.earliest();
-        if earliest != Moment::NEVER && earliest.0 < self.looks_at.load(Ordering::Acquire) {
+        if earliest != Moment::NEVER && earliest.0 < self.next_check.load(Ordering::Acquire) {
             self.earlier.notify_one();
         }
         result
@@ -228,7 +229,7 @@ impl Holds {
         if !table.schedule.is_empty() {
             due.next = self.clock.look_again(due.next, now, TICK);
         }
-        self.looks_at.store(due.next.0, Ordering::Release);
+        self.next_check.store(due.next.0, Ordering::Release);
         due
     }
 

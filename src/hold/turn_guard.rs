@@ -1,4 +1,4 @@
-//! The right to send a command for a hold, and how a turn ends whose holder is not polled.
+//! The right to send a command for a hold, and how a holder that is not polled loses it.
 //!
 //! A caller's future may be polled once and abandoned. A party that needs the turn then asks for a poll:
 //! it wakes the future, and a future that is not polled within a short time loses its turn
@@ -60,8 +60,8 @@ impl Hold {
         self.turns.turn.lock().server = connection.server().cloned();
     }
 
-    /// The server of the deployment that was asked last for this hold. If a command has no answer, it
-    /// is the server that is waited for.
+    /// The server of the deployment that got the last command for this hold. If that command has no
+    /// answer, the client waits for this server.
     fn asked_server(&self) -> Option<Arc<str>> {
         self.turns.turn.lock().server.clone()
     }

@@ -77,11 +77,11 @@ impl CountDownLatch {
         let until = until.max(began + FIRST_ATTEMPT);
         loop {
             let (gate, came) = core.gate(key)?;
-            // A look that other waiters make may come too late for this one.
+            // The next query for the other waiters may come too late for this one.
             if gate.is_older_than(came)
                 && until < core.clock.now() + core.settings.poll_cap + core.server.command_timeout()
             {
-                gate.look_now();
+                gate.query_now();
             }
             tokio::select! {
                 biased;

@@ -94,7 +94,7 @@ impl QueueWait {
                 Ok(QueueOutcome::Waits { arrival, .. }) => *arrival,
                 _ => None,
             };
-            waiter.stand(acquiring.queue_entry(), arrival);
+            waiter.take_place(acquiring.queue_entry(), arrival);
         }
         waiter.attempted();
         match result {

@@ -81,7 +81,7 @@ impl RedLockConfig {
             deadline,
             ends: deadline.map(|deadline| deadline.max(began + FIRST_ATTEMPT)),
         };
-        // On several servers, so it names none.
+        // The call uses several servers, so the span names none.
         let span = acquire_span!("lockdog::quorum", lock = &*self.name, %owner);
         let outcome = caller.call(wait).instrument(span.clone()).await;
         let waited = self.clock().now().since(began);
@@ -140,6 +140,7 @@ impl RedLockCall<'_> {
             return Ok(None);
         };
         if let Some(lost) = hold.loss() {
+            // No guard is left that reports the loss, so the owner may acquire again.
             let is_over = hold
                 .see(|state, _| state.quorum.phase() == Phase::Ended || state.is_only_forgotten());
             if is_over {
@@ -151,6 +152,7 @@ impl RedLockCall<'_> {
         let Terms { lease, watched, .. } = *self.terms;
         let lengthening = hold.lengthen(lease, watched).await?;
         let counted = hold.claim_again(self.terms);
+        // Kept up to here, so that the watchdog renews the hold until the new claim counts.
         drop(lengthening);
         Ok(counted.then(|| {
             let claim = QuorumClaim::new(hold, watched);
@@ -167,7 +169,7 @@ impl RedLockCall<'_> {
             let Some(other) = begun.0.register() else {
                 break (now, begun);
             };
-            // Nothing was sent for it yet.
+            // Nothing was sent for the new hold yet, so nothing has to be undone.
             drop(begun);
             if !other.decided(self.ends.unwrap_or(Moment::NEVER)).await {
                 return Ok(RoundOutcome::Elsewhere);
@@ -177,13 +179,13 @@ impl RedLockCall<'_> {
             }
         };
         let attempt = QuorumAttempt { hold: &hold };
-        // From here on the background ends it if this call is not polled any more.
+        // From here on the background ends the attempt if this call is not polled any more.
         hold.follow(&mut hold.state());
         let mut requests = InFlight::new(&hold, requests);
-        let hurry = self.ends;
+        let time_limit = self.ends;
         loop {
             let (phase, wake_at) = hold.see(|state, _| {
-                if let Some(ends) = hurry {
+                if let Some(ends) = time_limit {
                     state.quorum.end_round_by(ends);
                 }
                 (state.quorum.phase(), state.quorum.wake_at())
@@ -201,7 +203,8 @@ impl RedLockCall<'_> {
             };
             requests.give(more);
         }
-        if hurry.is_none_or(|ends| ends >= now + Rules::answer_limit(self.terms.lease)) {
+        // Only a round with its full time shows that an instance is silent.
+        if time_limit.is_none_or(|ends| ends >= now + Rules::answer_limit(self.terms.lease)) {
             self.suspect_late(&hold);
         }
         // Releases are sent before any later command of this caller.
@@ -227,10 +230,9 @@ impl RedLockCall<'_> {
         Ok(RoundOutcome::Lost(hold))
     }
 
-    /// Suspects the instances that were silent for the whole round, so that they are not asked again
-    /// until they answer. It does so here because the next attempt may begin before their own calls
-    /// time out. A caller that was not polled in time knows nothing: the answers may have arrived long
-    /// ago.
+    /// Suspects the instances that were silent for the whole round, so that the client sends them nothing
+    /// until they answer a probe. It does so here because the next attempt may begin before their own calls
+    /// time out. A caller that was not polled in time suspects none: the answers may have arrived in time.
     fn suspect_late(&self, hold: &QuorumHold) {
         if hold.see(|state, now| now > state.quorum.round_ends() + OVERDUE) {
             return;
@@ -263,7 +265,7 @@ impl RedLockCall<'_> {
     }
 }
 
-/// An acquisition under way. Dropped, it is undone.
+/// An acquire in flight. Its drop undoes it.
 struct QuorumAttempt<'a> {
     hold: &'a Arc<QuorumHold>,
 }
@@ -276,7 +278,7 @@ impl Drop for QuorumAttempt<'_> {
 
 impl QuorumHold {
     /// Waits until this attempt of another call is decided; false if it is not decided by `until`. If
-    /// the attempt is overdue, its caller does not poll any more, and this call ends it.
+    /// the attempt is overdue, its caller does not poll its future any more, and this call ends it.
     async fn decided(self: &Arc<Self>, until: Moment) -> bool {
         loop {
             let changed = self.changed.notified();
@@ -305,7 +307,7 @@ impl QuorumHold {
     pub(super) fn abandon(self: &Arc<Self>) {
         let mut state = self.state();
         if state.count > 0 {
-            // It was won meanwhile.
+            // Its call has accepted the grant meanwhile.
             return;
         }
         let given_back = self.step_locked(&mut state, Event::Unlock);

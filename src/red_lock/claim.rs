@@ -126,9 +126,9 @@ impl CompositeHold for QuorumClaim {
             match ending? {
                 ClaimEnd::Kept(count) => Ok(Unlocked::StillHeld { count }),
                 ClaimEnd::Last(requests) => {
-                    let told = TellsEnd::new(&self.hold);
+                    let end = TellsEnd::new(&self.hold);
                     let outcome = self.hold.give_back(requests).await;
-                    told.tell(&outcome);
+                    end.tell(&outcome);
                     outcome
                 }
             }
@@ -181,6 +181,7 @@ impl QuorumHold {
     /// Ends one claim. An error if the hold is already lost.
     pub(super) fn end(self: &Arc<Self>, watched: bool) -> Result<ClaimEnd> {
         let mut state = self.state();
+        // A loss that the clients know already comes before the end of the claim.
         let requests = self.collect_work(&mut state);
         state.drop_claim(watched);
         if let Some(lost) = self.loss_in(&state) {
@@ -203,6 +204,7 @@ impl QuorumHold {
         drop(state);
         self.unregister();
         if left > 0 {
+            // An earlier claim left the instances to their leases, so no release is sent.
             for request in requests {
                 if let Request::GiveBack(_, claim) = request {
                     claim.leave();
@@ -231,7 +233,7 @@ impl QuorumHold {
         }
     }
 
-    /// Releases all instances in parallel. Ends when a quorum has confirmed it.
+    /// Releases all instances in parallel. Returns when a quorum has confirmed the release.
     async fn give_back(self: &Arc<Self>, requests: Vec<Request>) -> Result<Unlocked> {
         let need = self.see(|state, _| state.quorum.rules().need);
         let began = self.clock.now();

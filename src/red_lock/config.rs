@@ -123,12 +123,12 @@ impl RedLockConfig {
         self.max_lease
     }
 
-    /// The instance whose client stands for all of them where one is enough.
+    /// The instance whose client is used for work that one client can do for all, such as clock and events.
     pub(super) fn home_instance(&self) -> &LockInstance {
         &self.instances[0]
     }
 
-    /// How observers see all of them as one lock.
+    /// The lock as one, for observers.
     pub(super) fn shown(&self, owner: Owner) -> LockRef<'_> {
         let keys = self.instances.iter().map(|instance| &**instance.key());
         LockRef::of_several(&self.name, "red lock", keys, owner)
@@ -227,7 +227,7 @@ fn refusal(key: &LockKey) -> Option<Error> {
     }
 }
 
-/// Whether all clients share one clock. The deadline of the whole is also used for each part.
+/// Whether all clients share one clock. The deadlines of the whole lock are also used for its instances.
 fn run_together(instances: &[(usize, LockInstance)]) -> bool {
     let mut instances = instances.iter().map(|(_, instance)| &instance.core().clock);
     let first = instances.next();

@@ -32,7 +32,7 @@ pub(super) struct RedLockContender<'a> {
     /// The listener for each instance. Set once the lock was found busy.
     pub(super) listeners: Vec<(usize, Listener)>,
     pub(super) retry_timer: RetryTimer,
-    /// Subscriptions were asked for.
+    /// It has subscribed to the instances' channels.
     pub(super) listens: bool,
     pub(super) rounds: u32,
     /// Until when the answers of an instance do not count.
@@ -177,11 +177,12 @@ impl Contender for RedLockContender<'_> {
         self.learn(&hold);
         let failed = self.failure(&hold);
         if failed.is_none() {
-            // Before it subscribes, which takes time.
+            // Noted before the call subscribes, because that takes time.
             self.outage = None;
             waiter.note_outage(None);
         }
-        // In an outage it is notified of an instance that answers again, and subscribes to nothing.
+        // In an outage the call does not subscribe. Its listeners are notified when an instance answers
+        // again.
         if self.listen(waiter).await {
             return Ok(Attempted::Taken { again: None });
         }
@@ -200,8 +201,8 @@ impl Contender for RedLockContender<'_> {
         })
     }
 
-    /// It got the lock, so enough instances answer, and an earlier outage is over. The next waiter in
-    /// line is still woken: it must listen for the release.
+    /// It got the lock, so enough instances answer, and an earlier outage is over. It does not call
+    /// [`WaiterGuard::has_lock`], so the next waiter is woken: that one must listen for the release.
     fn leave_with(&self, waiter: &WaiterGuard) {
         waiter.note_outage(None);
     }
@@ -250,8 +251,8 @@ impl RedLockContender<'_> {
         self.caller.lock.clock()
     }
 
-    /// The longest wait for the next round. Of instances that send no messages, the one that is asked again
-    /// first decides, wherever the queue is.
+    /// The longest wait for the next round. If some instances send no messages, the one with the shortest pause
+    /// between attempts decides, independent of the client with the queue.
     fn pause(&mut self) -> Duration {
         let instances = self.caller.lock.instances().iter();
         let pauses = instances.filter_map(|instance| Some(instance.backoff()?.pause(self.rounds)));
@@ -305,7 +306,8 @@ impl RedLockContender<'_> {
             }
         }
         if acquired {
-            // Lost to competing callers, or for a reason that the next round would have, too.
+            // The round was lost to competing callers, or for a reason that may also apply to the next
+            // round.
             let began = hold.see(|state, _| state.quorum.began());
             self.retry_timer
                 .collided(now.since(began), clock.part(), now);

@@ -17,7 +17,7 @@ pub(super) struct Deferred {
     pub(super) given_back: Vec<Request>,
 }
 
-/// A loss that has to be told.
+/// A loss that has to be reported.
 pub(super) struct DeferredLoss {
     pub(super) reason: LostReason,
     /// The outcome of each instance.

@@ -11,7 +11,7 @@ use super::query::{Completion, Request};
 use super::quorum_hold::QuorumHold;
 use crate::session::BackgroundTask;
 
-/// Requests under way. If this is dropped, their effects are undone in the background, and the quorum's
+/// Requests in flight. If this is dropped, their effects are undone in the background, and the quorum's
 /// core is notified that their answers will not come.
 pub(super) struct InFlight {
     hold: Arc<QuorumHold>,
@@ -34,7 +34,7 @@ impl InFlight {
             .extend(requests.map(|request| request.execute(&self.hold)));
     }
 
-    /// The next completion; `None` if nothing is under way.
+    /// The next completion; `None` if no request is in flight.
     pub(super) async fn next(&mut self) -> Option<Completion> {
         self.in_flight.next().await
     }
@@ -51,7 +51,7 @@ impl InFlight {
         }
     }
 
-    /// Waits for everything that is under way, and for all requests that follow from it.
+    /// Waits for all requests in flight, and for all requests that follow from their answers.
     pub(super) async fn finish(mut self) {
         while let Some(done) = self.next().await {
             self.follow(done);
@@ -70,17 +70,15 @@ impl InFlight {
         }
     }
 
-    /// Finishes what is under way after the caller has its result. The caller's runtime does this while
-    /// it runs. Requests that it does not poll are given up when their time is over, and the next round
-    /// asks again; requests that it drops are undone in the background.
+    /// Finishes the requests in flight after the caller has its result. A task on the caller's runtime does
+    /// this. If the runtime does not poll the task, the quorum's core gives the requests up when their time is
+    /// over, and asks again in the next round. If the runtime drops the task, the background undoes the
+    /// requests.
     pub(super) fn finish_detached(self) {
         if self.in_flight.is_empty() {
             return;
         }
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "each order ends by itself, within its time"
-        )]
+        #[expect(clippy::disallowed_methods, reason = "each request has a time limit")]
         tokio::spawn(self.finish());
     }
 }

@@ -15,9 +15,9 @@ pub(super) struct InstanceAcquire<'a> {
     pub(super) is_fenced: bool,
     /// The longest lease that any client asks of these instances.
     pub(super) max_lease: Duration,
-    /// The answer is not awaited beyond this.
+    /// The client waits for the answer until this moment.
     pub(super) until: Moment,
-    /// Set before each sending.
+    /// Receives the server of each sending.
     pub(super) addressee: Addressee,
     pub(super) round: u32,
     /// Keeps the claim while its server is judged.

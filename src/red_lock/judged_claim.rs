@@ -1,11 +1,12 @@
-//! A claim whose grant is still being judged.
+//! A claim while the client checks whether its server may have lost data.
 
 use parking_lot::Mutex;
 
 use crate::session::Claim;
 
-/// Keeps the claim of one instance while its server is judged. The judgement may wait for an answer, and
-/// its caller may stop polling: then the background takes the claim out and releases it.
+/// Keeps the claim of one instance while the client checks whether the instance's server may have lost data.
+/// This check may wait for an answer. If the caller's future is not polled any more, the background takes the
+/// claim out and releases it.
 #[derive(Default)]
 pub(super) struct JudgedClaim(Mutex<Option<(u32, Claim)>>);
 
@@ -18,7 +19,7 @@ pub(super) struct Judged<'a> {
 impl JudgedClaim {
     pub(super) fn keep(&self, round: u32, claim: Claim) -> Judged<'_> {
         let earlier = self.0.lock().replace((round, claim));
-        // Not with the mutex locked: its release may run user code.
+        // Dropped without the mutex, because the release may run user code.
         drop(earlier);
         Judged { slot: self, round }
     }

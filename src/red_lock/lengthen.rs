@@ -51,7 +51,7 @@ impl QuorumHold {
             // its outcome (design: invariant 14).
             self.delegate(requests);
             loop {
-                // Before the query, so that a change between both wakes this call.
+                // Created before the state is read, so that a change between both wakes this call.
                 let changed = self.changed.notified();
                 let Some(ends) = self.see(|state, now| state.quorum.extending(asked_at, now))
                 else {

@@ -28,7 +28,7 @@ impl RedLockContender<'_> {
     /// been released before it.
     pub(super) async fn listen(&mut self, waiter: &WaiterGuard) -> bool {
         let caller = self.caller;
-        // Also in an outage, to be notified when an instance answers again.
+        // Also in an outage: the listeners are notified when an instance answers again.
         self.add_listeners();
         if self.listens || self.outage.is_some() {
             return false;

@@ -21,7 +21,7 @@ use crate::wait::Backoff;
 pub(super) struct LockInstance {
     session: Arc<Session>,
     key: Arc<LockKey>,
-    /// Its handle's own pauses.
+    /// The pauses that the lock's handle sets for itself.
     own_backoff: Option<Backoff>,
 }
 
@@ -105,7 +105,7 @@ impl LockInstance {
                 OwnerState::Holding(hold) => {
                     PendingAcquire::again(&self.session, hold, now, until).await?
                 }
-                // An earlier round may be about to process that loss and to drop its claim.
+                // An earlier round may be processing that loss, and drop its claim soon. This waits once.
                 OwnerState::Lost(_) if !was_lost => {
                     was_lost = true;
                     core.clock.sleep_until(until.min(now + A_MOMENT)).await;
@@ -122,29 +122,30 @@ impl LockInstance {
                 }
             };
             acquiring.addressee = Some(taking.addressee.clone());
-            // The quorum's core gives the request up then, and may ask again.
+            // The quorum's core gives the request up before this limit, and may ask again.
             acquiring.accept_limit = Some(2 * Rules::answer_limit(taking.terms.lease));
             let now = core.clock.now();
-            let looked = acquiring
+            let attempted = acquiring
                 .attempt_as_member(&taking.terms, guards, now, until)
                 .await
                 .map_err(|error| error.after(core.clock.now().since(now)))
                 .inspect_err(|error| self.suspect_asked(acquiring.sent(), error))?;
-            if let Some(left) = looked.quarantined {
+            if let Some(left) = attempted.quarantined {
                 return Ok(InstanceAnswer::from(Answer::Quarantined(left)));
             }
-            // The query assumed a server that had not changed. If it did, the register's value does not count.
+            // The command named the last data loss that the client knew. After a newer one, the register's
+            // value does not count.
             let register = |lost: DataLoss| {
-                looked.register.map(|register| Register {
+                attempted.register.map(|register| Register {
                     value: register.value,
                     time: register.time,
-                    reborn: register.fresh || lost.since != looked.asked_since,
+                    reborn: register.fresh || lost.since != attempted.asked_since,
                 })
             };
-            match looked.attempt {
+            match attempted.attempt {
                 AttemptOutcome::Granted(claim) => {
                     let claim = taking.judged.keep(taking.round, claim.into_part());
-                    // Judged by the server that answered, which may differ from the one the map named
+                    // Checked for the server that answered. It may be another one than the slot map named
                     // at first.
                     let lost = match core
                         .server
@@ -152,7 +153,7 @@ impl LockInstance {
                         .await
                     {
                         Ok(lost) => lost,
-                        // The claim is dropped, so the lock is released there. A later round asks
+                        // The drop of the claim releases the lock on this instance. A later round asks
                         // again.
                         Err(failure) => return Ok(InstanceAnswer::failed(failure.into())),
                     };
@@ -190,7 +191,7 @@ impl LockInstance {
     }
 
     /// Waits, for at most half of the time left, until this client has settled a hold that it is
-    /// releasing there. A guard dropped just now must not look like another owner's lock.
+    /// releasing on this instance. The hold of a guard that was just dropped must not count as another owner's.
     async fn released(&self, taking: &InstanceAcquire<'_>) -> Result<(), Error> {
         let core = self.core();
         let Some(releasing) = core.holds.releasing(&self.key) else {
@@ -201,8 +202,8 @@ impl LockInstance {
         let until = began + taking.until.since(began) / 2;
         let listener = core.waiters.add_listener(&self.key, taking.owner)?;
         let number = releasing.number();
-        // A release that failed is repeated at once, on another connection. One that fails for longer is
-        // not waited for.
+        // A release that failed is repeated at once, on another connection. This call does not wait for one
+        // that fails for longer.
         let is_awaited = || {
             let is_there = core.holds.numbered(&self.key, number).is_some();
             let is_soon = core.clock.now() < began + REPEATED_SOON;
@@ -228,7 +229,7 @@ impl LockInstance {
         if !hold.state().is_valid(now) {
             return InstanceAnswer::from(Answer::NotOurs);
         }
-        // A caller's own connection may have timed out. Then the probe clears the suspicion soon.
+        // The suspicion may come from one caller's connection that timed out. Then a probe clears it soon.
         while let Err(error) = self.has_answered() {
             let now = core.clock.now();
             if now >= until || core.ensure_open().is_err() {
@@ -325,8 +326,8 @@ impl LockInstance {
         quarantine::left(lost.seen, taking.max_lease, self.core().clock.now())
     }
 
-    /// Suspects the server that an acquire in flight went to, if it went to one yet. Like the server
-    /// below, that may be another one than the map names (design: invariant 15).
+    /// Suspects the server that an acquire in flight was sent to, if it was sent. This may be another server
+    /// than the slot map names (design: invariant 15).
     pub(super) fn suspect_late(&self, addressee: &Addressee, waited: Duration) {
         let silence = Failure::silent(waited);
         self.core().server.suspect_addressee(addressee, &silence);

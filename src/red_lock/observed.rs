@@ -11,8 +11,8 @@ use crate::observe::{ClientEvent, End};
 use crate::session::Unlocked;
 
 impl QuorumHold {
-    /// Tells of a loss, of extensions that fail, and of those that succeed again. Called without the mutex of
-    /// the state.
+    /// Reports to the observers a loss, or that extensions fail or succeed again. Called without the mutex of the
+    /// state.
     pub(super) fn tell(&self, deferred: &Deferred) {
         let observers = self.lock.observers();
         let lock = self.lock.shown(self.owner);
@@ -46,7 +46,7 @@ impl QuorumHold {
         });
     }
 
-    /// Tells of a round of acquiring.
+    /// Reports a round of acquiring to the observers.
     pub(super) fn tell_round(&self, won: bool) {
         let observers = self.lock.observers();
         if observers.is_none() {
@@ -71,7 +71,7 @@ impl QuorumHold {
         });
     }
 
-    /// Tells that it ended by its owner's will.
+    /// Reports to the observers that it ended by its owner's will.
     pub(super) fn tell_released(&self, how: End, confirmed: bool) {
         self.lock.observers().tell(|| ClientEvent::Released {
             lock: self.lock.shown(self.owner),
@@ -82,7 +82,8 @@ impl QuorumHold {
     }
 }
 
-/// Tells how an unlock ended. If it is dropped before that, the background releases the instances.
+/// Reports to the observers how an unlock ended. If it is dropped before the end, the background releases the
+/// instances, and the observers get an unconfirmed release.
 pub(super) struct TellsEnd<'a>(Option<&'a QuorumHold>);
 
 impl<'a> TellsEnd<'a> {

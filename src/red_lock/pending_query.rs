@@ -1,4 +1,4 @@
-//! Requests under way. Their caller polls them: their timers belong to the caller's runtime.
+//! Requests in flight. Their caller polls them, because their timers belong to the caller's runtime.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use super::query::{Completion, InstanceQuery, Request};
 use super::quorum_hold::QuorumHold;
 use crate::clock::Moment;
 
-/// A request under way. If it is dropped, its effects are undone in the background.
+/// A request in flight. If it is dropped, its effects are undone in the background.
 pub(super) type PendingRequest = Pin<Box<dyn Future<Output = Completion> + Send>>;
 
 impl Request {
@@ -26,8 +26,8 @@ impl Request {
     }
 }
 
-/// A query under way. If it is dropped without an answer, it reports to the quorum's core
-/// that no answer will come.
+/// A query in flight. If it is dropped without an answer, it reports to the quorum's core that no answer
+/// will come.
 pub(super) struct PendingQuery {
     hold: Arc<QuorumHold>,
     asked: InstanceQuery,

@@ -13,7 +13,7 @@ use crate::session::{Claim, Unlocked};
 pub(super) enum Request {
     Ask {
         asked: InstanceQuery,
-        /// The answer is not awaited beyond this.
+        /// The client waits for the answer until this moment.
         until: Moment,
     },
     /// Dropping it releases the claim in the background.

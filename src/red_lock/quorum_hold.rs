@@ -33,7 +33,7 @@ pub(super) struct QuorumHold {
     pub(super) acquired: Moment,
     /// The server that each instance's acquire went to.
     pub(super) addressees: SmallVec<[Addressee; 5]>,
-    /// What each instance granted, while its server is judged.
+    /// The claim of each instance while the client checks whether its server may have lost data.
     judged: SmallVec<[JudgedClaim; 5]>,
     pub(super) state: Mutex<QuorumHoldState>,
     /// Notified after each step.
@@ -154,7 +154,7 @@ impl QuorumHold {
         let mut requests = self.requests(state, actions);
         self.follow(state);
         if let Phase::Lost(_) = state.quorum.phase() {
-            // These releases are deferred: no one waits for them, and they must be done before an owner
+            // These releases are deferred: no call waits for them, and they must be done before an owner
             // is notified of the loss.
             let given_back =
                 requests.extract_if(.., |request| matches!(request, Request::GiveBack(..)));
@@ -171,7 +171,7 @@ impl QuorumHold {
         answer: InstanceAnswer,
     ) -> Vec<Request> {
         if let Some(claim) = &answer.claim {
-            // Not with the state locked: the dependant may be notified immediately.
+            // Called without the state's mutex: a hold that is lost already notifies the dependant at once.
             claim.hold().add_dependant(self.me.clone());
         }
         let mut state = self.state();
@@ -180,8 +180,8 @@ impl QuorumHold {
         if is_last && answer.claim.is_some() {
             state.claims[member] = answer.claim;
         } else if let Some(claim) = answer.claim {
-            // The quorum's core gave this request up. A claim that is kept there is of a later request,
-            // which may have re-entered the hold of this one.
+            // The quorum's core gave this request up. The claim that is kept for this instance is of a
+            // later request, which may have re-entered the hold of this one.
             let kept = state.claims[member].as_ref();
             if !kept.is_some_and(|kept| Arc::ptr_eq(kept.hold(), claim.hold())) {
                 claim.hold().remove_dependant(self.me.as_ptr().cast());
@@ -283,7 +283,7 @@ impl QuorumHold {
     /// Takes the claim on an instance out, to be released.
     fn give_up(&self, state: &mut QuorumHoldState, member: usize) -> Option<Request> {
         let Some(claim) = state.claims[member].take() else {
-            // The request of a caller that is not polled any more may have been granted.
+            // The caller may have got a grant and not be polled any more, before it accepted the claim.
             let claim = self.judged[member].give_up()?;
             return Some(Request::GiveBack(member, claim));
         };

@@ -9,8 +9,8 @@ use super::config::RedLockConfig;
 use super::quorum_hold::QuorumHold;
 use crate::owner::Owner;
 
-/// What owners hold or are acquiring. An id of a lock names the clients of the lock, so no two clients share
-/// an entry, and one registry serves all of this process.
+/// The holds that owners have or are acquiring. The id of a lock names the clients of the lock, so two clients
+/// never share an entry, and one registry is enough for the process.
 static REGISTRY: LazyLock<Mutex<HashMap<RegistryKey, Weak<QuorumHold>>>> =
     LazyLock::new(Mutex::default);
 
@@ -57,7 +57,8 @@ impl QuorumHold {
         {
             known.remove(&key);
         }
-        // It may be the last one, and its drop runs other code.
+        // `found` may be the last handle of the hold. Its drop locks the registry, so the registry is unlocked
+        // first.
         drop(known);
         drop(found);
     }

@@ -26,7 +26,7 @@ impl QuorumHold {
                 }
                 self.schedule(state, at);
             }
-            // Its caller ends or claims it before that, if it is polled.
+            // A caller that is polled ends or claims the attempt before this timer.
             _ if state.is_undecided() => {
                 self.schedule(state, state.overdue_at());
             }
@@ -131,7 +131,8 @@ impl QuorumHold {
         state.deferred.lost = Some(DeferredLoss {
             reason,
             instances: self.outcomes(state),
-            // Ported code takes a lock for a fixed time in this way, and never unlocks it.
+            // Code ported from Redisson acquires a lock for a fixed time in this way and never unlocks
+            // it. The end of its lease is no loss.
             is_expiry: reason == LostReason::Deadline
                 && state.watched == 0
                 && state.count > 0
@@ -160,7 +161,7 @@ impl Dependant for QuorumHold {
 impl Timed for QuorumHold {
     fn look(self: Arc<Self>) -> bool {
         if self.see(|state, now| state.is_undecided() && now >= state.overdue_at()) {
-            // Its caller does not poll it any more. The tick notes which instances did not answer.
+            // The caller does not poll its future any more. The tick records which instances did not answer.
             drop(self.step(Event::Tick));
             self.abandon();
             return true;
@@ -174,7 +175,7 @@ impl Timed for QuorumHold {
     fn leave(self: Arc<Self>, turn: TimerKey) {
         let mut state = self.state();
         if state.turn != Some(turn) {
-            // The timer is set elsewhere already.
+            // The hold has set another timer meanwhile.
             return;
         }
         state.renewer += 1;

@@ -33,10 +33,10 @@ impl<'a> StateGuard<'a> {
 }
 
 impl QuorumHold {
-    /// Reads the state, without a step.
-    pub(super) fn see<T>(&self, look: impl FnOnce(&mut QuorumHoldState, Moment) -> T) -> T {
+    /// Reads the state, without a step of the quorum's core.
+    pub(super) fn see<T>(&self, read: impl FnOnce(&mut QuorumHoldState, Moment) -> T) -> T {
         let now = self.clock.now();
-        look(&mut self.state(), now)
+        read(&mut self.state(), now)
     }
 
     pub(super) fn state(&self) -> StateGuard<'_> {
@@ -67,8 +67,8 @@ impl Drop for StateGuard<'_> {
 impl Drop for DeferredRun<'_> {
     fn drop(&mut self) {
         let Self { hold, deferred } = self;
-        // Before any notification: an owner that learns of the loss may acquire the lock again
-        // immediately, and these old claims must not block it.
+        // The releases come before any notification: an owner that is notified of the loss may acquire
+        // the lock again immediately, and these old claims must not block it.
         deferred.given_back.clear();
         if deferred.is_any {
             hold.changed.notify_waiters();

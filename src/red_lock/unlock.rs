@@ -66,7 +66,7 @@ impl RedLockConfig {
         let Some(hold) = self.registered(owner) else {
             return Err(NotHeld::nothing(&self.name, &owner_text).into());
         };
-        // The deadline has passed, and only forgotten claims are left: the hold is removed.
+        // The hold is lost, and no guard is left that reports the loss: the hold is removed.
         let lost = hold.loss();
         if lost.is_some() && hold.see(|state, _| state.is_only_forgotten()) {
             hold.unregister();

@@ -57,8 +57,8 @@ impl QuorumHold {
         is_valid
     }
 
-    /// Ends it if its deadline has passed, or if the clients know that too many instances are lost, so that too
-    /// few are left. Every query of the state begins with this, so that all answers agree.
+    /// Ends the hold if its deadline is over, or if its clients know that too many instances are lost. Returns the
+    /// requests that follow. Every call that reads the state begins with this, so that all their answers agree.
     pub(super) fn collect_work(self: &Arc<Self>, state: &mut QuorumHoldState) -> Vec<Request> {
         state.part_lost |= state.has_lost_part(self.clock.now());
         self.step_locked(state, Event::Look)

@@ -1,4 +1,4 @@
-//! What a leader says of itself, and who leads.
+//! The value that a leader publishes, and the query for the leader.
 
 use std::num::NonZeroU64;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use crate::key::{LockKey, Script};
 use crate::observe::CommandKind;
 use crate::server::{Failure, Sent, Server, TimeBox};
 
-/// What a leader says of itself.
+/// What a leader publishes about itself.
 pub(crate) struct Proclamation<'a> {
     /// The field of its hold.
     pub(crate) field: &'a str,
@@ -21,16 +21,16 @@ pub(crate) struct Proclamation<'a> {
     pub(crate) value: &'a str,
 }
 
-/// Who leads, as the server says.
+/// The leader that the server knows.
 pub(crate) struct LeaderReply {
     pub(crate) field: String,
-    /// `None`: it has none.
+    /// `None`: its hold has no TTL.
     pub(crate) ttl: Option<Duration>,
-    /// What it said of itself: the term and the value.
+    /// What the leader published about itself: the term and the value.
     pub(crate) said: Option<(NonZeroU64, String)>,
 }
 
-/// Says who leads. Returns false if the field does not lead. See `lua/election/proclaim.lua`.
+/// Publishes the leader's value. Returns false if the field does not lead. See `lua/election/proclaim.lua`.
 pub(crate) async fn proclaim(
     server: &Server,
     key: &LockKey,
@@ -101,7 +101,7 @@ fn read(answer: &Value) -> Option<LeaderReply> {
     })
 }
 
-/// "term number value". What is not of this form was not written by lockdog.
+/// Parses "term number value". A text of another form was not written by lockdog.
 fn parse(said: &[u8]) -> Option<(NonZeroU64, String)> {
     let mut words = str::from_utf8(said).ok()?.splitn(3, ' ');
     let term: u64 = words.next()?.parse().ok()?;

@@ -50,7 +50,8 @@ async fn force_unlock_in_mode(
     time: TimeBox,
 ) -> Result<bool, Failure> {
     let mut sent = Sent::default();
-    // Nothing is known of the holder's lease: the lock's TTL follows the holders that are left closely.
+    // The client does not know the holder's lease. With zero, the script lowers the lock's TTL only if
+    // this hold has determined it.
     let lowered = LoweredHold {
         key,
         field,

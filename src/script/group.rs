@@ -1,4 +1,4 @@
-//! Who has values of a group.
+//! The query for the holders of a group's values.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(crate) struct ValueHolder {
     pub(crate) left: Duration,
 }
 
-/// Who has the values of a lock, one for each value that an owner has. See `lua/group/holders.lua`.
+/// The holders of a lock's values, one for each value that an owner has. See `lua/group/holders.lua`.
 pub(crate) async fn holders(
     server: &Server,
     key: &LockKey,

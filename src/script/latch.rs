@@ -26,7 +26,7 @@ pub(crate) async fn count(
         Value::BulkString(digits) => {
             let digits = str::from_utf8(&digits).unwrap_or_default();
             let count = digits.parse().ok().filter(|count: &i64| {
-                // As the scripts read it, and Redis itself.
+                // The scripts, and Redis itself, accept the same numbers.
                 count.unsigned_abs() < 1 << 53 && count.to_string() == digits
             });
             count.ok_or_else(|| Failure::Refused {

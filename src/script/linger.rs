@@ -1,4 +1,4 @@
-//! Ends a hold and leaves its lock for a time.
+//! Ends a hold whose lock stays in Redis for some time.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::lease;
 use crate::observe::CommandKind;
 use crate::server::{Connection, Failure, Sent, Server, TimeBox};
 
-/// Leaves the lock of an ended hold to the rest of a time. See `lua/lock/linger.lua`.
+/// Lowers the TTL of an ended hold's lock to `rest`. See `lua/lock/linger.lua`.
 pub(crate) async fn linger(
     server: &Server,
     hold: &LoweredHold<'_>,
@@ -76,7 +76,7 @@ impl LingerTexts {
         }
     }
 
-    /// The rest is rounded up: the lock is not free before.
+    /// The rest is rounded up, so that the lock is not free too early.
     fn args<'a>(&'a self, hold: &LoweredHold<'a>, rest: Duration, server: &Server) -> [Arg<'a>; 5] {
         [
             Arg::Text(hold.field),

@@ -31,7 +31,7 @@ pub(crate) enum AcquireReply {
     Granted(Option<NonZeroU64>),
     /// Another owner has the lock. Contains its TTL, if it has one.
     Busy(Option<Duration>),
-    /// This was a re-entry, and the hold is gone; or the read hold that a writer wanted to take over from.
+    /// This was a re-entry, and the hold is gone; or an upgrade, and the read hold is gone.
     Gone,
     /// Another owner waits to take over from its read hold.
     WouldDeadlock,
@@ -126,7 +126,7 @@ pub(crate) struct LoweredHold<'a> {
 struct LoweredTexts {
     more: SmallVec<[String; 3]>,
     channel: String,
-    /// What stands before the fields in the names of the timeout keys, if the hold has a mode.
+    /// The part of the timeout keys' names before the field, if the hold has a mode.
     before_fields: String,
 }
 
@@ -140,8 +140,8 @@ impl LoweredHold<'_> {
         }
     }
 
-    /// What its script needs, and more if it has a mode, or if the server has the queue. `may_wait`: the
-    /// field may have a place in that queue, which ends.
+    /// The arguments of its script. `may_wait`: the field may have a place in the server's queue, which the
+    /// script has to remove.
     fn args<'a>(
         &'a self,
         texts: &'a LoweredTexts,
@@ -235,7 +235,7 @@ pub(crate) async fn transfer(
                 QueueSide::Server => Arg::Number(lease::millis(hand_over.line.fair_wait)),
                 QueueSide::Client => from(key),
             },
-        ][..5 + more(key).max(in_line(key))],
+        ][..5 + args_of_tokens(key).max(args_of_queue(key))],
     };
     let answer = call.through(server, time, sent).await?;
     let handed = match &answer {
@@ -258,13 +258,13 @@ pub(crate) async fn transfer(
     }
 }
 
-/// 1 if the server has the queue, else 0.
-fn in_line(key: &LockKey) -> usize {
+/// How many further arguments the scripts of a kind with a queue on the server have.
+fn args_of_queue(key: &LockKey) -> usize {
     usize::from(key.kind().queue == QueueSide::Server)
 }
 
-/// How many keys and arguments the scripts of a kind that issues tokens have in addition.
-fn more(key: &LockKey) -> usize {
+/// How many further arguments the scripts of a kind that issues tokens have.
+fn args_of_tokens(key: &LockKey) -> usize {
     usize::from(key.kind().counter.is_some())
 }
 
@@ -302,7 +302,7 @@ pub(crate) async fn settle(
         args: &hold.args(&texts, server.publishes(), true),
     };
     match call.on(server, connection, limit).await? {
-        // An unlock that settles says 0 if claims are left.
+        // The script of an unlock that is used to settle answers 0 if claims are left.
         Value::Int(0 | 1) => Ok(SettleReply::Done),
         Value::Nil => Ok(SettleReply::Missing),
         other => Err(unexpected(&other)),

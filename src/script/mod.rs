@@ -7,12 +7,12 @@ mod force_unlock;
 pub(crate) mod group;
 mod hand_over;
 pub(crate) mod latch;
-mod line;
 mod linger;
 mod lock;
 mod more_keys;
 mod multi_lock;
 pub(crate) mod permit;
+mod queue_query;
 mod read_write;
 mod red_lock;
 mod renew;
@@ -33,13 +33,13 @@ use crate::server::{Connection, Failure, Sent, Server, TimeBox};
 pub(crate) use diagnosis::permitted;
 pub(crate) use force_unlock::force_unlock;
 pub(crate) use hand_over::{HandOver, TransferReply};
-pub(crate) use line::{QueryMode, QueueQuery, QueueReply, query_queue};
 pub(crate) use linger::{linger, linger_on};
 pub(crate) use lock::{
     AcquireItem, AcquireReply, LoweredHold, SettleReply, UnlockReply, acquire, settle, transfer,
     unlock,
 };
 pub(crate) use multi_lock::{BatchReply, acquire_all};
+pub(crate) use queue_query::{QueryMode, QueueQuery, QueueReply, query_queue};
 pub(crate) use read_write::{ModeOptions, Sharing, readers};
 #[cfg(test)]
 pub(crate) use red_lock::InstanceReply;
@@ -94,21 +94,22 @@ impl Arg<'_> {
     }
 }
 
-/// Names a call, which the server remembers.
+/// The id of a call that the server remembers, so that repetitions count once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Remembered {
     pub(crate) request: PermitId,
-    /// For how long the server remembers it: longer than its command may be sent, or be under way.
+    /// For how long the server remembers it: longer than the client sends its command, and longer than a
+    /// command may be in flight.
     pub(crate) kept: Duration,
 }
 
 impl Remembered {
-    /// A call that the client sends again and again for this time, and then once more for a command timeout.
+    /// For a call that the client repeats for this time, and then once more for a command timeout.
     pub(crate) fn new(sent_for: Duration, command_timeout: Duration) -> Self {
-        // Beyond the last sending, so that what the network delivers late is still known.
+        // Longer than the last sending, so that the server still knows a call that the network delivers
+        // late.
         let beyond = command_timeout.saturating_mul(4);
         Self {
-            // Never used again.
             request: PermitId::from_bytes(*Uuid::new_v4().as_bytes()),
             kept: sent_for.saturating_add(beyond.max(sent_for / 5).max(SHORTEST_MEMORY)),
         }
@@ -166,8 +167,8 @@ impl ScriptCall<'_> {
     }
 }
 
-/// Runs a command on the callers' connection, and tells observers how long that took. `command` makes it for
-/// a connection, with the `whole` script or with its digest.
+/// Runs a command on the callers' connection, and reports to the observers how long it took. `command` makes
+/// the command for a connection, with the `whole` script or with its digest.
 async fn call(
     server: &Server,
     kind: CommandKind,
@@ -199,7 +200,7 @@ fn token(value: &Value) -> Option<NonZeroU64> {
 
 const EXACT: u64 = 1 << 53;
 
-/// For an answer that no script of lockdog gives, for example a proxy's. It proves nothing.
+/// For an answer that no script of lockdog gives, for example one of a proxy. It proves nothing about the lock.
 fn unexpected(value: &Value) -> Failure {
     let text: String = format!("{value:?}").chars().take(100).collect();
     Failure::Broken(format!("unexpected answer: {text}").into())

@@ -5,11 +5,10 @@ use smallvec::{SmallVec, smallvec};
 use super::{Arg, read_write};
 use crate::key::LockKey;
 
-/// The keys that a script for one hold has behind the lock's own: the set of permits, those of the queue on
-/// the server, or what the mode of the hold needs.
+/// The keys that a script for one hold has behind the lock's own: those that the mode of the hold needs, the set
+/// of permits, those of the queue on the server, and the one of a leader's value.
 pub(super) fn more_keys(key: &LockKey, field: &str) -> SmallVec<[String; 3]> {
     let mut more = SmallVec::new();
-    // A plain lock has none of these, and each of its commands comes here.
     if let Some(mode) = key.mode() {
         let keys = read_write::more_keys(key, mode, field);
         more.extend(keys.into_iter().flatten());

@@ -162,7 +162,8 @@ async fn alone(
             free: 0,
             permits: 1,
         }),
-        // What would deadlock is refused before the call. It has come since then, and goes.
+        // The client refuses a call that would deadlock before it sends a command. So the reason for the
+        // deadlock is new, and it is transient.
         AcquireReply::WouldDeadlock => Ok(BatchReply::Busy(0, None)),
         AcquireReply::Busy(ttl) => Ok(BatchReply::Busy(0, ttl)),
         AcquireReply::Gone => Ok(BatchReply::Gone(0)),
@@ -187,7 +188,7 @@ fn about(failure: Failure, holds: usize) -> (Option<usize>, Failure) {
     }
 }
 
-/// Lua counts from 1.
+/// The index for a number from Lua, which counts from 1.
 fn place(number: i64, holds: usize) -> Option<usize> {
     let which = usize::try_from(number).ok()?.checked_sub(1)?;
     (which < holds).then_some(which)

@@ -1,5 +1,5 @@
-//! The transitions of a semaphore whose permits have leases that those of a lock do not cover. A plain
-//! semaphore shares [`add`].
+//! The transitions of a semaphore whose permits have leases, except those that it shares with a lock. A plain
+//! semaphore uses [`add`] too.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub(crate) enum PermitLease {
     Missing,
 }
 
-/// The permits with these ids, which are text: all, or none. See `lua/permit/acquire.lua`.
+/// Acquires the permits with these ids, which are text: all, or none. See `lua/permit/acquire.lua`.
 pub(super) async fn acquire(
     server: &Server,
     script: &'static Script,
@@ -220,7 +220,7 @@ pub(crate) struct Addition {
     pub(crate) by: i32,
     /// Only if the semaphore exists.
     pub(crate) only_if_exists: bool,
-    /// The server adds once for it.
+    /// Repetitions of this call add the permits once.
     pub(crate) call: Remembered,
 }
 

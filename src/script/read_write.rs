@@ -10,21 +10,21 @@ use crate::key::{LockKey, Mode, Script};
 use crate::observe::CommandKind;
 use crate::server::{Failure, Sent, Server, TimeBox};
 
-/// What an acquire of a read or write hold says in addition.
+/// The further arguments of an acquire of a read or write hold.
 #[derive(Clone, Debug)]
 pub(crate) struct Sharing {
     /// The field of the same owner's hold in the other mode; empty if it has none.
     pub(crate) partner: String,
     pub(crate) modes: ModeOptions,
-    /// How long a writer that has to wait is announced.
+    /// How long the announcement of a writer that has to wait is kept.
     pub(crate) announced: Duration,
 }
 
-/// How an acquire treats those in the other mode.
+/// How an acquire treats the holders and waiters in the other mode.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ModeOptions {
-    /// How long the caller of a read has waited. The read stays out for an announced writer until the end of
-    /// the pause in which its caller came. `None`: it passes announced writers.
+    /// How long the caller of a read has waited. The read waits for an announced writer until the end of the
+    /// pause in which its call began. `None`: the read ignores announced writers.
     pub(crate) gives_way: Option<Duration>,
     /// A write that has to wait is announced.
     pub(crate) announces: bool,

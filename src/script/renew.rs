@@ -31,8 +31,8 @@ pub(crate) async fn renew(
     let Some((first, ..)) = holds.first() else {
         return Ok(Vec::new());
     };
-    // A hold is in the lock's hash, a read hold has a timeout key, and a leader said something; or a permit is
-    // in the set of permits.
+    // The lease of a hold is the TTL of the lock's hash, and of a second key: a read hold has a timeout key,
+    // and a leader a published value. A permit is only in the set of permits.
     let other = |(key, field, _): &(&LockKey, String, Duration)| match key.mode() {
         Some(Mode::Read) => Some(key.timeout_of(field)),
         Some(Mode::Write) | None => key.permits().or_else(|| key.said()),

@@ -28,7 +28,7 @@ pub(super) enum SemaphoreReply {
     Ended,
 }
 
-/// What a semaphore has.
+/// The permits of a semaphore.
 #[derive(Debug)]
 pub(crate) struct SemaphoreState {
     /// Below zero if permits were taken away.
@@ -37,7 +37,7 @@ pub(crate) struct SemaphoreState {
     pub(crate) holders: Vec<(String, u32)>,
 }
 
-/// This number of permits for the hold with this field, or none; 0: all that are free. See
+/// Acquires this number of permits for the hold with this field, or none; 0 means all that are free. See
 /// `lua/semaphore/acquire.lua`.
 pub(super) async fn acquire(
     server: &Server,
@@ -90,9 +90,9 @@ pub(super) async fn release(
     let (channel, ledger) = (key.channel().unwrap_or_default(), ledger(key));
     let publish = server.publishes();
     let script = key.kind().scripts.unlock;
-    // One of the sendings may say what the client knows: if that one runs and the ledger is lost
-    // afterwards, the others must not give the permits back once more. A server that does not know the
-    // script ran nothing.
+    // Only one of the sendings says what the client knows. If that one runs and the ledger is lost
+    // afterwards, the other sendings must not give the permits back once more. A sending by digest that the
+    // server refused, because it did not know the script, does not count.
     let (was_sent, was_whole) = (AtomicBool::new(false), AtomicBool::new(false));
     let command = |whole, on: &Connection| {
         let is_first = match whole {
@@ -220,13 +220,13 @@ fn text(value: &Value) -> Option<&str> {
     }
 }
 
-/// What a new semaphore has.
+/// The properties of a new semaphore.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Beginning {
     pub(crate) permits: u32,
     /// When the semaphore ends, if it does.
     pub(crate) ttl: Option<Duration>,
-    /// The server makes one semaphore for it.
+    /// Repetitions of this call make one semaphore.
     pub(crate) call: Remembered,
 }
 
@@ -257,7 +257,7 @@ pub(crate) async fn try_set(
     done(&call.through(server, time, sent).await?)
 }
 
-/// Gives back what the fields with this beginning have. Returns how many permits that was. See
+/// Gives back the permits of all fields with this prefix. Returns the number of permits. See
 /// `lua/semaphore/reclaim.lua`.
 pub(crate) async fn reclaim(
     server: &Server,
@@ -308,8 +308,8 @@ async fn ask(
 }
 
 impl LedgerView {
-    /// What it says to the server behind this connection. If that server may not know the grant, a ledger
-    /// that is missing there says nothing: the permits may count as free.
+    /// The view that is sent to the server behind this connection. A server that may have lost data since the
+    /// grant may already count the permits as free, so the known number is not sent to it.
     fn at(self, server: &Server, key: &LockKey, on: &Connection) -> Self {
         let lost = server.lost(key.key(), on).seen;
         let is_known = lost.is_none_or(|lost| lost < self.acquired);

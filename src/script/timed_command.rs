@@ -1,10 +1,10 @@
-//! Tells observers how long a command took.
+//! Reports to the observers how long a command took.
 
 use crate::clock::Moment;
 use crate::observe::{ClientEvent, CommandKind};
 use crate::server::Server;
 
-/// A command under way. If it is dropped, nobody reads its answer, and observers get no event.
+/// A command in flight. If it is dropped, no party reads the answer, and the observers get no event.
 pub(super) struct TimedCommand<'a> {
     server: &'a Server,
     kind: CommandKind,
@@ -17,8 +17,8 @@ impl<'a> TimedCommand<'a> {
         Self::begin_at(server, kind, || server.clock().now())
     }
 
-    /// For a caller that knows the time: where a read of the clock enters the kernel, it takes longer than all
-    /// else that is done for an event.
+    /// For a caller that knows the time. On a machine on which a read of the clock enters the kernel, the read
+    /// takes longer than the rest of the work for an event.
     pub(super) fn begin_at(
         server: &'a Server,
         kind: CommandKind,

@@ -1,4 +1,4 @@
-//! A write for a `WAIT` behind it.
+//! A write for a `WAIT` that follows it.
 
 use std::iter;
 

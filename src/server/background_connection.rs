@@ -71,13 +71,13 @@ impl BackgroundConnection {
         Box::pin(opened).await
     }
 
-    /// Abandons a connection that broke or does not answer. The next use opens another one. Returns false if it
-    /// was another one.
+    /// Abandons a connection that broke or does not answer. The next use opens another one. Returns false if the
+    /// current connection is another one.
     pub(crate) fn abandon(&self, connection: &Connection) -> bool {
         self.slot.remove(connection)
     }
 
-    /// Closes it once no answer is awaited on it.
+    /// Closes the connection once no call waits for an answer on it.
     pub(super) fn close(&self) {
         self.slot.clear();
     }

@@ -34,12 +34,13 @@ impl Server {
         let mut pause = SHORTEST_PAUSE;
         let mut whole = false;
         let mut refusal = None;
-        let mut place = None;
+        let mut route = None;
         let mut hops = 0;
         loop {
             let limit = self.limit(now, until);
-            let there = match place.take() {
-                Some(place) => Ok(place),
+            let there = match route.take() {
+                Some(route) => Ok(route),
+                // No redirection: the slot map names the server.
                 None => {
                     sent.moved = false;
                     self.find(key, limit).await
@@ -54,6 +55,7 @@ impl Server {
             };
             let failure = match answer {
                 Ok(value) => return Ok(value),
+                // The server does not know the script, and ran nothing: send the text, without a pause.
                 Err(Failure::Refused { code, .. }) if code == "NOSCRIPT" && !whole => {
                     whole = true;
                     now = self.context.clock.now();
@@ -71,11 +73,13 @@ impl Server {
                         self.abandon(broken);
                     }
                 }
+                // The server answers, so the connection is good.
                 Remedy::Wait => {}
             }
-            place = self.redirected(&failure, sent.on.as_ref());
-            sent.moved |= place.as_ref().is_some_and(|place| !place.asking);
-            if place.is_some() && hops < HOPS {
+            route = self.redirected(&failure, sent.on.as_ref());
+            sent.moved |= route.as_ref().is_some_and(|route| !route.asking);
+            // A redirection needs no pause. Further ones do, because the nodes may not agree yet.
+            if route.is_some() && hops < HOPS {
                 hops += 1;
                 now = self.context.clock.now();
                 continue;
@@ -86,16 +90,17 @@ impl Server {
                 tokio::time::sleep(pause).await;
             }
             now = self.context.clock.now();
-            // A sending without time for its answer would only hide why the earlier ones failed. On
-            // a busy machine the pause may last longer than planned.
+            // A sending without time for its answer would only hide why the earlier ones failed. The
+            // time is checked after the pause too, because it may last longer on a busy machine.
             if !has_time || until.since(now) <= pause / 2 {
                 return Err(match (failure, refusal) {
                     (Failure::Unsent(_), Some(refusal)) => refusal,
                     (failure, _) => self.failed(failure, there.ok(), sent),
                 });
             }
+            // Kept for the end of the call: the server's refusal is more exact than a failed connection.
             if matches!(failure, Failure::Refused { .. }) {
-                let node = there.as_ref().ok().map(|place| &place.node);
+                let node = there.as_ref().ok().map(|route| &route.node);
                 refusal = Some(self.named(failure, node, sent));
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -107,7 +112,7 @@ impl Server {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// The client has ended: closes all connections once no answer is awaited on them, and opens no more.
+    /// The client has ended: closes all connections once no call waits for an answer on them, and opens no more.
     pub(crate) fn end(&self) {
         match &self.nodes {
             Nodes::One { node, .. } => node.end(),
@@ -125,7 +130,7 @@ impl Server {
 
     async fn call_once(
         &self,
-        place: &Route,
+        route: &Route,
         command: impl Fn(&Connection) -> Cmd,
         mut now: Moment,
         until: Moment,
@@ -133,13 +138,13 @@ impl Server {
     ) -> Result<Value, Failure> {
         sent.was_sent = false;
         if let Some(addressee) = &sent.addressee {
-            addressee.set(place);
+            addressee.set(route);
         }
-        let connection = match place.node.current() {
+        let connection = match route.node.current() {
             Some(current) => current,
             None => {
                 self.may_send(sent)?;
-                let opened = place.node.connection(self.limit(now, until)).await?;
+                let opened = route.node.connection(self.limit(now, until)).await?;
                 now = self.context.clock.now();
                 opened
             }
@@ -148,7 +153,7 @@ impl Server {
         // connection.
         self.may_send(sent)?;
         let limit = self.limit(now, until);
-        let on = place.on(connection);
+        let on = route.on(connection);
         if !sent.permits.iter().all(|permit| permit.leaves(&on)) {
             return Err(Failure::taken_over());
         }
@@ -164,8 +169,8 @@ impl Server {
     }
 
     /// The failure of a whole call, with the server's name: see [`Server::named`].
-    fn failed(&self, failure: Failure, place: Option<Route>, sent: &mut Sent) -> Failure {
-        sent.failed_at = place.map(|place| place.node);
+    fn failed(&self, failure: Failure, route: Option<Route>, sent: &mut Sent) -> Failure {
+        sent.failed_at = route.map(|route| route.node);
         self.named(failure, sent.failed_at.as_ref(), sent)
     }
 
@@ -216,7 +221,7 @@ impl Server {
     }
 }
 
-/// Maximum number of redirections that one call follows without a pause.
+/// The maximum number of redirections that one call follows without a pause.
 const HOPS: usize = 3;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);

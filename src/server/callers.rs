@@ -93,7 +93,8 @@ impl Callers {
         context: &Context,
         limit: Duration,
     ) -> Result<Connection, Failure> {
-        // Not the caller's limit: if callers with short limits ended the attempt, it might never succeed.
+        // Independent of the caller's limit: if callers with short limits ended the attempt, it might never
+        // succeed.
         let timeout = context.command_timeout;
         let endpoint = endpoint.clone();
         let Some(opening) = self.opening(runtime, context)? else {

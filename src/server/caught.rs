@@ -1,8 +1,8 @@
-//! What a connector of the user's makes, with its panics kept inside.
+//! Catches the panics of a user's connector, and of the streams that it makes.
 //!
-//! A panic carries a value of the user's, whose drop may panic, too. tokio drops what a task ended with,
-//! and a panic in that drop leaves the runtime: the watchdog's, or a caller's. So each call of the user's
-//! code is caught where it is made.
+//! A panic has a payload of the user's, whose drop may panic too. tokio drops the result of a task, and a
+//! panic in that drop would unwind into the runtime: the watchdog's, or a caller's. So each call of the
+//! user's code is caught where it is made.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use super::connector::Transport;
 use super::failure::Failure;
 use crate::panics;
 
-/// A value of the user's; `None` once it panicked or is over.
+/// A value of the user's; `None` once it panicked or was dropped.
 pub(super) struct Caught<T>(Option<T>);
 
 /// A stream of the user's. A panic is an error of the stream, which is dropped then.
@@ -65,7 +65,7 @@ impl<T> Future for CaughtCall<T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let polled = self.call(|call| {
             let opened = call.as_mut().poll(cx);
-            // The text of an error may be the user's code, too.
+            // The `Display` of an error may be the user's code too.
             opened.map(|opened| opened.map_err(|error| error.to_string()))
         });
         let Some(polled) = polled else {

@@ -40,7 +40,7 @@ struct Inner {
     _kept: ConnectionParts,
 }
 
-/// Parts that must live as long as the connection.
+/// Values that must live as long as the connection.
 pub(super) enum ConnectionParts {
     Nothing,
     /// A pool's connection. The pool counts it as used until this is dropped.
@@ -124,10 +124,10 @@ impl Connection {
     ) -> Result<(), Failure> {
         let mut id = redis::cmd("CLIENT");
         id.arg("ID");
-        let ((), id, looked) = tokio::join!(
+        let ((), id, identified) = tokio::join!(
             self.set_name(name, limit),
             self.ask(&id, limit),
-            self.look(limit)
+            self.read_identity(limit)
         );
         match id {
             Ok(Value::Int(id)) => {
@@ -143,8 +143,8 @@ impl Connection {
         self.inner
             .reborn
             .get_or_init(|| self.inner.identity.run.reborn());
-        match looked {
-            // The server reports its identity once that state is over.
+        match identified {
+            // The server is in a transient state, for example loading. It reports its identity after that.
             Err(failure) if failure.passes() => {
                 self.inner.identity.run.doubt();
                 Ok(())
@@ -165,7 +165,7 @@ impl Connection {
     }
 
     /// Reads the server's identity.
-    pub(super) async fn look(&self, limit: Duration) -> Result<(), Failure> {
+    pub(super) async fn read_identity(&self, limit: Duration) -> Result<(), Failure> {
         // Servers before 7.0 accept one section at a time.
         let [server, replication] = ["server", "replication"].map(|section| {
             let mut info = redis::cmd("INFO");
@@ -259,10 +259,10 @@ impl Connection {
         self.inner.term == self.inner.identity.term.current()
     }
 
-    /// Finds out which server gave the latest answer. Fails if that is not possible now; the answer
-    /// does not count then.
+    /// Queries which server gave the latest answer. Fails if the server does not say it now; then the answer
+    /// does not count.
     pub(super) async fn clear_up(&self, doubts: u64, limit: Duration) -> Result<(), Failure> {
-        match self.look(limit).await {
+        match self.read_identity(limit).await {
             Ok(()) => {
                 self.inner.identity.run.clear(doubts);
                 Ok(())

@@ -12,11 +12,11 @@ use super::failure::Failure;
 /// The calls for one purpose that have not returned. Each purpose has its own limit, so that no
 /// purpose can use up the threads of another.
 pub(super) struct ConnectorCalls {
-    /// How many pending calls may be waited for at the same time.
+    /// How many calls may be pending at the same time.
     at_once: usize,
     /// How long a call counts as pending, multiplied by the number of calls that have not returned.
-    /// After that time new calls may begin beside it, so calls that never return do not block the
-    /// purpose forever. The more of them there are, the more slowly their number grows.
+    /// After that time new calls may begin although it has not returned, so calls that never return do not
+    /// block the purpose forever. The more of them there are, the more slowly their number grows.
     timeout: Duration,
     /// When each of them began.
     began: Mutex<Vec<Instant>>,

@@ -15,6 +15,6 @@ pub(crate) struct Context {
     pub(crate) command_timeout: Duration,
     /// The length of the leases that the watchdog renews.
     pub(crate) watchdog_lease: Duration,
-    /// Are told what happens.
+    /// They get the client's events.
     pub(crate) observers: Observers,
 }

@@ -120,7 +120,7 @@ impl Endpoint {
         }
     }
 
-    /// Logs in as the caller's code says, if there is any.
+    /// Logs in with the credentials that the caller's code gives, if there is such code.
     pub(super) fn logging_in(mut self, logins: Option<&Logins>) -> Self {
         self.logins = logins.map(Logins::apart);
         self
@@ -132,8 +132,7 @@ impl Endpoint {
         let Some(pool) = &self.pool else {
             return RUNTIMES;
         };
-        // Without an address, the watchdog and the waiting for replicas also take connections from
-        // the pool.
+        // Without an address, the watchdog's connection and the one for `WAIT` also come from the pool.
         let others = match &self.route {
             Locator::Unknown => 3,
             _ => 1,
@@ -247,12 +246,12 @@ impl Endpoint {
         }
     }
 
-    /// The server took over from another one and may lack some of its data.
+    /// The server took over from another one, and may not have all of its data.
     pub(super) fn succeed(&self) {
         self.identity.run.succeed();
     }
 
-    /// The server may have been replaced and may have taken over again.
+    /// Another server may have replaced this one in between.
     pub(super) fn doubt(&self) {
         self.identity.run.doubt();
     }
@@ -291,5 +290,5 @@ impl fmt::Debug for Endpoint {
 /// core.
 const RUNTIMES: usize = 64;
 
-/// Several questions to the sentinels fit in.
+/// Enough for several queries to the sentinels.
 const SOME_SECONDS: Duration = Duration::from_secs(3);

@@ -28,7 +28,7 @@ pub(crate) enum Failure {
     Closed,
 }
 
-/// The format of log lines. Its first word does not change: people search for it.
+/// The format of log lines. The first word must not change, because users search for it.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -50,7 +50,7 @@ impl fmt::Display for Failure {
 /// How to handle a failure while there is time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Remedy {
-    /// A retry is useless.
+    /// A retry would not help.
     GiveUp,
     /// Retry on another connection.
     Reconnect,
@@ -78,7 +78,7 @@ impl Failure {
         failure.without(password)
     }
 
-    /// The error of a user's pool, which gave no connection.
+    /// The error of a user's pool that gave no connection.
     #[cfg(feature = "deadpool")]
     pub(super) fn of_pool(text: &str) -> Self {
         Self::Unsent(without_arguments(text).into())
@@ -273,7 +273,7 @@ fn unwrapped<'a>(code: &'a str, message: &'a str) -> Option<(&'a str, &'a str)> 
     is_code.then_some((code, message))
 }
 
-/// What servers say inside scripts instead of `NOPERM`: before 7.0, and since.
+/// Whether this is the text that servers use inside scripts instead of `NOPERM`: before 7.0, and since 7.0.
 fn is_denial(message: &str) -> bool {
     let starts = |text| message.starts_with(text);
     starts("The user executing the script can't") || starts("ACL failure in script:")

@@ -1,8 +1,8 @@
 //! Whether the server is suspected to be silent.
 //!
 //! A caller that finds the server silent reports it here, and the client stops sending it commands.
-//! The client's own thread sends one probe at a time until the server answers. So no commands pile
-//! up for a frozen server.
+//! The client's own thread sends probes until the server answers. So a frozen server gets no growing queue of
+//! commands.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! What one client knows of the server at an address: which run of the server it is, which master, and
-//! how many replicas follow it.
+//! What one client knows about the server at an address: the id of its run, its term as a master, and how many
+//! replicas follow it.
 
 use parking_lot::Mutex;
 use redis::Value;
@@ -31,7 +31,7 @@ impl Identity {
         }
     }
 
-    /// Tells these what happens.
+    /// Reports its events to these observers.
     pub(super) fn observed(mut self, observers: &Observers) -> Self {
         self.run.observers = observers.clone();
         self
@@ -39,7 +39,7 @@ impl Identity {
 
     /// Another server is the master from now on. [`MasterTerm::notify`] wakes the waiters for that.
     pub(super) fn end_term(&self) {
-        // The replicas of the previous master.
+        // The count is about the replicas of the previous master.
         *self.replicas.lock() = ReplicaCount::default();
         self.term.end();
     }
@@ -66,8 +66,8 @@ impl Identity {
         self.replicas.lock().lost(now)
     }
 
-    /// Processes the server's sections `server` and `replication`. Fails if a later answer will say
-    /// more. A server that never reports its identity is no failure.
+    /// Processes the server's sections `server` and `replication` of `INFO`. Fails if a later answer may have the
+    /// identity. A server that never reports its identity is no failure.
     pub(super) fn hear(
         &self,
         server: Result<Value, Failure>,

@@ -1,4 +1,4 @@
-//! Judges an answer by the possible data loss of the server that gave it.
+//! Checks an answer against the possible data loss of the server that gave it.
 //!
 //! The server that gave an answer decides its meaning, not the server that the map names for the
 //! slot (design: invariant 15).
@@ -31,8 +31,8 @@ impl Server {
         }
     }
 
-    /// Like [`Server::lost`], but resolves all doubts first. Fails if that takes longer than
-    /// `until`, or if another server has the key by then.
+    /// Like [`Server::lost`], but first checks the server's identity if it is in doubt. Fails if that is not
+    /// complete at `until`, or if another server has the key now.
     pub(crate) async fn judge(
         &self,
         key: &str,
@@ -54,7 +54,7 @@ impl Server {
         Ok(self.lost(key, on))
     }
 
-    /// Finds out which server gave an answer, and whether it has the key.
+    /// Queries which server gave an answer, and whether it has the key.
     async fn know(
         &self,
         key: &str,
@@ -64,7 +64,7 @@ impl Server {
     ) -> Result<(), Failure> {
         if let (Nodes::Cluster(cluster), true) = (&self.nodes, moved) {
             // The slot may have been moved with its data, or taken over without it.
-            cluster.look_since(self.context.clock.now()).await;
+            cluster.queried_since(self.context.clock.now()).await;
             cluster.has_key_on(key, on)?;
         }
         match on.identity().run.doubts() {

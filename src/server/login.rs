@@ -60,8 +60,8 @@ impl fmt::Debug for Credentials {
 pub(crate) type CredentialSource =
     Arc<dyn Fn() -> Pin<Box<dyn Future<Output = io::Result<Credentials>> + Send>> + Send + Sync>;
 
-/// Asks the caller's code for each connection. A panic there only fails the attempt. On the client's own thread
-/// it runs on an extra thread, so a call that blocks delays no renewal.
+/// Gets credentials from the caller's code for each connection. A panic there only fails the attempt. If the
+/// client's own thread needs them, the code runs on an extra thread, so a call that blocks delays no renewal.
 pub(crate) struct Logins {
     source: CredentialSource,
     calls: UserCalls,
@@ -103,8 +103,8 @@ impl Logins {
     }
 }
 
-/// Connects, with the credentials of now if the caller's code gives them. If the server refuses them, they may
-/// have changed in between: then it asks once more.
+/// Connects, with current credentials if the caller's code gives them. If the server refuses them, they may
+/// have changed in between, so the code is asked once more.
 pub(super) async fn log_in<T, F>(
     logins: Option<&Logins>,
     client: &redis::Client,

@@ -19,7 +19,7 @@ pub(super) struct Witness {
     pub(super) also: Option<String>,
     /// It is at an address that the user configured.
     pub(super) is_seed: bool,
-    /// Its answer contains a claim that could be believed.
+    /// Its answer contains a claim that could count: a master with slots, or a named master.
     pub(super) claims: bool,
 }
 
@@ -27,26 +27,29 @@ pub(super) struct Witness {
 #[derive(Default)]
 pub(super) struct Membership {
     known: HashSet<String>,
-    /// Since when only strangers have answered.
+    /// Since when only nodes that are not known members have answered.
     strange: Option<Moment>,
-    /// Whether strangers among the answers were already reported.
+    /// Whether the log already says that some answers are of other groups.
     has_reported: bool,
 }
 
-/// Which of the answers are believed.
+/// Which of the answers count.
 pub(super) struct Consistent {
     /// One flag for each answer: it belongs to the group.
     pub(super) belongs: Vec<bool>,
-    /// Some do not belong to it, for the first time in a row.
+    /// Some do not belong to it, and the answers before all did.
     pub(super) is_first_report: bool,
 }
 
 impl Membership {
-    /// Chooses which answers to believe. The first time, the largest group is believed. After that
-    /// a witness is believed if it knows more than half of the known members. If there is none,
-    /// those are believed that remain of the known members. `seeds` is the number of asked nodes
-    /// that the user configured. If most seeds have been strangers for long, and no known member
-    /// answered, the deployment was set up again.
+    /// Chooses which answers count.
+    ///
+    /// - At the first query, the answers of the largest group.
+    /// - Later, each witness that knows more than half of the known members.
+    /// - If there is no such witness, the remaining known members: see [`Membership::remaining`].
+    /// - If no known member has answered for long, and most seeds answer as members of another group, the
+    ///   deployment was set up again, and that group counts. `seeds` is the number of queried nodes that the
+    ///   user configured.
     pub(super) fn choose(
         &mut self,
         witnesses: &[Witness],
@@ -94,10 +97,10 @@ impl Membership {
     }
 
     /// The members that remain after half or more of the known members were removed between two
-    /// looks. Most of the ids that they know must be known members, and together they must know at
+    /// queries. Most of the ids that they know must be known members, and together they must know at
     /// least half of the known members. If they know fewer, `is_long` must be true: the majority
     /// has not answered for long. If a cluster was divided into two and both parts answer, neither
-    /// part is preferred.
+    /// part counts.
     fn remaining(&self, witnesses: &[Witness], is_long: bool) -> Option<Vec<bool>> {
         let shared =
             |ids: &HashSet<&String>| ids.iter().filter(|id| self.known.contains(**id)).count();
@@ -116,8 +119,8 @@ impl Membership {
     }
 }
 
-/// Whether to believe strangers: they must answer at most of the seeds' addresses, and only
-/// strangers must have answered for long enough.
+/// The answers that count after a deployment was set up again: unknown nodes must answer at most of the seeds'
+/// addresses, and no known member must have answered for long enough.
 fn set_up_again(witnesses: &[Witness], seeds: usize, is_long: bool) -> Result<Vec<bool>, Failure> {
     if is_long {
         let belongs = largest(witnesses)?;
@@ -179,7 +182,7 @@ fn largest(witnesses: &[Witness]) -> Result<Vec<bool>, Failure> {
     }
 }
 
-/// Strangers are believed after no known member has answered for this long.
+/// Unknown nodes count after no known member has answered for this long.
 const DOUBT: Duration = Duration::from_secs(10);
 
 /// How long the client waits for the other nodes or sentinels once enough have answered.
@@ -283,7 +286,7 @@ mod tests {
             choose(&mut membership, &["def", "abc"], 3),
             Some(vec![true, false])
         );
-        // Two of three are gone. This is believed once neither of them has answered for long.
+        // Two of three are gone. The third one counts alone after neither of them has answered for long.
         for second in 4..=14 {
             assert_eq!(choose(&mut membership, &["d"], second), None, "{second}");
         }
@@ -338,15 +341,15 @@ mod tests {
     #[test]
     fn answers_of_strangers_are_reported_once() {
         let mut membership = Membership::default();
-        let mut look = |ids: &[&str]| {
+        let mut reports = |ids: &[&str]| {
             let witnesses: Vec<_> = ids.iter().map(|ids| witness(ids)).collect();
             membership
                 .choose(&witnesses, 3, Moment(0))
                 .unwrap()
                 .is_first_report
         };
-        assert!(!look(&["abc"]));
-        assert!(look(&["abc", "x"]) && !look(&["abc", "x"]));
-        assert!(!look(&["abc"]) && look(&["abc", "x"]));
+        assert!(!reports(&["abc"]));
+        assert!(reports(&["abc", "x"]) && !reports(&["abc", "x"]));
+        assert!(!reports(&["abc"]) && reports(&["abc", "x"]));
     }
 }

@@ -1,4 +1,4 @@
-//! One deployment of Redis: a standalone server, a master that sentinels watch over, or a cluster.
+//! One deployment of Redis: a standalone server, a master that sentinels monitor, or a cluster.
 //!
 //! All layers above say what to run. Only this module knows connections and their failures.
 

@@ -120,15 +120,15 @@ impl Node {
             .await
     }
 
-    /// Closes the callers' connections once no answer is awaited on them. The next ones are opened
-    /// at once.
+    /// Closes the callers' connections once no call waits for an answer on them. The next call opens new ones,
+    /// without a pause.
     pub(super) fn disconnect(&self) {
         self.callers.clear();
         self.acker.disconnect();
     }
 
-    /// The client has ended: closes all connections once no answer is awaited on them. Callers get no other
-    /// ones, also if they began before the end and are polled only now.
+    /// The client has ended: closes all connections once no call waits for an answer on them. Callers get no other
+    /// ones, even if they began before the end and are polled only now.
     pub(super) fn end(&self) {
         self.callers.close();
         self.acker.disconnect();
@@ -157,7 +157,7 @@ impl Node {
         }
     }
 
-    /// Ends the pauses before attempts to connect and before questions to the sentinels.
+    /// Ends the pauses before attempts to connect and before queries to the sentinels.
     pub(super) fn retry_now(&self) {
         self.callers
             .each_attempt(&mut |attempt| attempt.retry_now());
@@ -174,26 +174,26 @@ impl Node {
     }
 
     /// When this client last noticed that the server's identity changed, so that its data may be
-    /// lost. It is known before an answer of the new server is returned.
+    /// lost. The client notices it before it returns an answer of the new server.
     pub(super) fn loss(&self) -> DataLoss {
         self.endpoint.identity().run.loss()
     }
 
     /// Checks the server's identity on the watchdog's connection. For the watchdog's thread only.
-    pub(super) async fn look(&self, limit: Duration) -> Result<(), Failure> {
-        let look = async {
+    pub(super) async fn check_identity(&self, limit: Duration) -> Result<(), Failure> {
+        let checking = async {
             let connection = self.own_connection(limit).await?;
-            let looked = connection.look(limit).await;
-            if !looked.as_ref().is_err_and(Failure::is_ambiguous) {
-                return looked;
+            let checked = connection.read_identity(limit).await;
+            if !checked.as_ref().is_err_and(Failure::is_ambiguous) {
+                return checked;
             }
             // The server may have been restarted. Opening another connection checks the identity
             // too.
             self.abandon(&connection);
             self.own_connection(limit).await.map(drop)
         };
-        let looked = tokio::time::timeout(limit, Box::pin(look)).await;
-        looked.unwrap_or_else(|_| Err(Failure::silent(limit)))
+        let checked = tokio::time::timeout(limit, Box::pin(checking)).await;
+        checked.unwrap_or_else(|_| Err(Failure::silent(limit)))
     }
 
     /// If a server answered here whose configuration was not checked: the number of servers so far.

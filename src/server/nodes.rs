@@ -115,8 +115,8 @@ impl Server {
         Ok(Route::plain(node))
     }
 
-    /// The route to which the server behind this connection redirected a command. It also triggers
-    /// a look at the cluster if that may have changed.
+    /// The route to which the server behind this connection redirected a command. If the cluster may have
+    /// changed, this also triggers a query of the cluster.
     pub(crate) fn redirected(&self, failure: &Failure, from: Option<&Connection>) -> Option<Route> {
         let Nodes::Cluster(cluster) = &self.nodes else {
             return None;
@@ -214,7 +214,7 @@ impl Server {
         }
     }
 
-    /// Ends the pauses before attempts to connect and before questions about the deployment.
+    /// Ends the pauses before attempts to connect and before queries about the deployment.
     pub(crate) fn retry_now(&self) {
         if let Nodes::Cluster(cluster) = &self.nodes {
             cluster.attempt().retry_now();
@@ -337,7 +337,7 @@ impl Server {
         }
     }
 
-    /// Closes the callers' connections once no answer is awaited on them.
+    /// Closes the callers' connections once no call waits for an answer on them.
     pub(crate) fn disconnect(&self) {
         for node in self.nodes() {
             node.disconnect();
@@ -355,7 +355,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Several looks at the cluster fit in.
+/// Enough for several queries of the cluster.
 const SOME_SECONDS: Duration = Duration::from_secs(3);
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ impl Endpoint {
         });
     }
 
-    /// Tells of an attempt to open a connection, and returns its result.
+    /// Reports an attempt to open a connection to the observers, and returns its result.
     pub(super) fn opened<T>(&self, role: Role, opened: Result<T, Failure>) -> Result<T, Failure> {
         self.tell(
             role,
@@ -31,7 +31,7 @@ impl Endpoint {
 }
 
 impl Node {
-    /// Tells that the connection for messages is gone.
+    /// Reports to the observers that the connection for messages is gone.
     pub(crate) fn tell_messages_gone(&self) {
         self.endpoint()
             .tell(Role::Messages, ConnectionChange::Closed);
@@ -39,7 +39,7 @@ impl Node {
 }
 
 impl Server {
-    /// Are told what happens.
+    /// They get the client's events.
     pub(crate) fn observers(&self) -> &Observers {
         &self.context.observers
     }
@@ -48,7 +48,7 @@ impl Server {
         &self.context.clock
     }
 
-    /// Tells that the connection for messages of the only server is gone.
+    /// Reports to the observers that the connection for messages of the only server is gone.
     pub(crate) fn tell_messages_gone(&self) {
         if let [node] = &self.nodes()[..] {
             node.tell_messages_gone();

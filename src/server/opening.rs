@@ -77,13 +77,14 @@ impl Endpoint {
         };
         let opened = tokio::select! {
             opened = opening => opened,
-            // Other callers wait for this attempt, and its result would be useless.
+            // The connection would lead to the previous master. Other callers wait for this attempt, so it
+            // ends now.
             () = self.identity.term.until_over(term) => {
                 Err(Failure::Unsent("the master was switched".into()))
             }
         };
         match (&self.route, &server) {
-            // Only this code knows which server it was.
+            // The sentinels chose the server, so no other code can add its address to the failure.
             (Locator::Sentinel(_), Some(server)) => opened.map_err(|failure| failure.at(server)),
             _ => opened,
         }

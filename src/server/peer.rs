@@ -1,4 +1,4 @@
-//! The server of a key, as the span of a call names it.
+//! The server of a key, for the span of a call.
 
 use super::Server;
 use super::endpoint::{Endpoint, Locator};
@@ -7,7 +7,7 @@ use super::node::Node;
 /// Where the commands of a call go.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct Peer {
-    /// The host, the path of a unix socket, or what a user's connector calls it.
+    /// The host, the path of a unix socket, or the name that a user's connector gives it.
     pub(crate) address: String,
     /// None for a socket.
     pub(crate) port: Option<u16>,
@@ -15,7 +15,7 @@ pub(crate) struct Peer {
 
 impl Peer {
     fn of(address: String) -> Self {
-        // Of an address of IP version 6 only the last part is the port, too.
+        // In an IPv6 address too, the port is the part after the last colon.
         let parts = address.rsplit_once(':');
         let parts = parts.filter(|(host, _)| !host.is_empty() && !host.starts_with('/'));
         match parts.and_then(|(host, port)| Some((host, port.parse().ok()?))) {

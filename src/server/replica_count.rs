@@ -34,7 +34,7 @@ impl ReplicaCount {
         self.at = Some(now);
     }
 
-    /// Whether there may have been more replicas recently. One of them may be the master now.
+    /// Whether there were more replicas recently, or may have been. One of them may be the master now.
     pub(super) fn lost(&self, now: Moment) -> bool {
         let since = |at: Option<Moment>| at.map(|at| now.since(at));
         self.unsure

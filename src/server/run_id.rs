@@ -27,7 +27,7 @@ pub(super) struct RunId {
     reborn: AtomicU64,
     /// The same by the server's clock, in milliseconds; 0 if there was none.
     reborn_since: AtomicU64,
-    /// Number of answers after which the server's data may have been lost.
+    /// Number of answers that show that the server may have been replaced or restarted.
     doubts: AtomicU64,
     /// The number of these doubts that are resolved.
     cleared: AtomicU64,
@@ -35,7 +35,7 @@ pub(super) struct RunId {
     met: AtomicU64,
     /// The value of `met` at the last check of the server's configuration.
     checked: AtomicU64,
-    /// Whether the log already says that the id cannot be known.
+    /// Whether the log already says that the server does not report its id.
     has_logged: AtomicBool,
 }
 
@@ -119,6 +119,7 @@ impl RunId {
             Some(_) => {
                 let now = self.clock.now();
                 let time = field(server, "server_time_usec").and_then(|time| time.parse().ok());
+                // Rounded up, so that a write in the same millisecond counts as older than the change.
                 let since = time.map_or(FOR_EVER, |time: u64| time / 1000 + 1);
                 self.reborn_since.store(since, Ordering::Release);
                 self.reborn.store(now.0, Ordering::Release);
@@ -153,7 +154,7 @@ impl RunId {
         self.checked.store(met, Ordering::Release);
     }
 
-    /// Logs once that the identity cannot be known.
+    /// Logs once that the server does not report its identity.
     pub(super) fn miss(&self, failure: &Failure) {
         if !self.has_logged.swap(true, Ordering::Relaxed) {
             self.met.fetch_add(1, Ordering::AcqRel);

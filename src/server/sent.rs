@@ -35,9 +35,9 @@ pub(crate) struct Sent {
     pub(super) was_sent: bool,
     /// The server at which the call failed, even if nothing was sent to it.
     pub(super) failed_at: Option<Arc<Node>>,
-    /// Set before each sending, for those who must know the server while the call is in flight.
+    /// Receives the server before each sending, for parties that need it while the call is in flight.
     pub(super) addressee: Option<Addressee>,
-    /// It is sent by a client that shuts down, too.
+    /// A client that shuts down sends it too.
     pub(super) in_shutdown: bool,
     /// Checked before each sending.
     pub(super) permits: SmallVec<[SendingPermit; 1]>,
@@ -60,7 +60,7 @@ impl Sent {
         }
     }
 
-    /// Each sending sets this first.
+    /// Each sending first writes its server to `addressee`.
     pub(crate) fn to(mut self, addressee: Option<Addressee>) -> Self {
         self.addressee = addressee;
         self

@@ -39,8 +39,8 @@ struct FlightState<T> {
 
 struct FlightAttempt<T> {
     result: Arc<FlightResult<T>>,
-    /// Cancelled to skip the pause before the attempt, whether the attempt was already polled or
-    /// not.
+    /// Cancelled to skip the pause before the attempt. A token, so that it also works before the attempt's
+    /// first poll.
     hurry: CancellationToken,
     task: AbortHandle,
 }
@@ -76,8 +76,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     }
 
     /// The result of the current attempt, or of a new one that runs `work` on this runtime. `work`
-    /// has its own time limit. `limit` is the caller's: when it has passed, the caller gets the
-    /// last failure.
+    /// has its own time limit. `limit` is the caller's: when it is over, the caller gets the last failure.
     ///
     /// # Cancel safety
     ///
@@ -94,8 +93,8 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         self.get_unless(runtime, limit, || None, work).await
     }
 
-    /// Like [`SingleFlight::get`], unless the result is already there: an attempt may have stored
-    /// it since the caller looked.
+    /// Like [`SingleFlight::get`], unless `there` returns a result: an attempt may have stored one since the
+    /// caller checked.
     ///
     /// # Cancel safety
     ///
@@ -162,7 +161,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
             let _cancels_when_it_ends = ended;
             if !wait.is_zero() {
                 tokio::select! {
-                    // A simulated run must be reproducible.
+                    // The order is fixed, because a simulated run must be reproducible.
                     biased;
                     () = tokio::time::sleep(wait) => {}
                     () = hurried.cancelled() => {}
@@ -188,10 +187,10 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     }
 }
 
-/// A [`SingleFlight`], whatever its result is.
+/// A [`SingleFlight`] with a result of any type.
 pub(crate) trait Attempt {
-    /// The cause of earlier failures is gone, or the caller is in a hurry. The current and the next
-    /// attempt skip their pauses.
+    /// Lets the current and the next attempt skip their pauses: the cause of earlier failures is gone, or the
+    /// client shuts down.
     fn retry_now(&self);
 
     /// Whether the next attempt would wait before it begins.

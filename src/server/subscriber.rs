@@ -104,7 +104,7 @@ impl Subscriber {
         answer.map_err(|error| Failure::of_command(error, self.limit))
     }
 
-    /// Waits until the server ended subscriptions on its own, and returns their channels.
+    /// Waits until the server has ended subscriptions without a request, and returns their channels.
     pub(crate) async fn ended(&self) -> Vec<String> {
         loop {
             let changed = self.push.changed.notified();
@@ -127,14 +127,14 @@ impl PushMessage {
         let channel = push.data.first().and_then(text);
         match (&push.kind, channel) {
             (PushKind::Message | PushKind::SMessage, Some(channel)) => {
-                let said = match push.data.get(1) {
-                    Some(Value::BulkString(said)) => said.as_slice(),
+                let payload = match push.data.get(1) {
+                    Some(Value::BulkString(payload)) => payload.as_slice(),
                     _ => &[],
                 };
-                on_message(channel, said);
+                on_message(channel, payload);
             }
-            // Requested unsubscribes are among them. That is harmless, because they have no
-            // listener any more.
+            // The client's own unsubscribes are reported here too. That does no harm, because no waiter
+            // wants these channels any more.
             (PushKind::Unsubscribe | PushKind::SUnsubscribe, Some(channel)) => {
                 self.ended.lock().push(channel.to_owned());
                 self.changed.notify_one();

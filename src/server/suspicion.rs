@@ -14,7 +14,7 @@ impl Server {
         self.suspect_node(sent.failed_at.as_ref(), failure);
     }
 
-    /// Reports the server that a command in flight went to, if it went to one yet.
+    /// Reports the server that a command in flight was sent to, if it was sent.
     pub(crate) fn suspect_addressee(&self, addressee: &Addressee, failure: &Failure) {
         let node = addressee.node();
         self.suspect_node(node.as_ref(), failure);

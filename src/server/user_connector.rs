@@ -1,8 +1,8 @@
 //! Connections over streams that a user's connector opens.
 //!
 //! The connector and its streams are the user's code. A panic there only fails the attempt or breaks
-//! the connection. It runs in separate tasks, so callers wait no longer than for any other connection
-//! (design: invariant 14).
+//! the connection. The code runs in tasks of its own, so callers wait no longer than for any other
+//! connection (design: invariant 14).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,7 +118,7 @@ impl UserCalls {
     pub(super) fn new(context: &Context) -> Self {
         // No attempt to connect waits longer than this.
         let timeout = context.command_timeout;
-        // Renewals have a lease at most, so the calls that they wait for must not take it up.
+        // A renewal must be answered within its lease, so the calls that it waits for get a part of that.
         let for_renewals = timeout.min(context.watchdog_lease / 6);
         Self {
             background: context.background.clone(),
@@ -160,7 +160,8 @@ impl UserCalls {
                 return make().await;
             }
             let call = calls.begin()?;
-            // Without it a future that never completes would occupy the thread.
+            // Cancelled when this future is dropped. Otherwise a call that never completes would occupy the
+            // thread.
             let given_up = CancellationToken::new();
             let _gives_up = given_up.clone().drop_guard();
             let connecting = spawn_blocking(move || {
@@ -199,9 +200,9 @@ fn ended(error: JoinError) -> Failure {
 }
 
 const ABORTED: &str = "the attempt to connect was aborted: its runtime has ended";
-/// An abandoned attempt may still be about to return.
+/// More than one, because abandoned attempts may not have returned yet.
 const CALLS_AT_ONCE: usize = 3;
-/// Waiters without messages poll, so there is no hurry.
+/// Long, because waiters without messages still have their timers.
 const FOR_MESSAGES: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

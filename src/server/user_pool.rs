@@ -1,4 +1,4 @@
-//! A pool that the user brought. Without the feature `deadpool` no value of it exists.
+//! The user's connection pool. Without the feature `deadpool` no value of this type exists.
 
 use redis::aio::MultiplexedConnection;
 
@@ -52,7 +52,7 @@ impl UserPool {
     }
 }
 
-/// What the pool says of an attempt to connect, or to take a connection.
+/// The pool's error for an attempt to connect, or to take a connection.
 #[cfg(feature = "deadpool")]
 fn failure(error: &deadpool_redis::PoolError) -> Failure {
     use deadpool_redis::{HookError, PoolError};

@@ -1,4 +1,4 @@
-//! One acquire: its command, its answer, and what is undone if it is dropped before the answer.
+//! One acquire: its command, its answer, and what the background undoes after a drop.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,13 +25,13 @@ pub(crate) struct PendingAcquire {
     /// The hold begins with this acquire: without a grant there is no hold.
     pub(super) first: bool,
     pub(super) sent: Sent,
-    /// Set before each sending.
+    /// Receives the server of each sending, for a caller that needs it while the command is in flight.
     pub(crate) addressee: Option<Addressee>,
-    /// How it treats those in the other mode of a read/write lock.
+    /// How it treats the holders and waiters in the other mode of a read/write lock.
     pub(crate) modes: ModeOptions,
     /// The owner's hold in the other mode, as the last command named it.
     partner: Option<Arc<Hold>>,
-    /// How long after its end the grant may be accepted. `None`: as long as a waiter may take to answer.
+    /// How long after the call's end the grant may be accepted. `None`: for a waiter's answer time.
     pub(crate) accept_limit: Option<Duration>,
     /// It was granted and a claim exists for it, or another party has taken it over.
     pub(super) granted: bool,
@@ -169,7 +169,7 @@ impl PendingAcquire {
         }
     }
 
-    /// Looks for its owner's hold in the other mode, beside which the server grants a read hold to the writer.
+    /// Finds the owner's hold in the other mode: the server lets the owner of a write hold read too.
     pub(super) fn find_partner(&mut self) {
         let holds = &self.session.core().holds;
         self.partner = holds.partner_of(self.hold.key(), self.hold.owner());
@@ -194,7 +194,7 @@ impl PendingAcquire {
         self.find_partner();
         self.announced |= self.modes.announces;
         let core = self.session.core();
-        // Not by `item`, which would borrow what is sent, too.
+        // `self.item` would borrow all of `self`, and `self.sent` is borrowed mutably below.
         let item = core.item(&self.hold, target, self.partner.as_deref(), self.modes);
         let turn = self.command.as_ref();
         let acquired = {
@@ -208,6 +208,7 @@ impl PendingAcquire {
             TurnGuard::attend(turn.as_slice(), sending).await
         };
         let Some(acquired) = acquired else {
+            // Another party took the turn over, and settles the command.
             return Ok(self.gone());
         };
         if let Ok(AcquireReply::Granted(token)) = acquired {
@@ -254,7 +255,7 @@ impl PendingAcquire {
                 return None;
             }
             state.sending(until.min(latest), lease);
-            // A call that was polled late gets its time from now on.
+            // If the future was polled late, `until` may be over. Its time to accept begins now.
             let until = until.max(now);
             state.await_taking_in(match self.accept_limit {
                 Some(limit) => core.left_for(limit, until),
@@ -282,7 +283,7 @@ impl PendingAcquire {
             state.certain = self.sent.is_answered();
             let granted = !self.is_taken_over() && state.grant(sent, terms, now);
             if granted && self.hold.key().kind().has_shared_ttl() && !terms.watched {
-                // Redisson's readers set the lock's TTL to their own lease.
+                // A reader of Redisson may shorten the lock's TTL, so the watchdog renews this lease.
                 state.expose(core.settings.watchdog_lease);
             }
             granted
@@ -296,7 +297,7 @@ impl PendingAcquire {
             });
         }
         if let Some(partner) = self.partner.take() {
-            // It may have ended before this answer came, when its owner did not read yet.
+            // The write hold may have ended before the client knew of the read hold that keeps its field.
             core.end_outlived(partner);
         }
         self.granted = true;
@@ -306,6 +307,7 @@ impl PendingAcquire {
         // Checked after the hold is visible, so that a shutdown either saw the hold or is seen here.
         // Without this, the hold could remain without a watchdog.
         core.ensure_open()?;
+        // Several permits are valid at a time, so the grant of a permit proves nothing about the others.
         if was_first && self.hold.key().kind().permits.is_none() {
             for other in core.holds.supersede(&self.hold) {
                 core.report_lost(&other);
@@ -333,13 +335,13 @@ impl Drop for PendingAcquire {
         }
         let core = self.session.core();
         let may_have_run = self.sent.first.is_some() && !self.refused;
-        // What announces a writer that waits no more keeps readers out.
+        // The announcement of a writer that gave up would keep readers out, so it has to be removed.
         let is_announced = self.announced && self.refused;
         if may_have_run || is_announced || self.has_place {
             if self.first {
                 core.holds.change(&self.hold, |state| {
                     if self.has_place {
-                        // The settlement is tried for as long as other waiters heed the place.
+                        // The settlement is retried for as long as other waiters respect the place.
                         state.sending(core.clock.now(), core.settings.line.fair_absence);
                     }
                     state.end();
@@ -348,8 +350,8 @@ impl Drop for PendingAcquire {
             let job = Job::after(self.hold.clone(), self.command.take(), self.sent.on.take());
             core.settle_in_background(job);
         } else if self.first {
-            // Redis has nothing of it, so no waiter waits for its end. Do not wake one, and do not let
-            // one see a release in flight.
+            // Redis has nothing of the hold, so no waiter waits for its end, and none is woken. The hold
+            // is removed before it ends, so that no waiter sees a release in flight.
             core.holds.remove(&self.hold);
             core.holds.change(&self.hold, HoldState::end);
         }

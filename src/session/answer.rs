@@ -44,12 +44,14 @@ impl PendingAcquire {
         let (key, owner) = (self.hold.key(), self.hold.owner());
         let holds = &self.session.core().holds;
         if !key.values().is_empty() && holds.overlapping(key, owner).is_none() {
-            // The values are being released, or were left to their lease: it does not wait for itself.
+            // The owner has no valid hold on these values in this client: they are being released, or a
+            // guard left them to their lease. So the owner does not wait for itself.
             return Ok(AttemptOutcome::Busy(None));
         }
         Err(self.hold.would_deadlock())
     }
 
+    /// The result for a hold that ended or was lost before it could accept a grant.
     pub(super) fn gone(&self) -> AttemptOutcome {
         let now = self.session.core().clock.now();
         if self.hold.state().phase == HoldPhase::Ended {

@@ -113,7 +113,8 @@ impl BatchAcquire {
         if let [alone] = &mut self.parts[..]
             && alone.hold().key().kind().queue == QueueSide::Server
         {
-            // It notes itself what was sent, so that its drop undoes that.
+            // A lock whose queue is on the server is acquired by a query. The single acquire records
+            // what was sent, so that its drop undoes it.
             self.noted = true;
             let attempt = alone.attempt(&unconfirmed(lease), now, until).await;
             return attempt
@@ -155,6 +156,7 @@ impl BatchAcquire {
             } => {
                 for part in &self.parts {
                     part.hold().note_token(token);
+                    // The request may have been for all free permits, so only the answer has their number.
                     if part.hold().key().kind().is_counted() {
                         part.hold().state().weight = permits;
                     }
@@ -238,7 +240,7 @@ impl BatchAttempt {
     /// Accepts permits that were handed over.
     pub(crate) fn of_hand_over(part: PendingAcquire, lease: Duration) -> Result<Self, Error> {
         let mut accepting = BatchAcquire::new(&part.session.clone(), vec![part]);
-        // The hand-over knows how it was sent.
+        // The hand-over has recorded in the part how its command was sent.
         accepting.noted = true;
         accepting.accept_grants(lease, 0)
     }

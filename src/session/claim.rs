@@ -59,7 +59,7 @@ impl Claim {
         }
     }
 
-    /// What it adds to the count: of a semaphore, how many permits.
+    /// What it adds to the count of its hold: 1, and for a semaphore the number of its permits.
     pub(crate) fn weight(&self) -> u32 {
         self.flags.weight
     }
@@ -83,7 +83,7 @@ impl Claim {
         let mut state = self.hold.state();
         state.parts += 1;
         if state.parts == state.count {
-            // The composite lock tells its end.
+            // The composite lock notifies the observers of its end.
             state.owes_end = false;
         }
         drop(state);
@@ -101,7 +101,7 @@ impl Claim {
         self.session.core().holds.change(&self.hold, confirm);
     }
 
-    /// Ends the claim on behalf of its owner, in whatever task this is called.
+    /// Ends the claim on behalf of its owner, in any task, without a warning.
     pub(crate) fn give_back(mut self) {
         self.warned = true;
     }

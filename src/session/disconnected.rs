@@ -14,8 +14,8 @@ use crate::observe::Observers;
 use crate::server::{Address, Context, Endpoint, Server};
 use crate::wait::Wake;
 
-/// What a client knows and works with, whose background is this runtime. What it leaves to that is
-/// dropped.
+/// The state of a client whose background is the current runtime. Jobs that it gives to its background
+/// are dropped.
 pub(crate) fn disconnected(clock: &Clock) -> Arc<Core> {
     let context = Context {
         clock: clock.clone(),

@@ -13,9 +13,9 @@ use crate::script::permit;
 use crate::server::{Sent, TimeBox};
 
 impl BatchAcquire {
-    /// Makes the permits endless that were just granted with a lease, before the grants are accepted. So a
-    /// caller that is not polled any more loses them as it loses any grant that it does not accept. Returns
-    /// false if one of them is gone, or if a turn was taken over.
+    /// Makes the permits endless that were just granted with a lease, before the grants are accepted. So if
+    /// the caller's future is not polled any more, the background releases them like each grant that is not
+    /// accepted. Returns false if one of them is gone, or if a turn was taken over.
     ///
     /// # Cancel safety
     ///
@@ -25,7 +25,7 @@ impl BatchAcquire {
             return Ok(true);
         };
         let now = core.clock.now();
-        // The first command may have used up the time of the call.
+        // The acquire may have used up the time of the call, so this command gets a command timeout.
         let until = until.max(now + core.server.command_timeout());
         for part in self.parts() {
             core.holds.change(part.hold(), |state| {

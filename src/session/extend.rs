@@ -17,7 +17,7 @@ impl Core {
         self.ensure_held(hold)?;
         self.ensure_open()?;
         lease::check_lease("lease", lease, self.settings.max_lease)?;
-        // Not beyond a `max_hold`.
+        // The lease must not go beyond the `max_hold` of the hold.
         let allowed = hold.state().max_until.since(self.clock.now());
         let lease = lease::whole(lease.min(allowed));
         if lease < lease::SHORTEST {
@@ -31,13 +31,16 @@ impl Core {
             // The answer may come after the deadline: then the hold was lost before it was extended.
             Ok(Ok(RenewReply::Extended)) => {
                 self.ensure_held(hold)?;
+                // A reader of Redisson may set the lock's TTL to its own, shorter lease, so the
+                // watchdog has to renew this lease.
                 if hold.key().kind().has_shared_ttl() {
                     let every = self.settings.watchdog_lease;
                     self.holds.change(hold, |state| state.expose(every));
                 }
                 Ok(())
             }
-            // The field is gone. A loss with a better reason, such as the deadline, comes first.
+            // The field is gone. If the client knows a more exact reason, such as the deadline, it
+            // reports that one.
             Ok(Ok(RenewReply::Missing)) => {
                 self.ensure_held(hold)?;
                 Err(hold.lost_as(LostReason::NotOurs, self.clock.now()).into())
@@ -56,7 +59,8 @@ impl Core {
         let Some(lost) = hold.loss(self.clock.now()) else {
             return Ok(());
         };
-        // What is said stays true: no renewal may come in after it.
+        // Recorded, so that a renewal that is answered later does not make the hold valid again after
+        // the caller got this error.
         self.lose(hold, lost.reason());
         Err(lost.into())
     }

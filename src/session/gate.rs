@@ -1,4 +1,5 @@
-//! The wait for a latch: the client's thread looks, once for all waiters of the client, and tells them.
+//! The wait for a latch: the client's thread queries the count, once for all waiters of the client, and
+//! notifies them.
 
 use std::sync::{Arc, Weak};
 
@@ -21,26 +22,27 @@ pub(crate) struct Gates {
     by_key: Mutex<ByKey<Weak<Gate>>>,
 }
 
-/// What the waiters of one latch share. The look for them ends with the last of them.
+/// What the waiters of one latch share. The queries for them end when the last waiter drops it.
 pub(crate) struct Gate {
     state: watch::Sender<GateState>,
     /// When its first waiter came.
     since: Moment,
     listener: Arc<Listener>,
-    _stops_looking: DropGuard,
+    _stops_queries: DropGuard,
 }
 
-/// What the last look came to.
+/// The result of the last query.
 #[derive(Clone, Debug)]
 pub(crate) enum GateState {
     Unknown,
     Closed {
-        /// When the look that found it began.
+        /// When the query that found it began.
         began: Moment,
     },
-    /// The count was zero, or a message said so. This is final.
+    /// The count was zero, by a query or by a message. This is final.
     Open {
-        /// A waiter that came later does not know whether the zero was before its own wait.
+        /// The count was zero at this moment or later. For a waiter that came after this moment, the
+        /// zero may have been before its own wait.
         before: Moment,
     },
     Failed(Error),
@@ -50,20 +52,20 @@ pub(crate) enum GateState {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Opened {
     ForAll,
-    /// By what may have been before this waiter came: it has to look again.
+    /// The count may have been zero only before this waiter came: the waiter has to wait at a new gate.
     ForOthers,
 }
 
 impl Gate {
-    /// Waits until the gate opens, for a waiter that came at this moment. A patient caller waits through
-    /// failures: it has a deadline.
+    /// Waits until the gate opens, for a waiter that came at this moment. A patient caller has a deadline, so
+    /// failed queries do not end its wait.
     ///
     /// # Cancel safety
     ///
     /// Cancelling it changes nothing.
     pub(crate) async fn opened(&self, came: Moment, is_patient: bool) -> Result<Opened, Error> {
         let mut state = self.state.subscribe();
-        // A failure that came before this call is not this call's.
+        // The query before this call may have failed. Only a query after it decides this call.
         let mut is_first = true;
         loop {
             match &*state.borrow_and_update() {
@@ -80,17 +82,17 @@ impl Gate {
         }
     }
 
-    /// Whether it was there before a waiter that came at this moment.
+    /// Whether its first waiter came before this moment.
     pub(crate) fn is_older_than(&self, came: Moment) -> bool {
         self.since < came
     }
 
-    /// Makes the thread look now, or once more if it is just looking.
-    pub(crate) fn look_now(&self) {
+    /// Makes the thread send a query now, or another one if a query is in flight.
+    pub(crate) fn query_now(&self) {
         self.listener.wake();
     }
 
-    /// What the last look came to.
+    /// The result of the last query.
     pub(crate) fn state(&self) -> GateState {
         self.state.borrow().clone()
     }
@@ -106,7 +108,7 @@ impl Gate {
     }
 }
 
-/// The next gate of this latch has a subscription of its own, so it hears no message from before.
+/// The next gate of this latch has a subscription of its own, so it gets no earlier message.
 impl Drop for Gate {
     fn drop(&mut self) {
         self.listener.leave();
@@ -114,19 +116,21 @@ impl Drop for Gate {
 }
 
 impl Core {
-    /// The gate of a latch, and when the caller came to it. The first waiter of the client begins to look.
+    /// The gate of a latch, and when the caller came to it. For the first waiter of the client, the thread
+    /// begins to send queries.
     pub(crate) fn gate(self: &Arc<Self>, key: &Arc<LockKey>) -> Result<(Arc<Gate>, Moment), Error> {
         let came = self.clock.now();
         let mut gates = self.gates.by_key.lock();
         let found = gates.get(key).and_then(Weak::upgrade);
-        // One whose look has ended cannot open any more.
-        let lives = |gate: &Arc<Gate>| {
+        // The queries of a gate end when it opens or the client is shut down. A new waiter then needs
+        // another gate.
+        let is_usable = |gate: &Arc<Gate>| {
             !matches!(
                 *gate.state.borrow(),
                 GateState::Open { .. } | GateState::Failed(Error::Closed)
             )
         };
-        if let Some(gate) = found.filter(lives) {
+        if let Some(gate) = found.filter(is_usable) {
             return Ok((gate, came));
         }
         let listener = Arc::new(self.waiters.add_listener(key, Owner::new())?);
@@ -135,42 +139,44 @@ impl Core {
             state: watch::Sender::new(GateState::Unknown),
             since: came,
             listener: listener.clone(),
-            _stops_looking: stop.clone().drop_guard(),
+            _stops_queries: stop.clone().drop_guard(),
         });
-        let look = Look {
+        let queries = GateQueries {
             core: self.clone(),
             key: key.clone(),
             gate: Arc::downgrade(&gate),
         };
-        gates.insert(key.clone(), look.gate.clone());
+        gates.insert(key.clone(), queries.gate.clone());
         drop(gates);
-        let looking = async move {
-            stop.run_until_cancelled(look.until_open(&listener)).await;
+        let task = async move {
+            stop.run_until_cancelled(queries.until_open(&listener))
+                .await;
         };
-        if self.mailbox.run(Box::pin(looking)).is_err() {
+        if self.mailbox.run(Box::pin(task)).is_err() {
             return Err(Error::Closed);
         }
         Ok((gate, came))
     }
 }
 
-/// The look for one gate. Its drop tells the waiters that are left, for example at a shutdown.
-struct Look {
+/// The queries for one gate. Their drop ends the waits that are left, for example at a shutdown.
+struct GateQueries {
     core: Arc<Core>,
     key: Arc<LockKey>,
     gate: Weak<Gate>,
 }
 
-impl Look {
-    /// Looks once for each message, and each poll cap.
+impl GateQueries {
+    /// Queries the count at the beginning, after each message, and once in each poll cap.
     async fn until_open(&self, listener: &Listener) {
         let last = self.until_last(listener).await;
-        // Before a waiter that is let go can wait again, for the same reason as in the gate's drop.
+        // The waiters are notified after this, so a waiter that waits again gets a new subscription, as
+        // after the gate's drop.
         listener.leave();
-        self.tell(last);
+        self.notify_waiters(last);
     }
 
-    /// Returns what the last look came to.
+    /// Returns the result of the last query.
     async fn until_last(&self, listener: &Listener) -> GateState {
         let core = &self.core;
         let listens = core.backoff(&self.key).is_none();
@@ -178,7 +184,7 @@ impl Look {
         loop {
             let now = core.clock.now();
             let state = match core.ensure_open() {
-                Ok(()) => self.look(listener, now).await,
+                Ok(()) => self.query(listener, now).await,
                 Err(closed) => GateState::Failed(closed),
             };
             let is_over = matches!(
@@ -188,16 +194,16 @@ impl Look {
             if is_over {
                 return state;
             }
-            self.tell(state);
+            self.notify_waiters(state);
             let until = now + core.clock.sooner(core.settings.poll_cap);
             let waited = tokio::select! {
                 biased;
-                // The zero may come before the subscription, so there is one more look behind it.
+                // The count may become zero before the subscription begins, so a query follows it.
                 () = listener.subscribed(&core.server), if listens && !has_subscribed => {
                     has_subscribed = true;
                     Ok(())
                 }
-                // The connection for messages may be slow while commands are answered.
+                // A slow connection for messages delays no query.
                 waited = listener.wait(until) => waited,
             };
             if let Err(error) = waited {
@@ -206,7 +212,7 @@ impl Look {
         }
     }
 
-    async fn look(&self, listener: &Listener, now: Moment) -> GateState {
+    async fn query(&self, listener: &Listener, now: Moment) -> GateState {
         let core = &self.core;
         let time = core.server.allot(core.clock.now());
         let mut sent = Sent::default();
@@ -217,36 +223,37 @@ impl Look {
             Ok(_) => GateState::Closed { began: now },
             Err(failure) => GateState::Failed(failure.into()),
         };
-        // A count that was set again since the message does not hold the waiters.
-        self.heard(listener).unwrap_or(counted)
+        // After the message of the zero, the count may have been set again. The waiters are released all
+        // the same.
+        self.opened_by_message(listener).unwrap_or(counted)
     }
 
-    /// Whether a message said that the count is zero. The subscription is younger than the first waiter, so
-    /// the message is. It may be older than a waiter that came later, by the time that it was under way: a
-    /// poll cap at most is assumed.
-    fn heard(&self, listener: &Listener) -> Option<GateState> {
+    /// The open state, if a message said that the count is zero. The subscription began after the first waiter
+    /// came, so the message did too. A waiter that came later may have come while the message was in flight:
+    /// the client assumes that this takes at most a poll cap.
+    fn opened_by_message(&self, listener: &Listener) -> Option<GateState> {
         let heard = listener.heard_zero()?;
-        // If it is gone, its last waiter has left.
+        // Without the gate there is no waiter, so the moment does not matter.
         let since = self.gate.upgrade().map_or(heard, |gate| gate.since);
         let before = since.max(heard.minus(self.core.settings.poll_cap));
         Some(GateState::Open { before })
     }
 
-    fn tell(&self, state: GateState) {
+    fn notify_waiters(&self, state: GateState) {
         if let Some(gate) = self.gate.upgrade() {
             gate.set(state);
         }
     }
 }
 
-impl Drop for Look {
+impl Drop for GateQueries {
     fn drop(&mut self) {
         let mut gates = self.core.gates.by_key.lock();
-        // Another gate may have come in its place.
+        // A new gate may have replaced it.
         if gates.get(&self.key).is_some_and(|it| it.ptr_eq(&self.gate)) {
             gates.remove(&self.key);
         }
         drop(gates);
-        self.tell(GateState::Failed(Error::Closed));
+        self.notify_waiters(GateState::Failed(Error::Closed));
     }
 }

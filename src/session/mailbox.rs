@@ -83,8 +83,8 @@ impl Mailbox {
 }
 
 impl Core {
-    /// Asks the client's thread to extend the lease of one hold. `addressee` receives which server is
-    /// asked. The query takes at most a third of `timeout`.
+    /// Asks the client's thread to extend the lease of one hold. `addressee` receives the server that the
+    /// command is sent to. The command takes at most a third of `timeout`.
     pub(crate) async fn extend(
         &self,
         hold: &Arc<Hold>,

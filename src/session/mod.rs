@@ -11,11 +11,11 @@ mod extend;
 mod gate;
 mod job_outcome;
 mod lane;
-mod line;
 mod mailbox;
 mod member_attempt;
 mod observed;
 mod owed;
+mod queue_query;
 mod reentry;
 mod release;
 mod replicas;
@@ -52,9 +52,9 @@ pub(crate) use disconnected::disconnected;
 pub(crate) use gate::{GateState, Gates, Opened};
 pub(crate) use job_outcome::JobOutcome;
 pub(crate) use lane::Lane;
-pub(crate) use line::QueueOutcome;
 pub(crate) use mailbox::{BackgroundTask, ExtendRequest, Mailbox};
 pub(crate) use observed::Totals;
+pub(crate) use queue_query::QueueOutcome;
 pub use reentry::Reentry;
 pub use release::Unlocked;
 pub(crate) use settle::{Job, Unsettled, settle};
@@ -78,7 +78,7 @@ pub(crate) struct Settings {
     pub(crate) name_mapper: Option<NameMapper>,
     /// Logs have the names of locks at all levels.
     pub(crate) log_names: bool,
-    /// What observers count a lock as.
+    /// The group under which observers count a lock.
     pub(crate) lock_group: Option<LockGroup>,
 }
 
@@ -109,7 +109,7 @@ pub(crate) struct Core {
     /// How many releases were given up because the server refused them.
     unreleased: AtomicUsize,
     pub(crate) totals: Totals,
-    /// Cancelled when the session is dropped: finish the pending jobs and end.
+    /// Cancelled when the session is dropped. The background then finishes the pending jobs and ends.
     pub(crate) ending: CancellationToken,
 }
 
@@ -162,7 +162,7 @@ impl Core {
         (core, owed)
     }
 
-    /// A hold's field in Redis; for a permit with a lease its id, which is text too.
+    /// A hold's field in Redis; for a permit with a lease its id as text.
     pub(crate) fn field(&self, hold: &Hold) -> String {
         if let Some(id) = self.permit_id(hold) {
             return id.into_field();
@@ -189,7 +189,8 @@ impl Core {
         let sharing = key.mode().map(|_| Sharing {
             partner: partner.map_or_else(String::new, |partner| self.field(partner)),
             modes,
-            // The writer asks again before it is over.
+            // The writer's next attempt comes within a poll cap, and renews the announcement before it
+            // expires.
             announced: self.settings.poll_cap * 3 / 2,
         });
         AcquireItem {
@@ -213,7 +214,7 @@ impl Core {
         task.rsplit_once('.')?.1.parse().ok()
     }
 
-    /// The key of what a caller calls by this name. `Client::diagnose` then checks what its kind needs.
+    /// The key of the object with this name. From now on `Client::diagnose` also checks what its kind needs.
     pub(crate) fn key(&self, kind: &'static Kind, name: &str) -> Result<Arc<LockKey>, Error> {
         if let Some(expected) = &self.settings.expected {
             expected.expect(kind);
@@ -256,7 +257,8 @@ impl Core {
         Ok(())
     }
 
-    /// For a call that is sent within one command timeout, and has to count once.
+    /// What the server remembers of a call, so that repetitions of its command count once. The client sends
+    /// the call for at most one command timeout.
     pub(crate) fn once(&self) -> Remembered {
         Remembered::new(Duration::ZERO, self.server.command_timeout())
     }
@@ -283,7 +285,8 @@ impl Core {
     /// count.
     pub(crate) fn forced(&self, hold: &Arc<Hold>) {
         if self.end_pending(hold) {
-            // The hold's call may never be polled again, and waiters wait for the end of this hold.
+            // The future of the acquire may never be polled again, and waiters wait for the end of this
+            // hold.
             let (job, _) = Job::if_listed(hold.clone());
             self.settle_in_background(job);
         }

@@ -50,7 +50,8 @@ impl Core {
         self.server.observers()
     }
 
-    /// Tells that a hold ended by its owner's will, unless its end was told before.
+    /// Notifies the observers that a hold ended by its owner's will, unless they were notified of its end
+    /// before.
     pub(crate) fn tell_released(&self, hold: &Hold, confirmed: bool) {
         if self.observers().is_none() {
             return;
@@ -76,7 +77,7 @@ impl Core {
         });
     }
 
-    /// Tells that a hold was lost, unless its end was told before.
+    /// Notifies the observers that a hold was lost, unless they were notified of its end before.
     pub(super) fn tell_lost(&self, hold: &Hold, lost: &Lost) {
         let reason = lost.reason();
         let is_expiry = {
@@ -84,7 +85,8 @@ impl Core {
             if reason == LostReason::Released || !std::mem::take(&mut state.owes_end) {
                 return;
             }
-            // Ported code takes a lock for a fixed time in this way, and never unlocks it.
+            // Code ported from Redisson acquires a lock for a fixed time in this way and never unlocks
+            // it. The end of its lease is no loss.
             reason == LostReason::Deadline && state.watched == 0 && state.is_only_forgotten()
         };
         let lock = LockRef::of(hold.key(), hold.owner());

@@ -32,7 +32,8 @@ impl Core {
         }
         self.settle_in_background(Job::new(hold.clone()));
         if hold.key().kind().permits.is_some() {
-            // One command acquires several permits, and each such command has an owner of its own.
+            // One command may acquire several permits. Each such command has an owner of its own, so the
+            // other pending holds of this owner are of the same command.
             for other in self.holds.pending_of(hold.key(), hold.owner()) {
                 if self.holds.change(&other, HoldState::end_pending) {
                     self.settle_in_background(Job::new(other));
@@ -41,8 +42,9 @@ impl Core {
         }
     }
 
-    /// Ends a write hold on the server at the end of its lease, if it was lost at its deadline or left to its
-    /// lease: its owner's read hold keeps the key of the lock, and so the field of the write hold.
+    /// Deletes the field of a write hold at the end of its lease, if the hold was lost at its deadline or left
+    /// to its lease, and its owner has a read hold. The read hold keeps the key of the lock, and so the field
+    /// of the write hold, beyond that lease.
     pub(crate) fn end_outlived(&self, hold: Arc<Hold>) {
         if !self.is_kept_by_partner(&hold) {
             return;
@@ -72,7 +74,8 @@ impl Core {
         self.holds.change(hold, |state| {
             let has_ended = state.end_pending();
             if has_ended && hold.key().kind().queue == QueueSide::Server {
-                // The settlement is tried for as long as other waiters heed the place.
+                // Other waiters respect the place for `fair_absence`, so the client retries the
+                // settlement for that long.
                 state.sending(self.clock.now(), self.settings.line.fair_absence);
             }
             has_ended
@@ -102,9 +105,9 @@ impl Core {
         }
     }
 
-    /// Ends the slow release of a hold: the future that releases it may be frozen. Called repeatedly
-    /// until the hold is gone. A future that is polled completes by itself, and during a server pause
-    /// there are many such futures.
+    /// Ends the slow release of a hold: the future that releases it may be frozen. The watchdog calls this
+    /// repeatedly until the hold is gone. A future that is polled keeps its turn, because it completes by
+    /// itself, and during a pause of the server there are many such futures.
     pub(crate) fn demand_turn(&self, hold: &Arc<Hold>) {
         let was_not_polled = hold.was_not_polled();
         let (mut job, _) = Job::if_listed(hold.clone());
@@ -118,8 +121,8 @@ impl Core {
         }
     }
 
-    /// Ends the newest forgotten claim of a hold, of a semaphore up to this number of its permits. This is the
-    /// unlock of ported code.
+    /// Takes the newest forgotten claim of a hold, so that the caller can end it. Of a semaphore, it takes at
+    /// most this number of the claim's permits. Code ported from Redisson unlocks in this way.
     pub(crate) fn take_forgotten(
         &self,
         session: &Arc<Session>,
@@ -165,6 +168,7 @@ impl Core {
         if target == 0 {
             let now = self.clock.now();
             if is_last {
+                // No command is in flight that could bring the field back.
                 self.holds.change(hold, |state| state.remains_until = now);
             }
         } else if matches!(settled, SettleReply::Missing) {

@@ -69,7 +69,7 @@ impl Claim {
         }
         let hold = core.holds.of_owner(key, owner)?;
         let now = core.clock.now();
-        // The schedule of the watchdog does not change.
+        // Changed without `Holds::change`, because the schedule of the watchdog stays as it is.
         let is_counted = hold.state().count_locally(terms, now);
         let flags = ClaimFlags {
             watched: terms.watched,
@@ -86,6 +86,7 @@ impl Claim {
         let core = self.session.core();
         let (flags, now) = (self.flags, core.clock.now());
         {
+            // The usual case is decided without the mutex of all holds.
             let state = hold.state();
             if state.local == 0 && state.left == 0 {
                 return None;
@@ -94,6 +95,7 @@ impl Claim {
         let left = core
             .holds
             .change(hold, |state| state.drop_locally(flags, now));
+        // The last guard ended, and an earlier one left the lock in Redis to its lease.
         if left.is_some() && hold.state().is_left() {
             core.forget(hold, true);
         }

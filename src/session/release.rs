@@ -52,8 +52,8 @@ pub(super) struct PendingUnlock {
 }
 
 impl PendingUnlock {
-    /// Takes the claim back under the hold's command lock, or gives it to the caller again where the turn
-    /// was taken over. `Lost` if there is nothing to end; then the claim is left to its drop.
+    /// Ends the claim while the caller has the turn of the hold. Returns the claim to the caller if the turn
+    /// was taken over. Fails with `Lost` if the hold is lost; then the drop of the claim cleans up.
     pub(super) fn begin(
         mut claim: Claim,
         command: TurnGuard,
@@ -61,15 +61,16 @@ impl PendingUnlock {
         let hold = &claim.hold;
         let core = claim.session.core();
         let now = core.clock.now();
-        // One step: a renewal that is answered between two steps would make the hold valid again, and
-        // there would be no loss to report.
+        // The check and the end are one step. A renewal that is answered between two steps would make the
+        // hold valid again, and there would be no loss to report.
         let counts = core.holds.change(hold, |state| {
             if !state.is_valid(now) {
                 return Err(state.expire(now));
             }
             if !command.is_valid() || state.is_last_beside_left() {
-                // Who took the turn over settled on a count that this claim was among. Who takes it over
-                // from here on settles on the count without it. What is left to its lease is not released.
+                // A party that took the turn over before this step settled on a count that includes this
+                // claim. One that takes it over after this step settles on the count without the claim.
+                // If all other claims were left to the lease, the unlock sends nothing.
                 return Ok(None);
             }
             state.drop_claim(claim.flags, now);
@@ -119,7 +120,8 @@ impl PendingUnlock {
             }
             Ok(Answer::Kept) => Ok(self.kept()),
             Ok(Answer::Missing) => self.found_nothing(),
-            // Counted locally; the final unlock deletes the field whatever its count is.
+            // A server that is out of memory lowers no count. The local count is right all the same, and
+            // the final unlock deletes the field whatever its count is.
             Err(failure) if failure.is_out_of_memory() && self.target > 0 => Ok(self.kept()),
             Err(failure) => {
                 let cause = Error::from(failure).after(self.waited());
@@ -128,7 +130,8 @@ impl PendingUnlock {
         }
     }
 
-    /// Sends the unlock, or what takes its place. Returns `None` if its turn was taken over.
+    /// Sends a hand-over if a waiter can take the lock, or else the unlock. Returns `None` if its turn was
+    /// taken over.
     async fn send(&mut self) -> Option<Result<Answer, Failure>> {
         let time = self.claim.session.core().server.allot(self.began);
         if self.target == 0 && self.rest.is_zero() {
@@ -184,9 +187,10 @@ impl PendingUnlock {
         self.handed_on = transfer.finish(session, hold, &answer, &self.sent);
         Some(match answer {
             Ok(TransferReply::Declined) => {
-                // The receiver asks for itself.
+                // The receiver contends for itself.
                 self.transfer = None;
                 if self.sent.is_answered() {
+                    // The server changed nothing, so the known number of permits is right again.
                     hold.state().known = known;
                 }
                 self.sent = Sent::with([turn.permit()]);
@@ -203,8 +207,8 @@ impl PendingUnlock {
         let hold = &self.claim.hold;
         let core = self.claim.session.core();
         if self.target == 0 {
-            // A call on a busy machine is polled late, too: it waits for what the other party is told. An
-            // error says no more than the state below.
+            // This future may not be frozen but polled late, on a busy machine. It waits until the other
+            // party has its answer. An error of this wait adds nothing to the state that is read below.
             drop(core.turn_to_unlock(hold).await);
         }
         let now = core.clock.now();
@@ -220,11 +224,12 @@ impl PendingUnlock {
         match phase {
             HoldPhase::Lost(reason) => Err(Error::Lost(hold.lost_as(reason, now))),
             _ if self.target > 0 || lingers => Ok(self.kept()),
-            // Redis said that nothing of it is left, at a time when nothing of this client could end it.
+            // Redis has nothing of the hold, at a time when an unlock of this client would still have kept
+            // the lock. So another party deleted it.
             _ if remains_until <= now && self.must_linger(now) => {
                 Err(Error::Lost(hold.lost_as(LostReason::NotOurs, now)))
             }
-            // The same, at a time when only this unlock could end it.
+            // Redis has nothing of the hold, and before the deadline only this unlock can have deleted it.
             _ if remains_until <= now && now < deadline => Ok(Unlocked::Released),
             _ => Err(self.unconfirmed(None)),
         }
@@ -267,11 +272,13 @@ impl PendingUnlock {
             core.lose(&self.claim.hold, LostReason::NotOurs);
             return Err(self.claim.hold.loss(now).map_or(Error::Closed, Error::Lost));
         }
+        // No earlier sending can have deleted the field: there was none, or it kept the lock until now.
         if !self.sent.repeated || self.must_linger(now) {
             let lost = self.claim.hold.lost_as(LostReason::NotOurs, now);
             core.tell_lost(&self.claim.hold, &lost);
             return Err(Error::Lost(lost));
         }
+        // The lease is not over, so an earlier sending deleted the field.
         if now < self.claim.hold.state().deadline {
             return Ok(Unlocked::Released);
         }
@@ -341,7 +348,7 @@ mod on_servers {
         let mut claim = begun.err().expect("it has no turn");
         assert_eq!(hold.state().count, 1);
         drop(taken);
-        // As the guard's claim.
+        // The guard has this claim too, and ends it below.
         claim.ended = true;
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
         assert!(session.core().holds.all().is_empty());
@@ -364,8 +371,8 @@ mod tests {
     use crate::owner::Owner;
     use crate::session::{Session, disconnected};
 
-    /// Another thread renews the hold, and its deadline passes, repeatedly. An unlock at the same time as a
-    /// passed deadline reports the loss, whatever the next renewal does.
+    /// Another thread repeatedly renews the hold and lets its deadline come. An unlock after the deadline reports
+    /// the loss, also if a renewal is answered at the same time.
     #[tokio::test]
     async fn an_unlock_after_the_deadline_reports_the_loss_during_a_renewal() {
         let core = disconnected(&Clock::default());

@@ -76,6 +76,7 @@ pub(super) async fn acknowledge(
     granted: &mut [&mut PendingAcquire],
     until: Moment,
 ) -> Result<(), Error> {
+    // A re-entry does not wait for replicas.
     let Some(first) = granted.iter().find(|it| it.first) else {
         return Ok(());
     };

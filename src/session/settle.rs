@@ -21,13 +21,11 @@ pub(crate) struct Job {
     /// The connection of a command without an answer. A settlement on it certainly runs after that
     /// command.
     on: Option<Connection>,
-    /// Receives the outcome.
     answer: Option<oneshot::Sender<JobOutcome>>,
     /// The job is obsolete once the hold is no longer listed.
     only_if_listed: bool,
     /// Where the server redirected the last attempt.
     sent_to: Option<Route>,
-    /// How many attempts failed.
     failed: u32,
     /// A guard left the hold to its lease, which is over at this moment. The job is not begun before it.
     not_before: Option<Moment>,
@@ -35,7 +33,7 @@ pub(crate) struct Job {
     refused_since: Option<Moment>,
     /// When it was first tried.
     began: Option<Moment>,
-    /// It was said that it takes long.
+    /// The warning about a slow release was logged.
     has_warned: bool,
 }
 
@@ -50,11 +48,11 @@ pub(crate) struct Unsettled {
 
 /// The job's turn to send a command for the hold.
 enum JobTurn {
-    /// To be waited for.
+    /// The job has to wait for the turn.
     Later,
     /// The job has the turn, from the sender of the last command.
     Mine(#[expect(dead_code, reason = "held until the job is done")] TurnGuard),
-    /// No turn needed: the hold has ended, and the sender of the last command may never check again.
+    /// The job needs no turn: its hold has ended, and the last sender may never be polled again.
     Regardless,
 }
 
@@ -191,7 +189,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         hold.state().end_lease();
     }
     if hold.state().is_left() {
-        // What an earlier command did to it ends with the lease.
+        // A guard left the lock to its lease. The lease also ends what an earlier command did.
         return None;
     }
     let began = *job.began.get_or_insert_with(|| core.clock.now());
@@ -267,6 +265,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         Err(failure) => failure,
     };
     let now = core.clock.now();
+    // The lease is over, so Redis has nothing of the hold, even if no command was answered.
     if now >= hold.state().remains_until && !core.is_kept_by_partner(&hold) {
         job.end(core, true, JobOutcome::Unanswered);
         return None;
@@ -302,6 +301,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         core.server.kill(&old, limit).await;
         gave_up = true;
     } else if let (Ok(connection), true) = (&connection, failure.is_ambiguous()) {
+        // The background's own connection does not answer: the next attempt opens another one.
         core.server.abandon(connection);
     }
     // Doubled up to the longest pause.
@@ -322,14 +322,14 @@ async fn settle_or_close(
     on: &Connection,
     mut sending: Pin<&mut impl Future<Output = Result<SettleReply, Failure>>>,
 ) -> Result<SettleReply, Failure> {
-    let answer = tokio::time::timeout(LAST_PATIENCE, &mut sending).await;
+    let answer = tokio::time::timeout(SHUTDOWN_LIMIT, &mut sending).await;
     if let Ok(answer) = answer {
         return answer;
     }
     if core.server.kill(on, core.server.command_timeout()).await {
-        return Err(Failure::silent(LAST_PATIENCE));
+        return Err(Failure::silent(SHUTDOWN_LIMIT));
     }
-    // It runs after the commands that are queued there, whenever those are sent.
+    // The settlement runs after the commands that are queued there, whenever those are sent.
     sending.await
 }
 
@@ -352,7 +352,8 @@ impl Job {
     }
 }
 
-const LAST_PATIENCE: Duration = Duration::from_millis(250);
+/// How long a client that shuts down waits for an answer before it kills the connection.
+const SHUTDOWN_LIMIT: Duration = Duration::from_millis(250);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const MOST_DOUBLINGS: u32 = 8;

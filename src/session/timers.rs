@@ -15,7 +15,7 @@ pub(crate) trait Timed: Send + Sync {
     fn look(self: Arc<Self>) -> bool;
 
     /// Called when the client with this timer stops running it.
-    fn leave(self: Arc<Self>, turn: TimerKey);
+    fn leave(self: Arc<Self>, key: TimerKey);
 }
 
 /// A timer's position in the list.
@@ -33,7 +33,7 @@ struct List {
     timers: BTreeMap<TimerKey, Arc<dyn Timed>>,
     next_id: u64,
     /// When the thread will check next. Only an earlier moment has to wake it.
-    looks_at: Option<Moment>,
+    next_check: Option<Moment>,
     closed: bool,
 }
 
@@ -43,14 +43,14 @@ impl Timers {
     pub(crate) fn set(
         &self,
         timed: Arc<dyn Timed>,
-        turn: &mut Option<TimerKey>,
+        key: &mut Option<TimerKey>,
         at: Moment,
     ) -> bool {
         let mut list = self.list.lock();
         if list.closed {
             return false;
         }
-        let id = match turn.take() {
+        let id = match key.take() {
             Some(old) => {
                 list.timers.remove(&old);
                 old.1
@@ -60,9 +60,9 @@ impl Timers {
                 list.next_id
             }
         };
-        *turn = Some((at, id));
+        *key = Some((at, id));
         list.timers.insert((at, id), timed);
-        let is_earlier = list.looks_at.is_none_or(|looks_at| at < looks_at);
+        let is_earlier = list.next_check.is_none_or(|next_check| at < next_check);
         drop(list);
         if is_earlier {
             self.changed.notify_one();
@@ -71,9 +71,9 @@ impl Timers {
     }
 
     /// Removes the timer.
-    pub(crate) fn remove(&self, turn: &mut Option<TimerKey>) {
-        if let Some(turn) = turn.take() {
-            self.list.lock().timers.remove(&turn);
+    pub(crate) fn remove(&self, key: &mut Option<TimerKey>) {
+        if let Some(key) = key.take() {
+            self.list.lock().timers.remove(&key);
         }
     }
 
@@ -89,7 +89,7 @@ impl Timers {
         let mut list = self.list.lock();
         let next = list.timers.first_key_value();
         let next = next.map_or(Moment::NEVER, |((at, _), _)| *at);
-        list.looks_at = Some(next);
+        list.next_check = Some(next);
         next
     }
 
@@ -106,8 +106,8 @@ impl Timers {
             take(&mut list.timers)
         };
         // They run other code, so the list is not locked.
-        for (turn, timed) in timers {
-            timed.leave(turn);
+        for (key, timed) in timers {
+            timed.leave(key);
         }
     }
 }

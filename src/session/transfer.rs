@@ -32,8 +32,8 @@ pub(super) struct Transfer {
 enum Next {
     /// Made for the hand-over, which undoes it unless the receiver takes it.
     New(PendingAcquire),
-    /// The receiver's own, which waits in the server's queue. If the hand-over fails, the receiver looks
-    /// again.
+    /// The receiver's own hold, which waits in the server's queue. If the hand-over fails, the receiver
+    /// sends a query.
     Queued(QueueEntry),
 }
 
@@ -77,7 +77,7 @@ impl Transfer {
         let core = session.core();
         let script = hold.key().kind().scripts.transfer?;
         let queue = hold.key().kind().queue;
-        // A queue on the server says itself whose turn it is.
+        // The server's queue decides which client is next, so the streak needs no limit.
         if queue == QueueSide::Client {
             let streak: Streak = hold.state().streak.as_deref().copied().unwrap_or_default();
             match streak.next(core.settings.hand_overs, now) {
@@ -197,8 +197,8 @@ impl Transfer {
             match self.next {
                 // Dropping it undoes the grant and wakes the next waiter.
                 Next::New(_) => drop(PendingAcquire::handed(session, declined)),
-                // It looks itself. Or it gives its place back, or has done so: then the server did not grant
-                // it.
+                // The receiver's next query finds the grant. If the receiver leaves instead, it gives its
+                // place back, which undoes the grant. If it has left before, the server did not grant.
                 Next::Queued(_) => self.receiver.wake(),
             }
         }

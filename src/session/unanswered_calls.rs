@@ -1,4 +1,4 @@
-//! The calls that the client's thread sends until they are answered, whatever becomes of their callers.
+//! The calls that the client's thread sends until they are answered, even if their callers are gone.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -38,7 +38,7 @@ impl UnansweredCalls {
         }
     }
 
-    /// Waits for a turn to send, in the order of the calls. Never `None`.
+    /// Waits for a turn to send, in the order of the calls. Never returns `None`.
     pub(crate) async fn turn(&self, lane: Lane) -> Option<OwnedSemaphorePermit> {
         let turns = {
             let mut lanes = self.lanes.lock();

@@ -36,8 +36,8 @@ impl Claim {
 }
 
 /// An unlock whose claim still counts, because the count of the earlier command may include it. The watchdog
-/// renews the hold meanwhile. So that this ends if the caller's future is not polled, the client's thread takes
-/// the claim after a while and unlocks in place of the future (design: invariant 14).
+/// renews the hold meanwhile. If the caller's future is not polled, the client's thread takes the claim after
+/// [`SLOW_UNLOCK`] and unlocks in place of the future (design: invariant 14).
 struct WaitingUnlock {
     core: Arc<Core>,
     hold: Arc<Hold>,
@@ -55,7 +55,7 @@ impl WaitingUnlock {
         let (answer, ended) = oneshot::channel();
         let claim = Arc::new(Mutex::new(Some(claim)));
         let take_over = take_over(core.clone(), Arc::downgrade(&claim), answer);
-        // If the thread has ended, no party renews the hold either.
+        // If the thread has ended, no party renews the hold, so it ends with its lease.
         let _ = core.mailbox.run(Box::pin(take_over));
         Self {
             core,
@@ -73,7 +73,7 @@ impl WaitingUnlock {
     async fn finish(self) -> Result<Unlocked, Error> {
         loop {
             let turn = self.core.turn_to_unlock(&self.hold).await;
-            // Not locked while its unlock begins.
+            // A statement of its own, so that the mutex is not held while the unlock begins.
             let claim = self.claim.lock().take();
             let Some(claim) = claim else {
                 drop(turn);

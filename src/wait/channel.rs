@@ -88,9 +88,9 @@ impl Channel {
         self.state.send_replace(state)
     }
 
-    /// Whether the server has to acknowledge this subscription itself, also if it has not heard yet that an
-    /// earlier one of this name is gone. The text of a latch's message counts, so the first ones must not be
-    /// older than the subscription.
+    /// Whether this subscription needs an acknowledgement of its own, even if the server still has an earlier
+    /// subscription to the same channel. The waiters of a latch use the text of its messages, so no message
+    /// may be older than the subscription.
     pub(crate) fn needs_own_answer(&self) -> bool {
         self.key.kind().is_latch && self.state() == SubscriptionState::Asked
     }

@@ -22,11 +22,11 @@ pub(crate) struct ChannelList {
     changed: Notify,
     /// How many names the consumer has checked so far.
     #[cfg(test)]
-    looked_at: AtomicUsize,
+    checked: AtomicUsize,
 }
 
 /// Names, each with the channel that is listed under it now; `None` if there is none.
-pub(crate) type Look = Vec<(String, Option<Arc<Channel>>)>;
+pub(crate) type ListedNames = Vec<(String, Option<Arc<Channel>>)>;
 
 #[derive(Default)]
 struct ListedChannel {
@@ -126,34 +126,34 @@ impl ChannelList {
 
     /// What changed since the last check. If any name may have changed: all listed names, and those of
     /// the consumer's `known` names that are not listed any more.
-    pub(crate) fn look(&self, known: impl FnOnce() -> Vec<String>) -> Look {
+    pub(crate) fn take_changes(&self, known: impl FnOnce() -> Vec<String>) -> ListedNames {
         let mut listed = self.listed.lock();
-        let look = match mem::take(&mut listed.changes) {
-            Changes::Names(names) => listed.at(names),
+        let changes = match mem::take(&mut listed.changes) {
+            Changes::Names(names) => listed.find(names),
             Changes::All => {
-                let mut look = listed.at(known());
-                look.retain(|(_, channel)| channel.is_none());
+                let mut gone = listed.find(known());
+                gone.retain(|(_, channel)| channel.is_none());
                 let all = listed.channels.iter();
-                look.extend(all.map(|(name, channel)| (name.clone(), Some(channel.clone()))));
-                look
+                let all = all.map(|(name, channel)| (name.clone(), Some(channel.clone())));
+                gone.into_iter().chain(all).collect()
             }
         };
         drop(listed);
-        self.count(&look);
-        look
+        self.count(&changes);
+        changes
     }
 
     /// Every listed name, as for a consumer that knows none.
-    pub(crate) fn look_at_all(&self) -> Look {
+    pub(crate) fn take_all(&self) -> ListedNames {
         self.note_all();
-        self.look(Vec::new)
+        self.take_changes(Vec::new)
     }
 
     /// These names, changed or not.
-    pub(crate) fn look_at(&self, names: impl IntoIterator<Item = String>) -> Look {
-        let look = self.listed.lock().at(names);
-        self.count(&look);
-        look
+    pub(crate) fn find(&self, names: impl IntoIterator<Item = String>) -> ListedNames {
+        let found = self.listed.lock().find(names);
+        self.count(&found);
+        found
     }
 
     /// Makes the next check return every name.
@@ -176,15 +176,15 @@ impl ChannelList {
     }
 
     #[cfg_attr(not(test), expect(clippy::unused_self, reason = "tests count"))]
-    fn count(&self, look: &Look) {
+    fn count(&self, names: &ListedNames) {
         #[cfg(test)]
-        self.looked_at.fetch_add(look.len(), Ordering::Relaxed);
-        let _ = look;
+        self.checked.fetch_add(names.len(), Ordering::Relaxed);
+        let _ = names;
     }
 
     #[cfg(test)]
-    pub(crate) fn looked_at(&self) -> usize {
-        self.looked_at.load(Ordering::Relaxed)
+    pub(crate) fn checked(&self) -> usize {
+        self.checked.load(Ordering::Relaxed)
     }
 }
 
@@ -204,7 +204,7 @@ impl ListedChannel {
         true
     }
 
-    fn at(&self, names: impl IntoIterator<Item = String>) -> Look {
+    fn find(&self, names: impl IntoIterator<Item = String>) -> ListedNames {
         let found = |name: String| {
             let channel = self.channels.get(&name).cloned();
             (name, channel)
@@ -212,8 +212,9 @@ impl ListedChannel {
         names.into_iter().map(found).collect()
     }
 
-    /// Without a connection there is no consumer, and changes pile up. A check of everything costs no
-    /// more than a check of as many changes as there are channels, so at most that many are remembered.
+    /// Without a connection there is no consumer, and changes accumulate. To check all names costs no more
+    /// than to check as many changes as there are channels. So the list remembers at most that many changes,
+    /// and then only that any name may have changed.
     fn note(&mut self, name: String) {
         if let Changes::Names(names) = &mut self.changes {
             names.insert(name);
@@ -230,6 +231,7 @@ impl Default for Changes {
     }
 }
 
+/// The list always remembers this many changes.
 const FEW: usize = 64;
 
 #[cfg(test)]
@@ -251,7 +253,7 @@ mod tests {
     fn unread_changes_are_bounded_and_then_all_channels_are_checked() {
         let list = ChannelList::default();
         list.insert("kept".to_owned(), channel());
-        list.look(Vec::new);
+        list.take_changes(Vec::new);
         for number in 0..FEW * 10 {
             list.insert(number.to_string(), channel());
             list.remove(&number.to_string());
@@ -260,11 +262,11 @@ mod tests {
             }
         }
         let known = || vec!["kept".to_owned(), "gone".to_owned()];
-        let mut look = list.look(known);
-        look.sort_by(|a, b| a.0.cmp(&b.0));
-        assert!(look.len() == 2 && look[0].0 == "gone" && look[1].0 == "kept");
-        assert!(look[0].1.is_none() && look[1].1.is_some());
-        assert!(list.look(known).is_empty());
+        let mut names = list.take_changes(known);
+        names.sort_by(|a, b| a.0.cmp(&b.0));
+        assert!(names.len() == 2 && names[0].0 == "gone" && names[1].0 == "kept");
+        assert!(names[0].1.is_none() && names[1].1.is_some());
+        assert!(list.take_changes(known).is_empty());
     }
 
     #[test]
@@ -291,7 +293,7 @@ mod tests {
         assert!(subscriptions.list().is_empty());
     }
 
-    /// How long it takes until this many sets of values of one group have subscribed, were looked at, and have
+    /// How long it takes until this many sets of values of one group have subscribed, were checked, and have
     /// left, the last one first.
     #[cfg(target_os = "linux")]
     fn subscribing(locks: usize) -> std::time::Duration {

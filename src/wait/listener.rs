@@ -62,7 +62,8 @@ impl Waiters {
     ) {
         let own = waiter.and_then(|waiter| Some((waiter, waiter.in_queue.lock().queue_entry()?)));
         if own.is_none() && key.kind().queue == QueueSide::Server {
-            // Nothing is published on the common part of the waiters' channels.
+            // A waiter without a place has no channel: the lock's channel is only the prefix of the
+            // waiters' channels, and nothing is published on it.
             return;
         }
         let own = own.map(|(waiter, entry)| (waiter, entry.channel.to_string()));
@@ -109,7 +110,7 @@ impl Listener {
         self.waiter.wait(&self.waiters.clock, until).await
     }
 
-    /// Ends its wait, or the next one.
+    /// Ends the current wait, or else the next one.
     pub(crate) fn wake(&self) {
         self.waiter.wake();
     }
@@ -130,7 +131,7 @@ impl Listener {
 }
 
 impl Listener {
-    /// Hears no further message.
+    /// Unregisters the listener: it gets no further message.
     pub(crate) fn leave(&self) {
         let mut queues = self.waiters.shard(&self.key);
         let Some(queue) = queues.get_mut(&*self.key) else {

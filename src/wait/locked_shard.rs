@@ -12,27 +12,27 @@ use crate::key::{ByKey, LockKey};
 pub(super) struct LockedShard<'a> {
     // Fields are dropped in this order.
     queues: MutexGuard<'a, ByKey<WaitQueue>>,
-    calls: WakeUps,
+    wake_ups: WakeUps,
 }
 
 impl<'a> LockedShard<'a> {
     pub(super) fn new(queues: MutexGuard<'a, ByKey<WaitQueue>>) -> Self {
         Self {
             queues,
-            calls: WakeUps::default(),
+            wake_ups: WakeUps::default(),
         }
     }
 
     /// The lock's queue, and the list of waiters to wake.
     pub(super) fn queue(&mut self, key: &LockKey) -> Option<(&mut WaitQueue, &mut WakeUps)> {
         let queue = self.queues.get_mut(key)?;
-        Some((queue, &mut self.calls))
+        Some((queue, &mut self.wake_ups))
     }
 
     /// Calls `what` for every queue.
     pub(super) fn each(&mut self, mut what: impl FnMut(&WaitQueue, &mut WakeUps)) {
         for queue in self.queues.values() {
-            what(queue, &mut self.calls);
+            what(queue, &mut self.wake_ups);
         }
     }
 }

@@ -70,7 +70,7 @@ impl Messages {
             tracing::debug!(target: "lockdog::wait", "no connection for messages in time");
         }
         match std::mem::replace(&mut *self.stage.lock(), Stage::Kept) {
-            Stage::Open(line) => Some(line),
+            Stage::Open(connection) => Some(connection),
             Stage::Nothing | Stage::Opening { .. } | Stage::Kept => None,
         }
     }
@@ -89,8 +89,7 @@ impl Messages {
         *self.stage.lock() = Stage::Kept;
     }
 
-    /// Returns the right to open the connection to a waiter that needs messages, if there is no
-    /// connection.
+    /// Gives a waiter that needs messages the right to open the connection, if there is no connection.
     pub(super) fn begin(&self, waiters: &Arc<Waiters>) -> Option<SubscriberOpening> {
         let runtime = Handle::current();
         let has_threads = runtime.runtime_flavor() == RuntimeFlavor::MultiThread
@@ -135,7 +134,7 @@ impl SubscriberOpening {
         let (sink, stream) = connection.split();
         let ended = CancellationToken::new();
         let stop = CancellationToken::new();
-        let line = MessageConnection {
+        let opened = MessageConnection {
             sink,
             ended: ended.clone(),
             _stops_reading: stop.clone().drop_guard(),
@@ -143,14 +142,14 @@ impl SubscriberOpening {
         let waiters = self.waiters.clone();
         // Ends with the connection, which the watchdog's thread owns, or with this runtime.
         let guard = ended.drop_guard();
-        #[expect(clippy::disallowed_methods, reason = "the line stops it")]
+        #[expect(clippy::disallowed_methods, reason = "the drop of `opened` stops it")]
         tokio::spawn(async move {
             let _cancels_when_it_ends = guard;
             stop.run_until_cancelled(waiters.hand_on(stream)).await;
         });
         let mut stage = self.waiters.messages.stage.lock();
         if !self.stop.is_cancelled() {
-            *stage = Stage::Open(line);
+            *stage = Stage::Open(opened);
         }
     }
 }
@@ -190,8 +189,8 @@ pub(crate) fn open(
 }
 
 impl Waiters {
-    /// Wakes the contenders of a channel's locks at each message of that channel, whatever the message
-    /// of a lock says. Ends with the connection.
+    /// Wakes the contenders of a channel's locks at each message of that channel, also if the text of the
+    /// message is unknown. Ends with the connection.
     pub(crate) async fn hand_on(&self, mut stream: PubSubStream) {
         while let Some(message) = stream.next().await {
             for key in self.subscriptions.locks_on(message.get_channel_name()) {

@@ -1,8 +1,9 @@
 //! This client's waiters: one FIFO queue for each lock.
 //!
-//! Only the contender, usually the head of the queue, talks to Redis (design: invariant 9), and with a reader
-//! the readers behind it. The others wait for that role. It passes on when the contender leaves for any reason,
-//! or misses its check-in. The two modes of a read/write lock share one queue: see [`LockKey::line`].
+//! Only the contender, usually the head of the queue, sends attempts to Redis (design: invariant 9). If the
+//! contender is a reader, the readers behind it send attempts too. The others wait for the contender's role. The
+//! role passes on when the contender leaves for any reason, or misses its check-in. The two modes of a
+//! read/write lock share one queue: see [`LockKey::line`].
 
 mod backoff;
 mod channel;
@@ -163,8 +164,8 @@ impl Waiters {
     /// Wakes the lock's contender: the lock may be free.
     pub(crate) fn wake(&self, key: &LockKey) {
         let key = &*key.line();
-        if let Some((queue, calls)) = self.shard(key).queue(key) {
-            queue.wake_contender(calls);
+        if let Some((queue, wake_ups)) = self.shard(key).queue(key) {
+            queue.wake_contender(wake_ups);
         }
     }
 
@@ -177,17 +178,18 @@ impl Waiters {
 
     /// Wakes the lock's contender, unless the client leaves this release to other clients.
     pub(crate) fn hear(&self, key: &LockKey) {
-        if let Some((queue, calls)) = self.shard(key).queue(key) {
-            queue.hear(self.clock.now(), calls);
+        if let Some((queue, wake_ups)) = self.shard(key).queue(key) {
+            queue.hear(self.clock.now(), wake_ups);
         }
     }
 
-    /// As [`Waiters::hear`], for a message with this text. Only that of a latch says something.
+    /// As [`Waiters::hear`], for a message with this text. The text matters only for a latch: 0 means that its
+    /// count is zero.
     pub(crate) fn hear_message(&self, key: &LockKey, text: &[u8]) {
         if key.kind().is_latch
             && text == b"0"
             && let Some(queue) = self.shard(key).get(key)
-            // One that was published before may be of a zero that an earlier wait has seen.
+            // A message from before the subscription may be about a zero that an earlier wait has seen.
             && queue.is_listening()
         {
             queue.note_zero(self.clock.now());
@@ -216,8 +218,8 @@ impl Waiters {
         Some(Receiver::new(waiter))
     }
 
-    /// Leaves a lock that is about to be released to other clients: until `others` of them had it, if
-    /// their number is known, or for a moment.
+    /// Makes this client leave a lock, which it is about to release, to other clients: until `others` of them
+    /// had it (one, if the number is unknown), for at most [`LONGEST_RETREAT`].
     pub(crate) fn back_off(&self, key: &LockKey, others: Option<u32>, now: Moment) {
         if let Some(queue) = self.shard(key).get_mut(key) {
             queue.back_off(others, now + LONGEST_RETREAT);
@@ -239,8 +241,8 @@ impl Waiters {
     /// Wakes all waiters of `owner`: it holds the lock now, so they re-enter.
     pub(crate) fn wake_owner(&self, key: &LockKey, owner: Owner) {
         let key = &*key.line();
-        if let Some((queue, calls)) = self.shard(key).queue(key) {
-            queue.wake_owner(owner, calls);
+        if let Some((queue, wake_ups)) = self.shard(key).queue(key) {
+            queue.wake_owner(owner, wake_ups);
         }
     }
 
@@ -265,7 +267,8 @@ impl Waiters {
         self.messages.close();
         self.closed.store(true, Ordering::Release);
         for shard in &self.shards {
-            LockedShard::new(shard.lock()).each(|queue, calls| queue.fail(&Error::Closed, calls));
+            LockedShard::new(shard.lock())
+                .each(|queue, wake_ups| queue.fail(&Error::Closed, wake_ups));
         }
     }
 }
@@ -286,7 +289,7 @@ pub(crate) struct QueueView {
     pub(crate) is_contender: bool,
     /// The client is subscribed to the lock's messages.
     pub(crate) is_listening: bool,
-    /// This client leaves the lock to others.
+    /// The pause in which this client leaves the lock to other clients.
     pub(crate) retreat: Option<Retreat>,
 }
 
@@ -300,7 +303,7 @@ const SLOW_ANSWER: Duration = Duration::from_secs(1);
 
 const MOST_SHOWN: usize = 100;
 
-/// How long a reader waits behind a writer of its own client before it asks the server.
+/// How long a reader waits for a writer of its own client before it asks the server.
 pub(crate) const READERS_PATIENCE: Duration = Duration::from_secs(2);
 
 /// By then the other waiting clients have had time to acquire, or there are none.
@@ -479,13 +482,13 @@ mod tests {
         let later = now + Duration::from_secs(120);
         let is_taken = |by: &WaiterGuard| matches!(by.take_over(later), TakeOver::Taken(_));
         assert!(is_taken(&second));
-        assert!(!first.look(later).is_contender && second.look(later).is_contender);
+        assert!(!first.check_in(later).is_contender && second.check_in(later).is_contender);
         drop(second);
-        assert!(first.look(later).is_contender);
+        assert!(first.check_in(later).is_contender);
         let third = waiters.enter(&key, request(Owner::new()), now).unwrap();
         assert!(is_taken(&third));
         drop(first);
-        assert!(third.look(later).is_contender);
+        assert!(third.check_in(later).is_contender);
         drop(third);
         assert!(!waiters.is_awaited(&key));
         assert!(waiters.shard(&key).is_empty());
@@ -526,9 +529,9 @@ mod tests {
     fn a_client_backs_off_for_listeners_and_for_clients_that_poll() {
         let (waiters, key, place) = waiting();
         for (others, known) in [(Some(0), 0), (None, 1), (Some(2), 2)] {
-            assert!(place.look(waiters.clock.now()).retreat.is_none());
+            assert!(place.check_in(waiters.clock.now()).retreat.is_none());
             waiters.back_off(&key, others, waiters.clock.now());
-            let retreat = place.look(waiters.clock.now()).retreat;
+            let retreat = place.check_in(waiters.clock.now()).retreat;
             assert_eq!(retreat.map(|retreat| retreat.releases), Some(known));
             std::thread::sleep(LONGEST_RETREAT);
         }

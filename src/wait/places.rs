@@ -13,16 +13,16 @@ pub(super) struct Places {
     /// Up to where the last query kept further waiters present.
     kept_to: Option<(u64, u64)>,
     /// When the contender last queried.
-    looked: Option<Moment>,
+    queried_at: Option<Moment>,
 }
 
 impl Places {
-    /// Adds a waiter. Without an `arrival` it comes after those that are known: only its first answer
-    /// had the moment, and was lost. Returns its arrival.
+    /// Adds a waiter and returns its arrival. Without an `arrival` the waiter comes after the known ones: the
+    /// server names the moment only in its first answer, and that answer was lost.
     pub(super) fn add(&mut self, id: u64, arrival: Option<u64>, now: Moment) -> u64 {
         if self.order.is_empty() {
-            // Its entry shows that it is there.
-            self.looked = Some(now);
+            // The query by which the waiter entered also keeps it present.
+            self.queried_at = Some(now);
         }
         let last = self.order.last().map_or(0, |(last, _)| *last);
         let arrival = arrival.unwrap_or(last + 1);
@@ -39,8 +39,8 @@ impl Places {
         self.order.iter().map(|(_, id)| *id)
     }
 
-    /// The ids of the waiters that the next query keeps present, all of them once before one again. The
-    /// caller says where it ended by [`Places::kept`].
+    /// The waiters that the next query keeps present, in round-robin order: it begins behind the last one that
+    /// was kept. The caller reports the last one with [`Places::kept`].
     pub(super) fn to_keep(&self) -> impl Iterator<Item = (u64, u64)> {
         let from = self
             .kept_to
@@ -54,15 +54,15 @@ impl Places {
     /// A query at `now` keeps the waiters up to this one present.
     pub(super) fn kept(&mut self, to: Option<(u64, u64)>, now: Moment) {
         self.kept_to = to;
-        self.looked = Some(now);
+        self.queried_at = Some(now);
     }
 
-    /// When the next query is due, if all have to be kept once `within` this time by queries for so many
-    /// each.
+    /// When the next query is due, if each query keeps `each` waiters present, and each waiter has to be kept
+    /// present once `within` this time.
     pub(super) fn due(&self, within: Duration, each: usize) -> Option<Moment> {
-        let looks = self.order.len().div_ceil(each).max(1);
-        let looks = u32::try_from(looks).unwrap_or(u32::MAX);
-        Some(self.looked? + within / looks)
+        let queries = self.order.len().div_ceil(each).max(1);
+        let queries = u32::try_from(queries).unwrap_or(u32::MAX);
+        Some(self.queried_at? + within / queries)
     }
 }
 
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_more_wait_the_sooner_the_next_look_is_due() {
+    fn the_more_wait_the_sooner_the_next_query_is_due() {
         let mut places = Places::default();
         let within = Duration::from_millis(1000);
         assert_eq!(places.due(within, 100), None);

@@ -89,7 +89,7 @@ impl WaitQueue {
         waiter: &Waiter,
         with_lock: bool,
         is_used_up: bool,
-        calls: &mut WakeUps,
+        wake_ups: &mut WakeUps,
     ) {
         if !self.remove(waiter) {
             self.absent.remove(&waiter.id);
@@ -108,19 +108,19 @@ impl WaitQueue {
         }
         if with_lock {
             self.outage = None;
-            self.wake_owner(waiter.request.owner, calls);
+            self.wake_owner(waiter.request.owner, wake_ups);
         }
         let is_passed_on = self.is_its_role(waiter);
         if is_passed_on {
             self.pass_on();
         }
-        // The readers behind a reader asked with it, so it has nothing to tell them.
+        // The readers behind a reader sent their attempts together with it, so they need no wake-up.
         let is_known = with_lock && waiter.is_reader() && self.is_reader_next();
         if !is_used_up && !is_known && (is_passed_on || waiter.is_writer()) {
-            // The previous contender may have had a wake-up, so the next one gets it too. The readers that ask
-            // with it had their own, unless a writer stood before them.
-            let run = if waiter.is_writer() { usize::MAX } else { 1 };
-            self.run().take(run).for_each(|next| calls.add(next));
+            // The previous contender may have left with an unused wake-up, so the next one gets one. The
+            // readers behind that had their own wake-ups, unless this waiter is a writer before them.
+            let most = if waiter.is_writer() { usize::MAX } else { 1 };
+            self.askers().take(most).for_each(|next| wake_ups.add(next));
         }
     }
 
@@ -132,8 +132,8 @@ impl WaitQueue {
         !(self.waiting.is_empty() && self.absent.is_empty())
     }
 
-    /// Whether this waiter may ask: it has the role, or asks with the waiter that has it. The check marks the
-    /// waiter as alive.
+    /// Whether this waiter may send an attempt: it has the role, or is a reader that asks together with the
+    /// waiter that has it. The check marks the waiter as alive.
     pub(super) fn may_ask(&mut self, waiter: &Waiter, now: Moment) -> bool {
         waiter.appear();
         if let Some(back) = self.absent.remove(&waiter.id) {
@@ -150,7 +150,7 @@ impl WaitQueue {
     }
 
     /// The contender, and the readers that ask with it.
-    fn run(&self) -> impl Iterator<Item = &Arc<Waiter>> {
+    fn askers(&self) -> impl Iterator<Item = &Arc<Waiter>> {
         let end = match self.writers.first() {
             _ if !self.is_reader_next() => 0,
             Some(first) => *first,
@@ -167,30 +167,30 @@ impl WaitQueue {
             .is_some_and(|contender| contender.id == waiter.id)
     }
 
-    pub(super) fn wake_contender(&self, calls: &mut WakeUps) {
-        self.notify_listeners(calls);
-        for waiter in self.run() {
+    pub(super) fn wake_contender(&self, wake_ups: &mut WakeUps) {
+        self.notify_listeners(wake_ups);
+        for waiter in self.askers() {
             waiter.note_call();
-            calls.add(waiter);
+            wake_ups.add(waiter);
         }
     }
 
-    fn notify_listeners(&self, calls: &mut WakeUps) {
+    fn notify_listeners(&self, wake_ups: &mut WakeUps) {
         for waiter in self.listening_in.values() {
-            calls.add(waiter);
+            wake_ups.add(waiter);
         }
     }
 
-    pub(super) fn wake_owner(&self, owner: Owner, calls: &mut WakeUps) {
+    pub(super) fn wake_owner(&self, owner: Owner, wake_ups: &mut WakeUps) {
         let Some(by_owner) = &self.by_owner else {
             for waiter in self.all().filter(|waiter| waiter.request.owner == owner) {
-                calls.add(waiter);
+                wake_ups.add(waiter);
             }
             return;
         };
         for id in by_owner.get(&owner).into_iter().flatten() {
             if let Some(waiter) = self.waiting.get(id).or_else(|| self.absent.get(id)) {
-                calls.add(waiter);
+                wake_ups.add(waiter);
             }
         }
     }
@@ -198,18 +198,18 @@ impl WaitQueue {
     /// Remembers the outage that the contender met, for waiters that give up.
     pub(super) fn remember_outage(&mut self, outage: Option<&Error>) {
         let refused = matches!(self.outage, Some(Error::Refused { .. }));
-        // The server's own refusal says more than a later attempt that had no time for an answer.
+        // A refusal of the server is more exact than an attempt that had no time for an answer.
         if !(refused && matches!(outage, Some(Error::Unavailable { .. }))) {
             self.outage = outage.cloned();
         }
     }
 
     /// As [`WaitQueue::remember_outage`], and ends the waits that have no deadline.
-    pub(super) fn note_outage(&mut self, outage: Option<&Error>, calls: &mut WakeUps) {
+    pub(super) fn note_outage(&mut self, outage: Option<&Error>, wake_ups: &mut WakeUps) {
         self.remember_outage(outage);
         if let Some(error) = outage {
             for waiter in self.all().filter(|waiter| waiter.has_no_deadline()) {
-                calls.fail(waiter, error);
+                wake_ups.fail(waiter, error);
             }
         }
     }
@@ -218,12 +218,14 @@ impl WaitQueue {
         self.outage.clone()
     }
 
-    pub(super) fn fail(&self, error: &Error, calls: &mut WakeUps) {
+    pub(super) fn fail(&self, error: &Error, wake_ups: &mut WakeUps) {
         for waiter in self.all().chain(self.listening_in.values()) {
-            calls.fail(waiter, error);
+            wake_ups.fail(waiter, error);
         }
     }
 
+    /// Gives the role to `waiter` if the contender missed its check-in. Returns the contender's acquire in
+    /// flight, if there is one, for the caller to undo.
     pub(super) fn take_over(
         &mut self,
         waiter: &Arc<Waiter>,
@@ -257,7 +259,7 @@ impl WaitQueue {
     }
 
     /// Handles a message of the lock: wakes the contender, unless the release is left to other clients.
-    pub(super) fn hear(&mut self, now: Moment, calls: &mut WakeUps) {
+    pub(super) fn hear(&mut self, now: Moment, wake_ups: &mut WakeUps) {
         if let Some(retreat) = &mut self.retreat
             && now < retreat.until
         {
@@ -266,14 +268,15 @@ impl WaitQueue {
                 retreat.releases = retreat.releases.saturating_sub(1);
             }
             if is_own || retreat.releases > 0 {
-                return self.notify_listeners(calls);
+                // Calls that wait for several locks do not take part in the retreat.
+                return self.notify_listeners(wake_ups);
             }
             self.retreat = None;
         }
-        for waiter in self.run() {
+        for waiter in self.askers() {
             waiter.woken.note_message();
         }
-        self.wake_contender(calls);
+        self.wake_contender(wake_ups);
     }
 
     pub(super) fn silent_contender(&self, then: Moment) -> Option<(Duration, Arc<Hold>)> {
@@ -308,8 +311,8 @@ impl WaitQueue {
 
     /// Gives the role to the first waiter that is alive.
     fn pass_on(&mut self) {
-        // Only waiters that are about to leave are skipped here. They are few, and they pass on a role
-        // that they get too late.
+        // The waiters in `waiting` that are absent are about to leave, and they are few. One that gets the
+        // role all the same passes it on when it leaves.
         let present = |waiter: &&Arc<Waiter>| !waiter.is_absent();
         let next = self
             .in_places()

@@ -13,11 +13,11 @@ pub(crate) struct QueueEntry {
     pub(crate) hold: Arc<Hold>,
     /// Needed for a command that hands the lock to the waiter.
     pub(crate) permit: Option<SendingPermit>,
-    /// The channel on which the server tells this waiter that it is its turn.
+    /// The channel on which this waiter is notified that it is first.
     pub(crate) channel: Arc<str>,
 }
 
-/// What a waiter has of a queue on the server. Empty for a lock without such a queue.
+/// A waiter's place in a queue on the server, and its subscription. Empty for a lock without such a queue.
 #[derive(Default)]
 pub(super) struct WaiterEntry {
     entry: Option<QueueEntry>,
@@ -29,7 +29,7 @@ impl WaiterEntry {
     pub(super) fn take(&mut self, entry: QueueEntry, arrival: u64) {
         let channel = self.entry.as_ref().map(|old| &old.channel);
         if channel != Some(&entry.channel) {
-            // It was for the messages of an earlier hold.
+            // The subscription is to the channel of an earlier hold.
             self.subscription = None;
         }
         self.entry = Some(entry);

@@ -14,7 +14,7 @@ impl WaitQueue {
     /// Notes for the listeners of a latch that its count is zero.
     pub(super) fn note_zero(&self, now: Moment) {
         for waiter in self.listening_in.values() {
-            // The first one stays: it opens the latch for all who wait.
+            // The first moment stays: it counts for all waiters.
             let _ = waiter.heard_zero.set(now);
         }
     }

@@ -11,13 +11,13 @@ use super::wake_ups::WakeUps;
 use crate::clock::Moment;
 use crate::hold::Hold;
 
-/// Whether the first waiter of the server's queue, which is one of this client, is there.
+/// Whether the first waiter of the server's queue, a waiter of this client, is alive.
 pub(crate) enum Called {
     /// It is the contender now, and is woken.
     Here,
-    /// It missed its check-in. It is the contender, and has until then to show that it is there.
+    /// It missed its check-in. It is the contender now, and has to be polled by this moment.
     Asked(Moment),
-    /// It is not there: its hold has to be undone.
+    /// It is not polled any more: the caller has to undo its hold.
     Absent,
     /// No waiter of this lock has that hold.
     Unknown,
@@ -25,7 +25,7 @@ pub(crate) enum Called {
 
 impl WaitQueue {
     /// A waiter has a place in the server's queue. The first waiter there has the role.
-    pub(super) fn stand(
+    pub(super) fn take_place(
         &mut self,
         waiter: &Arc<Waiter>,
         entry: QueueEntry,
@@ -34,6 +34,7 @@ impl WaitQueue {
     ) {
         let known = waiter.in_queue.lock().arrival();
         let arrival = match (known, arrival) {
+            // Only the first answer has the arrival.
             (Some(known), None) => known,
             (_, arrival) => {
                 self.give_place_up(waiter);
@@ -59,11 +60,11 @@ impl WaitQueue {
     }
 
     /// A waiter has no place in the server's queue any more, so another one has the role.
-    pub(super) fn lose_place(&mut self, waiter: &Waiter, calls: &mut WakeUps) {
+    pub(super) fn lose_place(&mut self, waiter: &Waiter, wake_ups: &mut WakeUps) {
         self.give_place_up(waiter);
         let next = self.in_places().next().cloned();
         if let Some(next) = next.filter(|_| self.is_its_role(waiter)) {
-            calls.add(&next);
+            wake_ups.add(&next);
             self.contender = Some(next);
         }
     }
@@ -98,7 +99,7 @@ impl WaitQueue {
         kept.into_iter().map(|(_, hold)| hold).collect()
     }
 
-    pub(super) fn look_due(&self, within: Duration, most: usize) -> Option<Moment> {
+    pub(super) fn query_due(&self, within: Duration, most: usize) -> Option<Moment> {
         self.places.due(within, most)
     }
 
@@ -107,48 +108,48 @@ impl WaitQueue {
         hold: &Arc<Hold>,
         now: Moment,
         overdue: Moment,
-        calls: &mut WakeUps,
+        wake_ups: &mut WakeUps,
     ) -> Called {
         let Some(first) = self.all().find(|waiter| waits_with(waiter, hold)).cloned() else {
             return Called::Unknown;
         };
         let mut called = Called::Here;
         if !first.is_there(overdue) {
-            match sign(&first, now, calls) {
+            match sign(&first, now, wake_ups) {
                 Sign::Missing => return Called::Absent,
                 Sign::Asked(until) => called = Called::Asked(until),
                 Sign::Given => {}
             }
         }
         first.note_call();
-        calls.add(&first);
+        wake_ups.add(&first);
         self.contender = Some(first);
         called
     }
 
-    /// Whether the contender is there, for another waiter that would take its role over.
+    /// Whether the contender is alive, for another waiter that would take its role over.
     pub(super) fn sign_of_contender(
         &self,
         waiter: &Waiter,
         now: Moment,
         overdue: Moment,
-        calls: &mut WakeUps,
+        wake_ups: &mut WakeUps,
     ) -> Sign {
         match &self.contender {
             Some(contender) if contender.id == waiter.id => Sign::Missing,
             Some(contender) if contender.is_there(overdue) => Sign::Given,
-            Some(contender) => sign(contender, now, calls),
+            Some(contender) => sign(contender, now, wake_ups),
             None => Sign::Missing,
         }
     }
 }
 
-/// Whether a waiter is there that missed its check-in.
-fn sign(waiter: &Waiter, now: Moment, calls: &mut WakeUps) -> Sign {
+/// Whether a waiter that missed its check-in is still polled.
+fn sign(waiter: &Waiter, now: Moment, wake_ups: &mut WakeUps) -> Sign {
     let Some((_, hold)) = waiter.unanswered() else {
         return Sign::Missing;
     };
-    let wake = |hold| calls.ask_for_sign(hold);
+    let wake = |hold| wake_ups.ask_for_sign(hold);
     waiter.asked_for_sign.lock().sign(&hold, now, wake)
 }
 
@@ -192,16 +193,16 @@ mod tests {
             queue.push(waiter.clone());
         }
         for (waiter, arrival) in waiters.iter().zip([30, 20, 10]) {
-            queue.stand(waiter, place(waiter), Some(arrival), now);
+            queue.take_place(waiter, place(waiter), Some(arrival), now);
             assert!(queue.is_its_role(waiter));
         }
-        let mut calls = WakeUps::default();
-        queue.leave(&waiters[2], true, true, &mut calls);
+        let mut wake_ups = WakeUps::default();
+        queue.leave(&waiters[2], true, true, &mut wake_ups);
         assert!(queue.is_its_role(&waiters[1]));
         // Its place is lost: the next one has the role.
-        queue.lose_place(&waiters[1], &mut calls);
+        queue.lose_place(&waiters[1], &mut wake_ups);
         assert!(queue.is_its_role(&waiters[0]));
-        queue.stand(&waiters[1], place(&waiters[1]), Some(40), now);
+        queue.take_place(&waiters[1], place(&waiters[1]), Some(40), now);
         assert!(queue.is_its_role(&waiters[0]));
     }
 }

@@ -48,8 +48,8 @@ impl WaitQueue {
         Some(next)
     }
 
-    /// Picks the waiter to hand permits to: the first that wants permits and has no other way to them under
-    /// way. None is handed past a waiter that wants another number. The contender stays who it is.
+    /// Picks the waiter to hand permits to: the first one without a command of its own in flight. Permits are
+    /// not handed past a waiter that wants another number of them. The contender does not change.
     fn receiver_of_permits(
         &self,
         kind: WaiterKind,
@@ -57,10 +57,11 @@ impl WaitQueue {
         overdue: Moment,
         until: Moment,
     ) -> Option<Arc<Waiter>> {
-        let there = self.waiting.values().filter(|it| it.is_there(overdue));
-        there
+        let alive = self.waiting.values().filter(|it| it.is_there(overdue));
+        alive
             .take_while(|waiter| waiter.request.kind == kind)
-            // One whose own acquire finds too few gets what is handed on next.
+            // A waiter is skipped while its own acquire is in flight. If that finds too few permits, the
+            // waiter can get the next hand-over.
             .find(|waiter| waiter.expect(now, overdue, until))
             .cloned()
     }

@@ -31,12 +31,12 @@ impl Receiver {
         self.waiter.announce(hold)
     }
 
-    /// The command has no answer. The waiter queries itself whether it was granted.
+    /// The command has no answer. The waiter's next query finds out whether it was granted.
     pub(crate) fn lose_answer(&self) {
         self.waiter.lose_answer();
     }
 
-    /// Wakes the waiter, which queries itself.
+    /// Wakes the waiter, which then sends a query.
     pub(crate) fn wake(&self) {
         self.waiter.wake();
     }

@@ -2,8 +2,8 @@
 
 use crate::clock::Moment;
 
-/// This client had the lock for a while and pauses, so that other clients get it. Without the pause
-/// they rarely get it: they learn of a release later than the client that made it.
+/// This client had the lock for a while and pauses, so that other clients get it. Without the pause they
+/// would rarely get it: they are notified of a release later than the client that made it.
 #[derive(Clone, Copy)]
 pub(crate) struct Retreat {
     pub(crate) until: Moment,

@@ -1,4 +1,4 @@
-//! Whether a waiter is there whose command has no answer.
+//! Whether a waiter whose command has no answer is still polled.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::hold::{Hold, POLL_TIMEOUT, TurnSnapshot};
 pub(super) enum Sign {
     /// It was polled since another waiter asked for a sign.
     Given,
-    /// It is woken, and has until then to be polled.
+    /// It was woken, and has to be polled by this moment.
     Asked(Moment),
     /// It was not polled in time, or has no command whose answer it waits for.
     Missing,
@@ -30,8 +30,8 @@ struct Request {
 }
 
 impl AskedForSign {
-    /// Whether the future that waits for the answer to the command of `hold` is polled: the server may be
-    /// the one that is silent. Calls `wake` if that future has to be woken.
+    /// Whether the future that waits for the answer to the command of `hold` is polled. If it is, the server
+    /// is silent, and not the waiter. Calls `wake` if that future has to be woken.
     pub(super) fn sign(
         &mut self,
         hold: &Arc<Hold>,
@@ -58,7 +58,8 @@ impl AskedForSign {
             until,
         });
         wake(hold.clone());
-        // A waiter that gave one sign is asked for the next at the usual pace.
+        // A waiter that was polled since the last request counts as alive. The next check decides on
+        // the new request.
         if is_first {
             Sign::Asked(until)
         } else {

@@ -44,7 +44,7 @@ pub(super) struct Waiter {
     pub(super) woken: WakeSignal,
     /// It was woken as the contender since its last acquire began.
     was_called: AtomicBool,
-    /// When it heard that the count of its latch is zero.
+    /// When a message said that the count of its latch is zero.
     pub(super) heard_zero: OnceLock<Moment>,
     pub(super) in_queue: Mutex<WaiterEntry>,
     pub(super) asked_for_sign: Mutex<AskedForSign>,
@@ -118,7 +118,7 @@ impl Waiter {
         self.request.kind == WaiterKind::Writer
     }
 
-    /// It is a reader that waited long enough behind a writer of its client.
+    /// It is a reader that has waited long enough for a writer of its client.
     pub(super) fn is_impatient(&self, now: Moment) -> bool {
         match self.request.kind {
             WaiterKind::Reader { patience } => now.since(self.entered) >= patience,
@@ -293,7 +293,7 @@ impl Waiter {
         }
     }
 
-    /// The command of the hand-over has no answer: the waiter looks whether it was granted.
+    /// The command of the hand-over has no answer: the waiter has to query whether it was granted.
     pub(super) fn lose_answer(&self) {
         let mut state = self.state.lock();
         if matches!(state.reception, Reception::Expected) {
@@ -304,7 +304,7 @@ impl Waiter {
     }
 
     /// The state of a hand-over. `timeout` is how long its command may take.
-    pub(super) fn look(&self, now: Moment, timeout: Duration) -> Found {
+    pub(super) fn check_reception(&self, now: Moment, timeout: Duration) -> Found {
         let mut state = self.state.lock();
         let until = state.asked + timeout;
         match state.reception {

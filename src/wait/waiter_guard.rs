@@ -23,13 +23,13 @@ pub(crate) struct WaiterGuard {
     shares: AtomicBool,
 }
 
-/// What became of a contender that has missed its check-in, or not.
+/// The result of a waiter's attempt to take over the contender's role.
 pub(crate) enum TakeOver {
-    /// It keeps the role.
+    /// The contender keeps the role.
     Kept,
-    /// It was asked for a sign of life, and has until then.
+    /// The contender was woken, and keeps the role if it is polled by this moment.
     Asked(Moment),
-    /// Its role is with the caller now. Its acquire, if one is in flight.
+    /// The caller has the role now. Contains the contender's acquire, if one is in flight.
     Taken(Option<Arc<Hold>>),
 }
 
@@ -45,7 +45,7 @@ impl WaiterGuard {
     }
 
     /// Checks the queue, which marks the waiter as alive.
-    pub(crate) fn look(&self, now: Moment) -> QueueView {
+    pub(crate) fn check_in(&self, now: Moment) -> QueueView {
         let mut queues = self.waiters.shard(&self.key);
         let Some(queue) = queues.get_mut(&*self.key) else {
             return QueueView::default();
@@ -75,7 +75,7 @@ impl WaiterGuard {
 
     /// The state of a hand-over to this waiter.
     pub(crate) fn found(&self, now: Moment) -> Found {
-        self.waiter.look(now, self.waiters.answer_time())
+        self.waiter.check_reception(now, self.waiters.answer_time())
     }
 
     /// Refuses further hand-overs. If one was delivered already, the caller has to undo it.
@@ -88,8 +88,8 @@ impl WaiterGuard {
         self.has_lock.store(true, Ordering::Relaxed);
     }
 
-    /// The waiter got a part, more permits are free or others may read: when it leaves, the next waiter has to
-    /// check.
+    /// The waiter got a part of what is free: there are more permits, or others may read too. When it leaves,
+    /// the next waiter has to try.
     pub(crate) fn shares(&self) {
         self.shares.store(true, Ordering::Relaxed);
     }
@@ -105,13 +105,13 @@ impl WaiterGuard {
     pub(crate) fn take_over(&self, now: Moment) -> TakeOver {
         let overdue = now.minus(self.waiters.poll_cap);
         let mut queues = self.waiters.shard(&self.key);
-        let Some((queue, calls)) = queues.queue(&self.key) else {
+        let Some((queue, wake_ups)) = queues.queue(&self.key) else {
             return TakeOver::Kept;
         };
         if self.key.kind().queue == QueueSide::Server {
-            // Without its acquire it would lose its place. It keeps that if the server is silent and not
-            // the waiter.
-            match queue.sign_of_contender(&self.waiter, now, overdue, calls) {
+            // A contender whose acquire is undone loses its place in the server's queue. If its future is
+            // polled, only the server is silent, and the contender keeps its place.
+            match queue.sign_of_contender(&self.waiter, now, overdue, wake_ups) {
                 Sign::Given => return TakeOver::Kept,
                 Sign::Asked(until) => return TakeOver::Asked(until),
                 Sign::Missing => {}
@@ -143,8 +143,8 @@ impl WaiterGuard {
     /// once. Otherwise each of them would detect the outage only by itself, one after another.
     pub(crate) fn note_outage(&self, outage: Option<&Error>) {
         let mut shard = self.waiters.shard(&self.key);
-        if let Some((queue, calls)) = shard.queue(&self.key) {
-            queue.note_outage(outage, calls);
+        if let Some((queue, wake_ups)) = shard.queue(&self.key) {
+            queue.note_outage(outage, wake_ups);
         }
     }
 
@@ -181,17 +181,18 @@ impl WaiterGuard {
 
 impl Drop for WaiterGuard {
     fn drop(&mut self) {
-        // Others may keep the waiter for longer, such as a future that hands the lock over and is not polled.
+        // Another party may keep the waiter for longer, for example a hand-over whose future is not polled.
+        // The subscription has to end now.
         let subscription = self.waiter.in_queue.lock().unsubscribe();
         drop(subscription);
         let mut shard = self.waiters.shard(&self.key);
         self.waiters.waiting.fetch_sub(1, Ordering::Relaxed);
-        let Some((queue, calls)) = shard.queue(&self.key) else {
+        let Some((queue, wake_ups)) = shard.queue(&self.key) else {
             return;
         };
         let has_lock = *self.has_lock.get_mut();
         let is_used_up = has_lock && !(*self.shares.get_mut() || self.was_called_meanwhile());
-        queue.leave(&self.waiter, has_lock, is_used_up, calls);
+        queue.leave(&self.waiter, has_lock, is_used_up, wake_ups);
         if queue.is_empty() {
             shard.remove(&*self.key);
         }

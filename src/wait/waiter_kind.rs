@@ -11,17 +11,18 @@ pub(crate) enum WaiterKind {
     Sole,
     /// The contender alone, and no reader behind it.
     Writer,
-    /// As `Sole`, for this many permits without leases, which can be handed to it. None is handed past it.
+    /// As `Sole`, for this many permits without leases, which can be handed to it. No permits are handed past
+    /// it to a later waiter.
     Permits(u32),
     /// With the contender, if that is a reader, and all readers before the next writer.
     Reader {
-        /// After this time it asks beside a writer that came before it.
+        /// After this time it no longer waits for a writer that came before it.
         patience: Duration,
     },
 }
 
 impl WaiterKind {
-    /// For a waiter of this lock. A reader has this much patience with writers.
+    /// For a waiter of this lock. `patience` is how long a reader waits for writers of its client.
     pub(crate) fn of(key: &LockKey, patience: Duration) -> Self {
         match key.mode() {
             None => Self::Sole,

@@ -45,7 +45,7 @@ impl WakeSignal {
 
     /// Waits until it is woken, at most until `until`.
     pub(super) async fn wait(&self, clock: &Clock, until: Moment) {
-        // If this wait is dropped, the waiter heard a message that is for one of several locks.
+        // A call that waits for several locks drops this wait if a message for another of them comes.
         self.by.store(MESSAGE, Ordering::Relaxed);
         tokio::select! {
             biased;

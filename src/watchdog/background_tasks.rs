@@ -59,7 +59,7 @@ pub(super) async fn run(core: &Arc<Core>) {
 /// Runs one task. A panic in it drops its request and affects no other task.
 async fn apart(task: BackgroundTask) {
     if panics::catch_in(task).await.is_none() {
-        // The user's log subscriber may be what panics.
+        // The panic may come from the user's log subscriber.
         panics::catch(|| {
             tracing::error!(
                 target: "lockdog::lock",
@@ -90,8 +90,8 @@ async fn extend_parts(core: Arc<Core>, mut extensions: Vec<ExtendRequest>) {
     for (extension, answer) in extensions.into_iter().zip(answers) {
         let ExtendRequest { hold, lease, .. } = &extension;
         match answer {
-            // The clock is read for each: a hold whose deadline passed while the others were processed
-            // is lost.
+            // The clock is read for each hold: the deadline may be over after the others were
+            // processed, and then the hold is lost.
             Ok(RenewReply::Extended) => core
                 .holds
                 .change(hold, |state| state.renew(sent, *lease, core.clock.now())),

@@ -5,13 +5,13 @@ use std::time::Duration;
 use crate::diagnosis;
 use crate::session::Core;
 
-/// Checks each server once that answers at one of the client's addresses. Never ends.
+/// Checks, once for each, every server that answers at one of the client's addresses. Never ends.
 pub(super) async fn keep_checking(core: &Core) {
     let Some(expected) = &core.settings.expected else {
         return std::future::pending().await;
     };
     loop {
-        // A server that has just come back has other work to do first.
+        // A server that has just restarted first serves the calls that waited for it.
         let now = core.clock.now();
         let next = core.clock.look_again(now + SELDOM, now, PAUSE);
         core.clock.sleep_until(next).await;
@@ -21,5 +21,5 @@ pub(super) async fn keep_checking(core: &Core) {
 }
 
 const PAUSE: Duration = Duration::from_secs(1);
-/// In virtual time, which passes quickly when there is nothing to do.
+/// The pause in virtual time, which advances quickly while there is nothing to do.
 const SELDOM: Duration = Duration::from_secs(60);

@@ -69,9 +69,10 @@ fn by_script<T>(crowd: Vec<T>, kind: impl Fn(&T) -> &'static Kind) -> Vec<Vec<T>
     parts
 }
 
-/// Renews all of these holds, whose keys may be in one command, by one command. A hold whose key is
-/// elsewhere, or may not be renewed with others, is renewed by a command of its own. Each command may
-/// take a third of `lease`. `asks` is called with the server that is about to be asked for each hold.
+/// Renews all of these holds, whose keys may be in one command, by one command. If one of the keys is on
+/// another server, or may not be in one command with others, each hold is renewed by a command of its own.
+/// Each command may take a third of `lease`. `asks` is called for each hold with the server that is about
+/// to get its command.
 pub(super) async fn extend(
     core: &Core,
     holds: &Leases,
@@ -85,6 +86,7 @@ pub(super) async fn extend(
             let answers = answers.into_iter().map(Ok).collect();
             ExtendOutcome { sent, answers }
         }
+        // The keys are not in one place any more, for example while a slot moves.
         Err((failure, _)) if holds.len() > 1 && failure.is_of_place() => {
             core.server.note_slots(&failure);
             tracing::debug!(
@@ -190,8 +192,8 @@ async fn ask(
     let answer = tokio::select! {
         biased;
         answer = &mut answer => answer,
-        // Earlier than the holds are sent again, a sixth of a lease after this sending: that command
-        // must use another connection.
+        // The next renewal of the holds comes a sixth of a lease after this one, and must use another
+        // connection. So a silent connection is abandoned before that.
         () = tokio::time::sleep(lease / 8) => {
             // No other command may wait on a silent connection. The answer to this one may still come.
             core.server.abandon(&connection);

@@ -141,8 +141,8 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
     core.server.end();
 }
 
-/// Completes when the client has ended, and its calls without an answer, too. A shutdown has waited for these
-/// calls before.
+/// Completes when the client has ended and its unanswered calls are answered, or after two command timeouts.
+/// A shutdown has waited for these calls before.
 async fn ended(core: &Core) {
     core.ending.cancelled().await;
     let deadline = core.clock.now() + core.server.command_timeout() * 2;

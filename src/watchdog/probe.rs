@@ -12,18 +12,18 @@ use crate::session::Core;
 
 /// Probes each suspected server, and sends nothing otherwise.
 pub(super) async fn keep_probing(core: &Core) {
-    let mut asking: FuturesUnordered<_> = FuturesUnordered::new();
-    let mut asked: Vec<Arc<Node>> = Vec::new();
+    let mut probes: FuturesUnordered<_> = FuturesUnordered::new();
+    let mut probed: Vec<Arc<Node>> = Vec::new();
     loop {
         for node in core.server.suspects() {
-            if !asked.iter().any(|known| Arc::ptr_eq(known, &node)) {
-                asked.push(node.clone());
-                asking.push(probe(core, node));
+            if !probed.iter().any(|known| Arc::ptr_eq(known, &node)) {
+                probed.push(node.clone());
+                probes.push(probe(core, node));
             }
         }
         tokio::select! {
-            Some(node) = asking.next() => {
-                asked.retain(|known| !Arc::ptr_eq(known, &node));
+            Some(node) = probes.next() => {
+                probed.retain(|known| !Arc::ptr_eq(known, &node));
                 // The outage that the waiters met is over.
                 core.waiters.wake_all();
             }
@@ -41,13 +41,13 @@ async fn probe(core: &Core, node: Arc<Node>) -> Arc<Node> {
     node
 }
 
-/// Sends one probe at a time on one connection. Maybe only the connection is silent, and not the
-/// server. So the probe is repeated on a new connection before the leases that wait for the answer end,
-/// each time after a longer wait. The first answer to any probe counts.
+/// Sends probes until one is answered, one at a time on each connection. A connection may be silent although
+/// the server is not. So the client repeats the probe on a new connection before the leases that wait for the
+/// answer end, each time after a longer wait. The first answer to any probe counts.
 async fn until_it_answers(core: &Core, node: &Node) {
     let limit = core.server.command_timeout();
     let mut timeout = match node.suspected() {
-        // A lease that waited this long has several times as long until its deadline.
+        // A renewal that waited this long has several times as long until the deadline of its lease.
         Some(Failure::Silent { waited, .. }) => (waited * 2).max(SHORTEST_TIMEOUT).min(limit),
         _ => limit,
     };
@@ -77,10 +77,12 @@ async fn until_it_answers(core: &Core, node: &Node) {
                                     node.abandon(&asked);
                                 }
                                 if under_way.is_empty() {
+                                    // No probe is left that could be answered.
                                     break Some(failure);
                                 }
                             }
                         },
+                        // The earlier probes stay in flight: the server may still answer one.
                         () = &mut silence => {
                             node.abandon(&connection);
                             break None;

@@ -1,4 +1,4 @@
-//! Renewing leases, a third of a lease after the last grant or renewal.
+//! Renews leases, a third of a lease after the last grant or renewal.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -36,8 +36,8 @@ pub(super) async fn keep_renewing(core: &Arc<Core>) {
             // After a failover, holds may be lost, so their checks cannot wait for the spread batches.
             next_batch = Moment(0);
         }
-        // More batches would only wait in the connection. Do not wait for capacity here: whatever the
-        // batches in flight do, expired holds must be reported.
+        // More batches would only wait in the connection. The loop does not wait for capacity, because it
+        // also has to report expired holds while the batches in flight have no answer.
         let room = room.clone().try_acquire_owned().ok();
         let batch = if room.is_some() { BATCH } else { 0 };
         let due = core.holds.due(lease, batch, next_batch, early);
@@ -46,6 +46,7 @@ pub(super) async fn keep_renewing(core: &Arc<Core>) {
             core.report_lost(hold);
         }
         for hold in &due.untaken {
+            // A simulated run lets other tasks run here, because a grant may be accepted at this point.
             core.clock.gap().await;
             core.abandon(hold);
         }
@@ -70,7 +71,8 @@ pub(super) async fn keep_renewing(core: &Arc<Core>) {
             if let Some(room) = room {
                 batches.spawn(renew(core.clone(), due.renew, due.late, lease, room));
             }
-            // While awake, it also sends the renewals for which it would be woken right after.
+            // While it runs, it also sends the renewals that are due very soon, so that the thread wakes
+            // less often.
             early = lease / TOGETHER;
             continue;
         }
@@ -139,9 +141,10 @@ fn process_answers(
             Ok(RenewReply::Extended) => {
                 let recovered = core.holds.change(hold, |state| {
                     let was = state.phase;
-                    // Looked at for each hold: one whose deadline passed during the others is lost.
+                    // The clock is read for each hold: the deadline may be over after the others were
+                    // processed, and then the hold is lost.
                     state.renew(sent, *asked, core.clock.now());
-                    // What is left of a fixed lease is renewed as often as a watched hold.
+                    // A fixed lease that is renewed for its rest is renewed as often as a watched hold.
                     state.renew_at = state.renew_at.min(sent + lease / 3);
                     was == HoldPhase::Jeopardy && state.phase == HoldPhase::Held
                 });
@@ -182,7 +185,7 @@ fn process_answers(
     }
 }
 
-/// Tells observers of a command that was sent at `sent`. `late`: so long after it was due.
+/// Notifies the observers of a renewal that was sent at `sent`, this `late` after it was due.
 fn tell_renewed(
     core: &Core,
     answers: &[Result<RenewReply, Failure>],

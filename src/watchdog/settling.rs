@@ -102,7 +102,7 @@ impl<'a> Settlements<'a> {
     pub(super) async fn finish(mut self, jobs: &mut UnboundedReceiver<Job>) {
         let now = self.core.clock.now();
         let is_due = |job: &Job| job.rest(now).is_zero();
-        // What a guard left to its lease stays.
+        // A lock that a guard left to its lease stays in Redis.
         self.later.retain(|later| is_due(&later.job));
         for hold in self.core.holds.all() {
             let phase = hold.state().phase;
@@ -132,12 +132,12 @@ impl<'a> Settlements<'a> {
     /// Tries the job, or queues it in its lane.
     fn enqueue(&mut self, job: Job) {
         let lane = job.lane(self.core);
-        let line = self.lanes.entry(lane).or_default();
-        if line.running >= AT_ONCE {
-            line.waiting.push_back(job);
+        let queue = self.lanes.entry(lane).or_default();
+        if queue.running >= AT_ONCE {
+            queue.waiting.push_back(job);
             return;
         }
-        line.running += 1;
+        queue.running += 1;
         let core = self.core.clone();
         self.tasks
             .spawn(async move { JobStep::Tried(lane, settle(&core, job).await) });
@@ -171,20 +171,20 @@ impl<'a> Settlements<'a> {
 
     /// A task of the lane has ended: starts the next job.
     fn end_try(&mut self, lane: Lane, gave_up: bool) {
-        let Some(line) = self.lanes.get_mut(&lane) else {
+        let Some(queue) = self.lanes.get_mut(&lane) else {
             return;
         };
-        line.running -= 1;
+        queue.running -= 1;
         let mut next = VecDeque::new();
         if gave_up {
             // The connection was abandoned, and the server was asked to close it: the waiting jobs use
             // another connection.
-            next = std::mem::take(&mut line.waiting);
+            next = std::mem::take(&mut queue.waiting);
             next.iter_mut().for_each(Job::leave_connection);
-        } else if let Some(job) = line.waiting.pop_front() {
+        } else if let Some(job) = queue.waiting.pop_front() {
             next.push_back(job);
         }
-        if line.running == 0 && line.waiting.is_empty() {
+        if queue.running == 0 && queue.waiting.is_empty() {
             self.lanes.remove(&lane);
         }
         for job in next {

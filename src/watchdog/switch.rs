@@ -18,41 +18,46 @@ async fn follow(core: &Core) {
     // The number of switches whose effects were checked.
     let mut followed = *switches.borrow_and_update();
     let mut since = followed;
-    let mut looks = 0;
+    let mut repeats = 0;
     loop {
-        let pause = if looks > 0 { SELDOM / LOOKS } else { SELDOM };
+        let pause = if repeats > 0 {
+            SELDOM / REPEATS
+        } else {
+            SELDOM
+        };
         tokio::select! {
-            switched = switches.changed() => {
-                if switched.is_err() {
-                    return;
-                }
-                let before = followed;
-                followed = *switches.borrow_and_update();
-                let server = &core.server.address();
-                core.observers().tell(|| ClientEvent::MasterSwitched { server });
-                look(core, before);
-                if looks == 0 {
-                    since = before;
-                }
-                looks = LOOKS;
+        switched = switches.changed() => {
+            if switched.is_err() {
+                return;
             }
-            () = tokio::time::sleep(pause) => match looks {
-                0 => core.holds.forget_gone(),
-                _ => looks -= 1,
+            let before = followed;
+            followed = *switches.borrow_and_update();
+            let server = &core.server.address();
+            core.observers().tell(|| ClientEvent::MasterSwitched { server });
+            suspect_holds(core, before);
+            if repeats == 0 {
+                since = before;
             }
-        }
-        if looks > 0 {
+            repeats = REPEATS;
+            }
+            () = tokio::time::sleep(pause) => match repeats {
+            0 => core.holds.forget_gone(),
+            _ => repeats -= 1,
+            }
+            }
+        if repeats > 0 {
             // Answers of the old master may still be in flight, so this is repeated for a while.
             release_again(core, since, followed);
         }
     }
 }
 
-/// What the old master did not replicate in time is lost: its grants and its releases.
-fn look(core: &Core, since: u64) {
+/// Marks the holds that the new master may not know: it lost the grants that the old one did not replicate in
+/// time.
+fn suspect_holds(core: &Core, since: u64) {
     let now = core.clock.now();
     for hold in core.holds.all() {
-        // What has no lease is not renewed, so the server cannot say that it knows it.
+        // A hold without a lease is not renewed, so no answer would show that the server knows it.
         let has_lease = hold.key().kind().has_lease();
         if has_lease && core.server.was_switched(hold.key().key(), since) {
             core.holds.change(&hold, |state| state.suspect(now));
@@ -65,9 +70,10 @@ fn look(core: &Core, since: u64) {
     }
 }
 
-/// Repeats unlocks and settlements whose field may still exist on the new master. This can affect no
-/// other hold, because no field is reused. Each is released once after each switch of its server up to
-/// `followed`, because the next master may miss that release just as this one missed the first.
+/// Repeats unlocks and settlements whose field may still exist on the new master, because the old one did not
+/// replicate the release in time. This can affect no other hold, because no field is reused. Each hold is
+/// released once after each switch of its server up to `followed`, because the next master may not get the
+/// repeated release either.
 fn release_again(core: &Core, since: u64, followed: u64) {
     let until = core.clock.now() + core.settings.watchdog_lease.max(A_MINUTE);
     let was_switched = |hold: &Hold| {
@@ -83,7 +89,8 @@ fn release_again(core: &Core, since: u64, followed: u64) {
     }
 }
 
-const LOOKS: u32 = 4;
+/// How often the releases are sent again after a switch, within a second.
+const REPEATS: u32 = 4;
 const A_MINUTE: Duration = Duration::from_secs(60);
 /// The pause between two checks for a new master.
 const OFTEN: Duration = Duration::from_millis(50);

@@ -1,9 +1,9 @@
 //! Waits until a master's replicas have its grants.
 //!
-//! `WAIT` blocks all later commands on its connection, so it has its own connection. There it covers
-//! what that connection wrote. So a write that changes nothing is sent before it; the master executes
-//! that write after everything that it executed for others until then. So one `WAIT` serves all locks
-//! that were granted before it was sent, and it blocks no caller's command.
+//! `WAIT` blocks all later commands on its connection, so the client sends it on a connection of its own.
+//! `WAIT` covers only the writes of its own connection. So the client first sends a write that changes
+//! nothing on that connection. The master executes that write after all grants that it has answered. So one
+//! `WAIT` serves all locks that were granted before it was sent, and it blocks no caller's command.
 
 mod replication_state;
 mod round;
@@ -27,7 +27,7 @@ pub use setting::{ReplicaAck, Replicas};
 
 /// Asks one server for its replicas' acknowledgements.
 pub(super) struct Acker {
-    /// The background drives it, because callers on all runtimes share the rounds.
+    /// The background drives the connection, because callers on all runtimes share the rounds.
     pub(super) slot: ConnectionSlot,
     pub(super) context: Context,
     pub(super) rounds: AckRounds,
@@ -102,7 +102,7 @@ impl Acker {
         self.slot.attempt()
     }
 
-    /// Closes the connection once no answer is awaited on it.
+    /// Closes the connection once no call waits for an answer on it.
     pub(super) fn disconnect(&self) {
         self.slot.clear();
         self.rounds.clear();
@@ -116,7 +116,7 @@ impl Acker {
     }
 }
 
-/// The case for a proxy, or for `WAITAOF` on a server before 7.2.
+/// Whether the server does not know the command: a proxy, or for `WAITAOF` a server before 7.2.
 pub(super) fn is_unknown_command(failure: &Failure) -> bool {
     let Failure::Refused { code, message } = failure else {
         return false;

@@ -20,7 +20,7 @@ pub(in crate::server) struct ReplicationState {
 pub(in crate::server) struct Behind {
     /// How many acknowledged.
     pub(in crate::server) acknowledged: u32,
-    /// Until then the client waits for no more than these.
+    /// Until this moment the client waits for that many replicas only.
     pub(in crate::server) until: Moment,
     pub(in crate::server) pause: Duration,
     /// The user has no permission for `WAIT`. That says nothing about the replicas.

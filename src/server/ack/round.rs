@@ -23,7 +23,7 @@ use crate::server::failure::Failure;
 use crate::server::followers::{self, Followers};
 
 /// A write that changes nothing; it answers 1 if it wrote. It is sent with the script's whole text: if
-/// the server did not know a digest, nothing would be written and the `WAIT` behind it would prove
+/// the server did not know a digest, nothing would be written and the `WAIT` after it would prove
 /// nothing.
 pub(in crate::server) struct Touch {
     pub(in crate::server) command: Cmd,
@@ -176,7 +176,8 @@ async fn run(connection: &Connection, touches: &[Weak<Touch>], goal: AckGoal) ->
     // A caller that left releases its lock, so its write needs no acknowledgement.
     let mut touches = touches.iter().filter_map(Weak::upgrade);
     let first = touches.next().ok_or_else(gone)?;
-    // In this order: a server executes the commands of one connection in the order of sending.
+    // The write is sent before the `WAIT`: a server executes the commands of one connection in their
+    // order.
     let (mut touched, required, mut answer) = match goal.replicas {
         // The number is known, so the write and the `WAIT` share a round trip.
         Replicas::Count(count) => {
@@ -193,7 +194,7 @@ async fn run(connection: &Connection, touches: &[Weak<Touch>], goal: AckGoal) ->
                 tokio::join!(first.send(connection, limit), connection.ask(&info, limit));
             let followers = Followers::read(&info?);
             let connected = followers.map_or(0, |followers| followers.connected);
-            // No replica can acknowledge. Only the master's own disk may still be worth waiting for.
+            // No replica can acknowledge. A `WAIT` is needed only for the master's own disk.
             if connected == 0 && goal.disk != Some(true) {
                 return Ok(AckCount {
                     acknowledged: 0,

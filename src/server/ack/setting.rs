@@ -144,7 +144,7 @@ impl ReplicaAck {
         self
     }
 
-    /// Waits for the replicas that are there by default, where others may take the master's place.
+    /// The default: the client waits for the replicas if one of them may become the master.
     pub(crate) fn default_of(is_switched: bool, command_timeout: Duration) -> Self {
         if is_switched {
             Self::best_effort().timeout(A_SECOND.min(command_timeout))

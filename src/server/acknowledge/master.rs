@@ -56,6 +56,7 @@ impl Node {
         let asked = tokio::time::timeout(limit, self.ask(&written, goal, limit)).await;
         let outcome = asked.unwrap_or_else(|_| {
             if self.acker().rounds.is_silent(clock.now(), timeout + SLACK) {
+                // The connection does not answer, so the next round needs another one.
                 self.acker().disconnect();
             }
             Err(Failure::silent(limit))
@@ -139,7 +140,7 @@ impl Node {
             }
             acker.slot.remove(&connection);
         }
-        // No further lock is written there.
+        // The server was replaced or restarted, so no further lock may be written on that connection.
         self.abandon(on);
         Err(Failure::Unsent(SWITCHED.into()))
     }

@@ -85,7 +85,7 @@ impl Server {
             }
             return Ok(());
         }
-        // The replicas are late. They may use all of the time; the confirmation runs beside them.
+        // The replicas are late, and may use all of the time. So the confirmation runs in parallel.
         let mut confirmed = pin!(confirm());
         tokio::select! {
             is_shared = &mut acknowledged => if !is_shared? {
@@ -98,9 +98,10 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until others that were asked after `since` confirmed the master. A master that was frozen
-    /// executes its queue when it continues, although it may be replaced; once that is known, its
-    /// connections are not current any more. Returns whether the confirmation came in time.
+    /// Waits until sentinels or other nodes confirm the master, in answers to queries after `since`. A frozen
+    /// master executes its queued commands when it continues, although it may have been replaced. Once the client
+    /// knows that it was replaced, its connections are not current any more. Returns whether the confirmation
+    /// came in time.
     async fn confirm(&self, node: &Arc<Node>, since: Moment, limit: Duration) -> bool {
         let confirmed = async {
             match &self.nodes {

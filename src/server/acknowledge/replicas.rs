@@ -28,18 +28,18 @@ impl Node {
             let mut known = acker.known.lock();
             let is_due = known.counted.is_none_or(|at| now.since(at) >= A_SECOND);
             if is_due {
-                // One caller counts for all.
+                // One caller counts the replicas for all callers.
                 known.counted = Some(now);
             }
             is_due
         };
         let identity = self.endpoint().identity();
         if is_due {
-            let look = async {
+            let counting = async {
                 let connection = self.ack_connection(written.on, limit).await?;
                 connection.send(&followers::question(), limit).await
             };
-            let counted = tokio::time::timeout(limit, look).await;
+            let counted = tokio::time::timeout(limit, counting).await;
             match counted.unwrap_or_else(|_| Err(Failure::silent(limit))) {
                 Ok(info) => identity.count_replicas(&info),
                 Err(failure) => tracing::debug!(
@@ -51,6 +51,7 @@ impl Node {
         let following = identity.replicas();
         let others = identity.lost_replicas(now);
         match acker.known.lock().behind {
+            // An earlier acquire waited for the other replicas without success, so this one does not wait.
             Some(behind) if now < behind.until => {
                 let count = following.min(behind.acknowledged);
                 let others = (count < following || others) && !behind.forbidden;
@@ -74,7 +75,8 @@ impl Node {
         };
         let before = known.behind;
         if acknowledged >= required {
-            // A replica that was not awaited may still be behind.
+            // The round may not have waited for the replicas that were behind. Then they still count as
+            // behind.
             if before.is_some_and(|before| required > before.acknowledged) {
                 known.behind = None;
                 // The user's log subscriber may block.

@@ -1,4 +1,4 @@
-//! Judges an answer of one of the cluster's servers by what the other nodes say.
+//! Checks an answer of one of the cluster's servers against the answers of the other nodes.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::server::node::Node;
 use crate::slot::slot;
 
 impl Cluster {
-    /// The possible data loss behind an answer for this key on this connection, in addition to its own
-    /// server's. It includes the loss that moved here with the slot, and that of the slot's owner,
-    /// which may have redirected the command.
+    /// The possible data loss behind an answer for this key on this connection, in addition to the loss of the
+    /// server that answered. It includes the loss that the slot brought from an earlier owner, and the loss of
+    /// the slot's owner, which may have redirected the command.
     pub(in crate::server) fn lost(&self, key: &str, on: Option<&Connection>) -> DataLoss {
         let slot = slot(key);
         let map = self.map.read();
@@ -24,7 +24,7 @@ impl Cluster {
         other.map_or(brought, |owner| brought.max(owner.loss()))
     }
 
-    /// Fails if another server has this key, by the last look. A server that was asked with `ASKING`
+    /// Fails if another server has this key, by the nodes' last answers. A server that was asked with `ASKING`
     /// while the slot is being moved counts like the owner.
     pub(in crate::server) fn has_key_on(&self, key: &str, on: &Connection) -> Result<(), Failure> {
         let map = self.map.read();
@@ -37,34 +37,34 @@ impl Cluster {
     }
 
     /// Waits until nodes were asked after this moment and some of them answered.
-    pub(in crate::server) async fn look_since(&self, since: Moment) {
-        let mut looks = self.looks.subscribe();
-        while *looks.borrow_and_update() < since {
+    pub(in crate::server) async fn queried_since(&self, since: Moment) {
+        let mut queried = self.queried.subscribe();
+        while *queried.borrow_and_update() < since {
             self.ask_now.notify_one();
             // The sender lives in `self`.
-            let _ = looks.changed().await;
+            let _ = queried.changed().await;
         }
     }
 
     /// Waits until another node that was asked after this moment said that this server is a master
     /// that has not failed, or that it is no master any more.
     pub(in crate::server) async fn confirm(&self, node: &Arc<Node>, since: Moment) {
-        let mut looks = self.looks.subscribe();
+        let mut queried = self.queried.subscribe();
         loop {
-            let looked = *looks.borrow_and_update();
+            let last_query = *queried.borrow_and_update();
             let certainty = self.map.read().certainty(|it| Arc::ptr_eq(it, node));
-            // If no other node answers, none that the client could reach has taken over. A node that
-            // is not in the map has no slots, or has none yet.
+            // `heard < last_query`: no other node answered the last query, so no node that the client can
+            // reach has taken over. A node that is not in the map has no slots, or has none yet.
             let is_enough = match certainty {
-                Some(Certainty { sure, heard }) => sure >= since || heard < looked,
+                Some(Certainty { sure, heard }) => sure >= since || heard < last_query,
                 None => true,
             };
-            if looked >= since && is_enough {
+            if last_query >= since && is_enough {
                 return;
             }
             self.ask_now.notify_one();
             // The sender lives in `self`.
-            let _ = looks.changed().await;
+            let _ = queried.changed().await;
         }
     }
 }

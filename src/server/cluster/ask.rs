@@ -1,4 +1,5 @@
-//! One look at the cluster: the client asks some nodes and believes those that belong to the cluster.
+//! One query of the cluster: the client asks some nodes, and uses the answers of those that belong to the
+//! cluster.
 
 use std::time::Duration;
 
@@ -31,20 +32,22 @@ impl Cluster {
         let sharded = answers.iter().all(|answer| answer.sharded);
         let views: Vec<ClusterView> = answers.into_iter().map(|answer| answer.view).collect();
         self.sharded.lock().get_or_insert(sharded);
+        // A master that gives slots away may have restarted without its data. So its identity is queried before
+        // the new owners take over what is known of its data.
         let givers = self.map.read().givers(&views, asked);
-        let mut looked = Vec::new();
+        let mut identified = Vec::new();
         // One after the other: usually there is none or one.
         for giver in givers {
-            if giver.look(LOOK).await.is_ok() {
-                looked.push(giver);
+            if giver.check_identity(IDENTITY_LIMIT).await.is_ok() {
+                identified.push(giver);
             }
         }
-        self.update_map(&views, asked, &looked);
-        self.looks.send_replace(asked);
+        self.update_map(&views, asked, &identified);
+        self.queried.send_replace(asked);
         Ok(())
     }
 
-    /// Drops the answers of other clusters' nodes. Other nodes are asked in their place next time.
+    /// Drops the answers of other clusters' nodes. The next query asks other nodes in place of these.
     fn of_ours(
         &self,
         answers: Vec<NodeAnswer>,
@@ -117,11 +120,13 @@ where
                 Some(Ok(answer)) => {
                     answers.push(answer);
                     if answers.len() == 1 {
+                        // The first answer shows how fast nodes answer.
                         let soon = tokio::time::Instant::now() + soon;
                         let soon = soon.min(timer.deadline());
                         timer.as_mut().reset(soon);
                     }
                     if answers.len() == enough {
+                        // Answers that are nearly here may be newer, so this waits for them briefly.
                         let soon = tokio::time::Instant::now() + GRACE.min(limit / 4);
                         timer.as_mut().reset(soon);
                     }
@@ -144,7 +149,7 @@ where
 /// How long to wait for most of the seeds after the first answer.
 pub(super) const SOON: Duration = Duration::from_millis(500);
 /// How long to wait for the identity of a master that gives slots away.
-const LOOK: Duration = Duration::from_millis(500);
+const IDENTITY_LIMIT: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! Learns a cluster that is not known yet.
+//! Discovers a cluster that the client does not know yet.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Cluster {
         self.learning.get(background, limit, learn).await
     }
 
-    /// The attempt to learn the servers from the seeds.
+    /// The attempt to discover the servers from the seeds.
     pub(in crate::server) fn attempt(&self) -> &dyn Attempt {
         &self.learning
     }

@@ -43,20 +43,20 @@ pub(super) struct Cluster {
     members: NodeEndpoints,
     context: Context,
     map: RwLock<SlotMap<Arc<Node>>>,
-    /// Servers that a redirection named, until the next look says which slots they have.
+    /// Servers that a redirection named, until a later query says which slots they have.
     strangers: Mutex<Vec<(Moment, Arc<Node>)>>,
-    /// Decides which nodes are believed.
+    /// Decides which nodes belong to the cluster.
     membership: Mutex<Membership>,
     /// The addresses of all nodes that have not failed.
     known: Mutex<Vec<(String, u16)>>,
     /// Counts the selections of nodes to ask, so that each selection begins elsewhere.
     chosen: AtomicUsize,
     switches: watch::Sender<u64>,
-    /// Notified when something may have changed, or when a caller needs a current look.
+    /// Notified when something may have changed, or when a caller needs current answers.
     ask_now: Notify,
-    /// When the last look with an answer began.
-    looks: watch::Sender<Moment>,
-    /// All callers that wait for the first look share it.
+    /// When the last query with an answer began.
+    queried: watch::Sender<Moment>,
+    /// The query that discovers the cluster. All waiting callers share it.
     learning: SingleFlight<()>,
     /// Use sharded channels. `None` until it is known.
     sharded: Mutex<Option<bool>>,
@@ -90,7 +90,7 @@ impl Cluster {
             chosen: AtomicUsize::new(0),
             switches: watch::Sender::new(0),
             ask_now: Notify::new(),
-            looks: watch::Sender::new(Moment(0)),
+            queried: watch::Sender::new(Moment(0)),
             sharded: Mutex::default(),
         }
     }
@@ -154,7 +154,7 @@ impl Cluster {
         }
         let node = self.members.node(host, port, &self.context);
         if !map.has_master(host, port) {
-            // It may have taken over from a failed master.
+            // A server that was no master may have taken over from a failed one, without all its data.
             node.endpoint().succeed();
         }
         strangers.push((self.context.clock.now(), node.clone()));
@@ -234,8 +234,10 @@ impl Cluster {
         }
     }
 
-    fn update_map(&self, views: &[ClusterView], asked: Moment, looked: &[Arc<Node>]) {
+    /// Processes the nodes' views. `identified` are the servers whose identity was just queried.
+    fn update_map(&self, views: &[ClusterView], asked: Moment, identified: &[Arc<Node>]) {
         let nodes = views.iter().flat_map(|view| &view.nodes);
+        // A failed node would not answer the next query.
         let living = nodes.filter(|node| !node.has_failed);
         let mut living: Vec<_> = living.map(|node| (node.host.clone(), node.port)).collect();
         living.sort();
@@ -256,7 +258,7 @@ impl Cluster {
         };
         let lost = |node: &Arc<Node>| MasterData {
             loss: node.loss(),
-            looked_at: looked.iter().any(|it| Arc::ptr_eq(it, node)),
+            is_current: identified.iter().any(|it| Arc::ptr_eq(it, node)),
         };
         let change = map.update(views, asked, make, lost);
         drop(strangers);
@@ -326,7 +328,7 @@ impl NodeEndpoints {
 const STRANGE: Duration = Duration::from_secs(10);
 /// How many nodes are asked at a time.
 const ASKED: usize = 5;
-/// How many answers are awaited while there is time. One is not enough: a master cannot confirm
+/// How many answers the client waits for while there is time. One is not enough: a master cannot confirm
 /// itself.
 const ENOUGH: usize = 2;
 const ASK_TIMEOUT: Duration = Duration::from_secs(1);

@@ -11,18 +11,18 @@ use crate::server::login::{Logins, log_in};
 use crate::server::user_connector::Purpose;
 use crate::server::wire::{open, password, text};
 
-/// One node that is asked, and its connection, which is kept for the next question.
+/// A node that the client queries, with a connection that is kept for the next query.
 pub(super) struct NodeLink {
     pub(super) info: ConnectionInfo,
     logins: Option<Logins>,
-    /// Whether the last question was answered.
+    /// Whether the last query was answered.
     pub(super) answered: bool,
     kept: Option<MultiplexedConnection>,
 }
 
 /// A node's answer.
 pub(super) struct NodeAnswer {
-    /// The address where it was asked.
+    /// The address that the query was sent to.
     pub(super) by: ConnectionAddr,
     pub(super) view: ClusterView,
     /// The node supports sharded channels.
@@ -70,7 +70,7 @@ impl NodeLink {
                 let client =
                     client.map_err(|error| Failure::of_connect(&error, password(&self.info)))?;
                 let connect = |client: redis::Client| async move { open(&client, limit).await };
-                // The watchdog waits for the map.
+                // The watchdog waits for the map, so the limits for renewals apply.
                 let purpose = Purpose::Renewals;
                 let opened = log_in(self.logins.as_ref(), &client, purpose, limit, connect).await?;
                 self.kept.insert(opened).clone()

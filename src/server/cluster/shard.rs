@@ -17,6 +17,6 @@ pub(super) struct Shard<N> {
 pub(super) struct Certainty {
     /// When another node last said that it is a master and has not failed.
     pub(super) sure: Moment,
-    /// When another node last gave any answer.
+    /// When another node last answered, whatever it said.
     pub(super) heard: Moment,
 }

@@ -1,4 +1,4 @@
-//! The nodes' claims to slots, and which claim to believe.
+//! The nodes' claims to slots, and which claim counts.
 
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ pub(super) struct SlotClaim<'a> {
 impl SlotClaim<'_> {
     /// Whether this claim replaces the previous owner.
     pub(super) fn ends<N>(&self, before: &Shard<N>, asked: Moment) -> bool {
+        // The same node keeps its handle unless its address changed.
         if self.seen.id == before.seen.id {
             return !self.seen.is(&before.seen);
         }
@@ -36,8 +37,8 @@ impl SlotClaim<'_> {
         // right.
         let knows = self.view.find(&before.seen.id);
         let knows = knows.is_some_and(|it| it.is_master && it.epoch >= before.seen.epoch);
-        // A cluster that was set up again restarts its epochs, so a smaller one is believed after some
-        // time.
+        // A cluster that was set up again restarts its epochs. So a smaller epoch counts after no node
+        // has confirmed the previous owner for some time.
         let is_gone = asked.since(before.named) > DOUBT;
         self.seen.epoch > before.seen.epoch || knows || is_gone
     }
@@ -79,5 +80,5 @@ pub(super) fn names(view: &ClusterView, shard: &NodeView) -> bool {
     seen.is_some_and(|seen| seen.is_master && (!seen.is_self || view.nodes.len() == 1))
 }
 
-/// How long a master must go without a confirmation before smaller epochs are believed.
+/// How long no node must have confirmed a master before a smaller epoch counts.
 const DOUBT: Duration = Duration::from_secs(10);

@@ -1,8 +1,8 @@
 //! The slot map: which server has which slot, by the answers of several nodes.
 //!
-//! Each claim to slots has a number, the node's `config-epoch`. If two nodes claim a slot, the cluster
-//! and this client believe the larger one. So a node that was cut off cannot lead back to an old
-//! master.
+//! Each claim to slots has a number, the node's `config-epoch`. If two nodes claim a slot, the larger number
+//! counts, for the cluster's nodes as for this client. So a node that was cut off cannot lead the client back
+//! to an old master.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(super) struct SlotMap<N> {
     losses: BTreeMap<u16, DataLoss>,
     /// When the nodes were last asked.
     asked: Option<Moment>,
-    /// All masters of the last look, with or without slots.
+    /// All masters in the views of the last query, with or without slots.
     masters: Vec<NodeView>,
 }
 
@@ -35,19 +35,19 @@ pub(super) struct SlotMap<N> {
 #[derive(Clone, Copy)]
 pub(super) struct MasterData {
     pub(super) loss: DataLoss,
-    /// The server's identity was just checked, so `loss` is current.
-    pub(super) looked_at: bool,
+    /// The server's identity was just queried, so `loss` is current.
+    pub(super) is_current: bool,
 }
 
-/// The changes that one look found.
+/// The changes that one query found.
 pub(super) struct Change<N> {
     /// Slots have other owners now.
     pub(super) is_switch: bool,
     /// These own no slots any more.
     pub(super) left: Vec<N>,
-    /// These took over from a failed master and may lack some of its data.
+    /// These took over from a failed master, and may not have all of its data.
     pub(super) heirs: Vec<N>,
-    /// These have larger epochs than before: they may have been replaced and have taken over again.
+    /// These have larger epochs than before: another node may have replaced them in between.
     pub(super) doubtful: Vec<N>,
 }
 
@@ -122,8 +122,8 @@ impl<N: Clone> SlotMap<N> {
         self.losses.get(&slot).copied().unwrap_or_default()
     }
 
-    /// The masters that give slots to others according to these views. Their possible data loss moves
-    /// with the slots, so it must be known before the views are believed.
+    /// The masters that give slots to others according to these views. Their possible data loss moves with the
+    /// slots, so it must be known before the map is updated.
     pub(super) fn givers(&self, views: &[ClusterView], asked: Moment) -> Vec<N> {
         let mut givers = vec![false; self.shards.len()];
         for (owner, claim) in self.owners.iter().zip(claims(views)) {
@@ -164,8 +164,8 @@ impl<N: Clone> SlotMap<N> {
         masters.any(|node| node.host == host && node.port == port)
     }
 
-    /// Processes views of nodes that were asked at `asked`. `make` creates the handle of a new owner.
-    /// `lost` returns what is known about the data of an owner.
+    /// Updates the map from the views of nodes that were queried at `asked`. `make` creates the handle of a new
+    /// owner. `lost` returns what is known about the data of an owner.
     pub(super) fn update(
         &mut self,
         views: &[ClusterView],
@@ -212,7 +212,7 @@ impl<N: Clone> SlotMap<N> {
             else {
                 continue;
             };
-            // Usually it is the owner of the previous slot, so `last` is tried first.
+            // Usually the owner is that of the previous slot, so `last` is tried first.
             let is_it = |shard: &Shard<N>| shard.seen.id == seen.id;
             let owner = if new.get(last).is_some_and(is_it) {
                 Some(last)
@@ -222,7 +222,7 @@ impl<N: Clone> SlotMap<N> {
             let owner = match owner {
                 Some(owner) => owner,
                 None => {
-                    // This is the owner's first slot here, so its new shard is made.
+                    // This is the first slot of this owner in the new map, so it needs a shard.
                     let mut seen = newest(seen, views).clone();
                     let before = old.iter().find(|shard| shard.seen.id == seen.id);
                     // The handle and its connections are kept if the address is the same or still
@@ -233,8 +233,8 @@ impl<N: Clone> SlotMap<N> {
                         // Other nodes may use another address for it.
                         known.seen.host.clone_into(&mut seen.host);
                         seen.port = known.seen.port;
-                        // A larger epoch may mean that it lost its role in between and took over
-                        // again.
+                        // A larger epoch may mean that another node replaced it in between. Then it may have
+                        // lost data.
                         if seen.epoch > known.seen.epoch {
                             doubtful.push(known.node.clone());
                         }
@@ -262,17 +262,18 @@ impl<N: Clone> SlotMap<N> {
             let known = lost(&before.node);
             let loss = match self.passage(&before.seen, &new[owner].seen, views, asked) {
                 // The loss is known only if the old owner's identity was just checked.
-                Passage::Moved => known.looked_at.then_some(known.loss),
-                // The old owner was a master at the last look, moments ago, so its loss is known.
+                Passage::Moved => known.is_current.then_some(known.loss),
+                // The old owner was a master at the last query, moments ago, so its loss is known.
                 Passage::MovedLast => Some(known.loss),
                 Passage::Inherited => None,
             };
             match (loss, u16::try_from(slot)) {
-                // The loss moves along. If the slot has an older record, the later of both counts.
+                // The loss moves with the slot. If the slot has an older record, the later of both counts.
                 (Some(loss), Ok(slot)) if loss != DataLoss::default() => {
                     let before = self.losses.entry(slot).or_default();
                     *before = before.max(loss);
                 }
+                // The old owner lost nothing, so the slot keeps its record.
                 (Some(_), _) => {}
                 // Data may be missing since an unknown time, so the new owner counts as a new server.
                 (None, _) => {
@@ -280,7 +281,7 @@ impl<N: Clone> SlotMap<N> {
                 }
             }
         }
-        // One look is one switch, however many slots it changed.
+        // All changes of one query are one switch.
         if !switched.is_empty() {
             self.switches += 1;
         }
@@ -334,8 +335,8 @@ impl<N: Clone> SlotMap<N> {
         if all(&|seen| seen.is_master) {
             return Passage::Moved;
         }
-        // In a longer time, a replica may have taken over from the old owner and have given the slots
-        // away since. One pause between two looks is too short for that.
+        // After a longer time, a replica may have taken over from the old owner and then have given the
+        // slots away. The pause between two queries is too short for that.
         let is_recent = self.asked.is_some_and(|last| asked.since(last) <= RECENT);
         if is_recent && all(&|seen| seen.is_master || seen.follows == to.id) {
             return Passage::MovedLast;
@@ -344,7 +345,7 @@ impl<N: Clone> SlotMap<N> {
     }
 }
 
-/// The interval between looks is one second.
+/// The interval between two queries is one second.
 const RECENT: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
@@ -352,7 +353,7 @@ mod tests {
     use super::*;
 
     /// A node's handle is its index in `made`.
-    struct Looked {
+    struct Queried {
         map: SlotMap<usize>,
         made: Vec<String>,
         now: Moment,
@@ -360,21 +361,21 @@ mod tests {
         unseen: Vec<usize>,
     }
 
-    impl Looked {
+    impl Queried {
         fn new(views: &[ClusterView]) -> Self {
-            let mut looked = Self {
+            let mut queried = Self {
                 map: SlotMap::new(),
                 made: Vec::new(),
                 now: Moment(0),
                 losses: BTreeMap::new(),
                 unseen: Vec::new(),
             };
-            let change = looked.look(views);
+            let change = queried.query(views);
             assert!(!change.is_switch && change.left.is_empty() && change.heirs.is_empty());
-            looked
+            queried
         }
 
-        fn look(&mut self, views: &[ClusterView]) -> Change<usize> {
+        fn query(&mut self, views: &[ClusterView]) -> Change<usize> {
             self.now = self.now + Duration::from_secs(1);
             let made = &mut self.made;
             let make = |seen: &NodeView| {
@@ -384,7 +385,7 @@ mod tests {
             let losses = &self.losses;
             self.map.update(views, self.now, make, |node| MasterData {
                 loss: losses.get(node).copied().unwrap_or_default(),
-                looked_at: !self.unseen.contains(node),
+                is_current: !self.unseen.contains(node),
             })
         }
 
@@ -445,120 +446,120 @@ mod tests {
         let mut here = at_first();
         let mut there = at_first();
         there[1].host = "elsewhere".to_owned();
-        let mut looked = Looked::new(&[view("a", &here)]);
+        let mut queried = Queried::new(&[view("a", &here)]);
         for views in [[&there, &here], [&here, &there]] {
-            let change = looked.look(&[view("a", views[0]), view("c", views[1])]);
+            let change = queried.query(&[view("a", views[0]), view("c", views[1])]);
             assert!(!change.is_switch && change.left.is_empty() && change.heirs.is_empty());
         }
         // It has moved to where no node reaches the old address.
         here[1].is_reached = false;
-        let change = looked.look(&[view("c", &here), view("b", &there)]);
+        let change = queried.query(&[view("c", &here), view("b", &there)]);
         assert!(change.is_switch);
-        assert_eq!(looked.names(&change.left), ["b"]);
+        assert_eq!(queried.names(&change.left), ["b"]);
         assert!(
-            !looked
-                .look(&[view("b", &there), view("c", &here)])
+            !queried
+                .query(&[view("b", &there), view("c", &here)])
                 .is_switch
         );
     }
 
     #[test]
     fn slots_map_to_their_owners_and_an_unchanged_view_changes_nothing() {
-        let mut looked = Looked::new(&[view("a", &at_first()), view("b", &at_first())]);
+        let mut queried = Queried::new(&[view("a", &at_first()), view("b", &at_first())]);
         for _ in 0..2 {
-            assert_eq!(looked.owner(0), Some("a"));
-            assert_eq!(looked.owner(99), Some("a"));
-            assert_eq!(looked.owner(100), Some("b"));
-            assert_eq!(looked.owner(SLOTS - 1), Some("b"));
-            let change = looked.look(&[view("c", &at_first())]);
+            assert_eq!(queried.owner(0), Some("a"));
+            assert_eq!(queried.owner(99), Some("a"));
+            assert_eq!(queried.owner(100), Some("b"));
+            assert_eq!(queried.owner(SLOTS - 1), Some("b"));
+            let change = queried.query(&[view("c", &at_first())]);
             assert!(!change.is_switch && change.left.is_empty());
         }
-        assert_eq!((looked.made.len(), looked.map.switches()), (2, 0));
-        assert_eq!(looked.map.at("h", 98), Some(&1));
-        assert_eq!(looked.map.at("h", 99), None);
+        assert_eq!((queried.made.len(), queried.map.switches()), (2, 0));
+        assert_eq!(queried.map.at("h", 98), Some(&1));
+        assert_eq!(queried.map.at("h", 99), None);
         // These have no owner, and slots that no view mentions keep theirs.
-        let mut looked = Looked::new(&[view("a", &[master("a", 1, &[(0, 9)])])]);
-        assert_eq!(looked.owner(10), None);
-        looked.look(&[view("a", &[master("a", 1, &[])])]);
-        assert_eq!(looked.owner(9), Some("a"));
+        let mut queried = Queried::new(&[view("a", &[master("a", 1, &[(0, 9)])])]);
+        assert_eq!(queried.owner(10), None);
+        queried.query(&[view("a", &[master("a", 1, &[])])]);
+        assert_eq!(queried.owner(9), Some("a"));
     }
 
     #[test]
     fn a_promoted_replica_is_an_heir_and_the_old_master_has_left() {
-        let mut looked = Looked::new(&[view("b", &at_first())]);
+        let mut queried = Queried::new(&[view("b", &at_first())]);
         let after = [
             failed(master("a", 1, &[])),
             master("b", 2, &[(100, SLOTS - 1)]),
             master("c", 3, &[(0, 99)]),
         ];
-        let change = looked.look(&[view("b", &after)]);
+        let change = queried.query(&[view("b", &after)]);
         assert!(change.is_switch);
-        assert_eq!(looked.names(&change.left), ["a"]);
-        assert_eq!(looked.names(&change.heirs), ["c"]);
-        assert_eq!(looked.owner(99), Some("c"));
+        assert_eq!(queried.names(&change.left), ["a"]);
+        assert_eq!(queried.names(&change.heirs), ["c"]);
+        assert_eq!(queried.owner(99), Some("c"));
         assert_eq!(
-            [0, 99, 100].map(|slot| looked.map.switched(slot)),
+            [0, 99, 100].map(|slot| queried.map.switched(slot)),
             [1, 1, 0]
         );
-        assert!(!looked.look(&[view("c", &after)]).is_switch);
+        assert!(!queried.query(&[view("c", &after)]).is_switch);
     }
 
     /// A failover on request leaves no failed master.
     #[test]
     fn a_planned_failover_has_an_heir() {
-        let mut looked = Looked::new(&[view("b", &at_first())]);
+        let mut queried = Queried::new(&[view("b", &at_first())]);
         let after = [
             replica("a", 3),
             master("b", 2, &[(100, SLOTS - 1)]),
             master("c", 3, &[(0, 99)]),
         ];
-        let change = looked.look(&[view("b", &after)]);
-        assert_eq!(looked.names(&change.heirs), ["c"]);
-        assert_eq!(looked.names(&change.left), ["a"]);
+        let change = queried.query(&[view("b", &after)]);
+        assert_eq!(queried.names(&change.heirs), ["c"]);
+        assert_eq!(queried.names(&change.left), ["a"]);
     }
 
     #[test]
     fn a_partitioned_node_cannot_restore_an_old_owner() {
-        let mut looked = Looked::new(&[view("b", &at_first())]);
+        let mut queried = Queried::new(&[view("b", &at_first())]);
         let after = [
             failed(master("a", 1, &[])),
             master("b", 2, &[(100, SLOTS - 1)]),
             master("c", 3, &[(0, 99)]),
         ];
-        looked.look(&[view("b", &after)]);
-        // The smaller epoch, alone and beside the larger one.
+        queried.query(&[view("b", &after)]);
+        // The smaller epoch, alone and together with the larger one.
         for views in [
             vec![view("a", &at_first())],
             vec![view("a", &at_first()), view("b", &after)],
             vec![view("b", &after), view("a", &at_first())],
         ] {
-            assert!(!looked.look(&views).is_switch);
-            assert_eq!(looked.owner(0), Some("c"));
+            assert!(!queried.query(&views).is_switch);
+            assert_eq!(queried.owner(0), Some("c"));
         }
         // The cluster was set up again and says nothing else for long enough.
         for _ in 0..10 {
-            assert!(!looked.look(&[view("a", &at_first())]).is_switch);
+            assert!(!queried.query(&[view("a", &at_first())]).is_switch);
         }
-        assert!(looked.look(&[view("a", &at_first())]).is_switch);
-        assert_eq!(looked.owner(0), Some("a"));
+        assert!(queried.query(&[view("a", &at_first())]).is_switch);
+        assert_eq!(queried.owner(0), Some("a"));
     }
 
     #[test]
     fn a_slot_moved_between_masters_has_no_heir() {
-        let mut looked = Looked::new(&[view("a", &at_first())]);
+        let mut queried = Queried::new(&[view("a", &at_first())]);
         let moved = [
             master("a", 1, &[(0, 49)]),
             master("b", 3, &[(50, SLOTS - 1)]),
             replica("c", 1),
         ];
-        let change = looked.look(&[view("a", &moved)]);
+        let change = queried.query(&[view("a", &moved)]);
         assert!(change.is_switch && change.heirs.is_empty() && change.left.is_empty());
         assert_eq!(
-            [49, 50].map(|slot| looked.owner(slot)),
+            [49, 50].map(|slot| queried.owner(slot)),
             [Some("a"), Some("b")]
         );
         assert_eq!(
-            [49, 50, 100].map(|slot| looked.map.switched(slot)),
+            [49, 50, 100].map(|slot| queried.map.switched(slot)),
             [0, 1, 0]
         );
         // Returned, according to a node that knows both, with an epoch that is no larger.
@@ -566,32 +567,32 @@ mod tests {
             master("a", 1, &[(0, 59)]),
             master("b", 3, &[(60, SLOTS - 1)]),
         ];
-        let change = looked.look(&[view("b", &back)]);
+        let change = queried.query(&[view("b", &back)]);
         assert!(change.is_switch && change.heirs.is_empty());
         assert_eq!(
-            [59, 60].map(|slot| looked.owner(slot)),
+            [59, 60].map(|slot| queried.owner(slot)),
             [Some("a"), Some("b")]
         );
         // All slots moved: the master without slots becomes a replica on its own.
         let mut last = replica("a", 4);
         last.follows = "b".to_owned();
         let all = [last, master("b", 4, &[(0, SLOTS - 1)])];
-        let change = looked.look(&[view("b", &all)]);
-        assert_eq!(looked.names(&change.left), ["a"]);
+        let change = queried.query(&[view("b", &all)]);
+        assert_eq!(queried.names(&change.left), ["a"]);
         assert!(change.heirs.is_empty());
-        assert_eq!(looked.owner(0), Some("b"));
+        assert_eq!(queried.owner(0), Some("b"));
     }
 
     /// The giver's possible data loss moves with the slot, each time. The taker's own loss is not
     /// recorded for the slot.
     #[test]
     fn possible_data_loss_moves_with_the_slot() {
-        let mut looked = Looked::new(&[view("a", &at_first())]);
+        let mut queried = Queried::new(&[view("a", &at_first())]);
         let loss = |second| DataLoss {
             seen: Some(Moment(0) + Duration::from_secs(second)),
             since: second * 1000,
         };
-        looked.losses.insert(0, loss(5));
+        queried.losses.insert(0, loss(5));
         let moved = |a: &[(u16, u16)], b: &[(u16, u16)], epoch| {
             let nodes = [
                 master("a", epoch, a),
@@ -600,36 +601,36 @@ mod tests {
             ];
             [view("a", &nodes)]
         };
-        let change = looked.look(&moved(&[(0, 49)], &[(50, SLOTS - 1)], 2));
+        let change = queried.query(&moved(&[(0, 49)], &[(50, SLOTS - 1)], 2));
         assert!(change.is_switch && change.heirs.is_empty());
-        let lost = |looked: &Looked| [49, 50, 99, 100].map(|slot| looked.map.lost(slot));
+        let lost = |queried: &Queried| [49, 50, 99, 100].map(|slot| queried.map.lost(slot));
         let none = DataLoss::default();
-        assert_eq!(lost(&looked), [none, loss(5), loss(5), none]);
+        assert_eq!(lost(&queried), [none, loss(5), loss(5), none]);
         // Moved back and on again: the later loss counts.
-        looked.losses.insert(1, loss(4));
-        looked.look(&moved(&[(0, 50)], &[(51, SLOTS - 1)], 4));
-        assert_eq!(lost(&looked), [none, loss(5), loss(5), none]);
-        looked.losses.insert(1, loss(7));
-        looked.look(&moved(&[(0, 100)], &[(101, SLOTS - 1)], 6));
-        assert_eq!(lost(&looked), [none, loss(5), loss(7), loss(7)]);
+        queried.losses.insert(1, loss(4));
+        queried.query(&moved(&[(0, 50)], &[(51, SLOTS - 1)], 4));
+        assert_eq!(lost(&queried), [none, loss(5), loss(5), none]);
+        queried.losses.insert(1, loss(7));
+        queried.query(&moved(&[(0, 100)], &[(101, SLOTS - 1)], 6));
+        assert_eq!(lost(&queried), [none, loss(5), loss(7), loss(7)]);
     }
 
     /// The master may have lost data since the last check.
     #[test]
     fn a_slot_of_a_master_whose_identity_is_unknown_has_an_heir() {
-        let mut looked = Looked::new(&[view("a", &at_first())]);
+        let mut queried = Queried::new(&[view("a", &at_first())]);
         let moved = [
             master("a", 1, &[(0, 49)]),
             master("b", 3, &[(50, SLOTS - 1)]),
             replica("c", 1),
         ];
         let views = [view("a", &moved)];
-        let givers = looked.map.givers(&views, looked.now);
-        assert_eq!(looked.names(&givers), ["a"]);
-        looked.unseen = givers;
-        let change = looked.look(&views);
-        assert_eq!(looked.names(&change.heirs), ["b"]);
-        assert!(looked.map.givers(&views, looked.now).is_empty());
+        let givers = queried.map.givers(&views, queried.now);
+        assert_eq!(queried.names(&givers), ["a"]);
+        queried.unseen = givers;
+        let change = queried.query(&views);
+        assert_eq!(queried.names(&change.heirs), ["b"]);
+        assert!(queried.map.givers(&views, queried.now).is_empty());
     }
 
     /// Another server may have taken over and have given the slots away.
@@ -637,7 +638,7 @@ mod tests {
     fn slots_of_a_master_that_became_a_replica_of_another_master_have_an_heir() {
         let mut nodes = at_first();
         nodes.push(master("d", 4, &[]));
-        let mut looked = Looked::new(&[view("b", &nodes)]);
+        let mut queried = Queried::new(&[view("b", &nodes)]);
         let mut old = replica("a", 5);
         old.follows = "c".to_owned();
         let after = |slots: &[(u16, u16)]| {
@@ -650,13 +651,13 @@ mod tests {
             [view("b", &nodes)]
         };
         let views = after(&[(50, 99)]);
-        assert!(looked.map.givers(&views, looked.now).is_empty());
-        let change = looked.look(&views);
-        let mut heirs = looked.names(&change.heirs);
+        assert!(queried.map.givers(&views, queried.now).is_empty());
+        let change = queried.query(&views);
+        let mut heirs = queried.names(&change.heirs);
         heirs.sort_unstable();
         assert_eq!(heirs, ["c", "d"]);
-        // A replica of the slots' new owner, but the last look was long ago.
-        let mut looked = Looked::new(&[view("b", &nodes)]);
+        // A replica of the slots' new owner, but the last query was long ago.
+        let mut queried = Queried::new(&[view("b", &nodes)]);
         let mut old = replica("a", 5);
         old.follows = "d".to_owned();
         let nodes = [
@@ -664,80 +665,80 @@ mod tests {
             master("b", 2, &[(100, SLOTS - 1)]),
             master("d", 6, &[(0, 99)]),
         ];
-        looked.now = looked.now + RECENT;
-        let change = looked.look(&[view("b", &nodes)]);
-        assert_eq!(looked.names(&change.heirs), ["d"]);
+        queried.now = queried.now + RECENT;
+        let change = queried.query(&[view("b", &nodes)]);
+        assert_eq!(queried.names(&change.heirs), ["d"]);
     }
 
     #[test]
     fn a_master_whose_epoch_grew_is_checked_again() {
-        let mut looked = Looked::new(&[view("b", &at_first())]);
+        let mut queried = Queried::new(&[view("b", &at_first())]);
         let mut nodes = at_first();
         nodes[0].epoch = 5;
-        let change = looked.look(&[view("b", &nodes)]);
-        assert_eq!(looked.names(&change.doubtful), ["a"]);
-        let change = looked.look(&[view("b", &nodes)]);
+        let change = queried.query(&[view("b", &nodes)]);
+        assert_eq!(queried.names(&change.doubtful), ["a"]);
+        let change = queried.query(&[view("b", &nodes)]);
         assert!(change.doubtful.is_empty());
     }
 
     /// Its slots were given to another master while it was down, and its data with them.
     #[test]
     fn a_master_that_got_slots_of_a_failed_master_is_an_heir() {
-        let mut looked = Looked::new(&[view("b", &at_first())]);
+        let mut queried = Queried::new(&[view("b", &at_first())]);
         let given = [
             failed(master("a", 1, &[])),
             master("b", 3, &[(0, SLOTS - 1)]),
         ];
-        let change = looked.look(&[view("b", &given)]);
-        assert_eq!(looked.names(&change.heirs), ["b"]);
+        let change = queried.query(&[view("b", &given)]);
+        assert_eq!(queried.names(&change.heirs), ["b"]);
     }
 
     #[test]
     fn a_node_at_another_address_is_another_server() {
-        let mut looked = Looked::new(&[view("b", &at_first())]);
+        let mut queried = Queried::new(&[view("b", &at_first())]);
         let mut nodes = at_first();
         nodes[0].port = 9;
-        let change = looked.look(&[view("b", &nodes)]);
+        let change = queried.query(&[view("b", &nodes)]);
         assert!(change.is_switch);
         assert_eq!((change.left, change.heirs), (vec![0], vec![2]));
-        assert_eq!(looked.owner(0), Some("a"));
+        assert_eq!(queried.owner(0), Some("a"));
     }
 
     #[test]
     fn only_other_nodes_confirm_a_master() {
-        let mut looked = Looked::new(&[view("b", &at_first())]);
-        let first = looked.now;
-        let named = |looked: &Looked| [0, 100].map(|slot| looked.map.named(slot).unwrap());
-        assert_eq!(named(&looked), [first, first]);
-        looked.look(&[view("a", &at_first())]);
-        assert_eq!(named(&looked), [first, looked.now]);
-        looked.look(&[view("c", &at_first())]);
-        assert_eq!(named(&looked), [looked.now, looked.now]);
+        let mut queried = Queried::new(&[view("b", &at_first())]);
+        let first = queried.now;
+        let named = |queried: &Queried| [0, 100].map(|slot| queried.map.named(slot).unwrap());
+        assert_eq!(named(&queried), [first, first]);
+        queried.query(&[view("a", &at_first())]);
+        assert_eq!(named(&queried), [first, queried.now]);
+        queried.query(&[view("c", &at_first())]);
+        assert_eq!(named(&queried), [queried.now, queried.now]);
         // There is no other node.
         let alone = [view("a", &[master("a", 1, &[(0, 9)])])];
-        let mut looked = Looked::new(&alone);
-        looked.look(&alone);
-        assert_eq!(looked.map.named(0), Some(looked.now));
+        let mut queried = Queried::new(&alone);
+        queried.query(&alone);
+        assert_eq!(queried.map.named(0), Some(queried.now));
     }
 
     #[test]
     fn a_master_that_another_node_reports_as_failed_is_not_certain() {
-        let mut looked = Looked::new(&[view("b", &at_first())]);
-        let first = looked.now;
-        let certainty = |looked: &Looked| {
-            let found = looked.map.certainty(|node| *node == 0).unwrap();
+        let mut queried = Queried::new(&[view("b", &at_first())]);
+        let first = queried.now;
+        let certainty = |queried: &Queried| {
+            let found = queried.map.certainty(|node| *node == 0).unwrap();
             (found.sure, found.heard)
         };
-        assert_eq!(certainty(&looked), (first, first));
-        looked.look(&[view("a", &at_first())]);
-        assert_eq!(certainty(&looked), (first, first));
+        assert_eq!(certainty(&queried), (first, first));
+        queried.query(&[view("a", &at_first())]);
+        assert_eq!(certainty(&queried), (first, first));
         // It is being replaced.
         let mut nodes = at_first();
         nodes[0] = failed(nodes[0].clone());
-        looked.look(&[view("a", &at_first()), view("b", &nodes)]);
-        assert_eq!(certainty(&looked), (first, looked.now));
-        assert_eq!(looked.map.named(0), Some(looked.now));
-        looked.look(&[view("b", &at_first())]);
-        assert_eq!(certainty(&looked), (looked.now, looked.now));
+        queried.query(&[view("a", &at_first()), view("b", &nodes)]);
+        assert_eq!(certainty(&queried), (first, queried.now));
+        assert_eq!(queried.map.named(0), Some(queried.now));
+        queried.query(&[view("b", &at_first())]);
+        assert_eq!(certainty(&queried), (queried.now, queried.now));
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct NodeView {
     pub(super) follows: String,
     /// The viewing node has a connection to it, or is it.
     pub(super) is_reached: bool,
-    /// The config epoch of its claim to its slots. The larger one is right.
+    /// The config epoch of its claim to its slots. Of two claims, the larger epoch counts.
     pub(super) epoch: u64,
     /// First and last slot of each range.
     pub(super) slots: Vec<(u16, u16)>,

@@ -1,8 +1,8 @@
 //! A master that sentinels monitor: which server it is now, by their answers.
 //!
 //! A sentinel that was cut off still names the old master. Each switch has a number, the sentinels'
-//! `config-epoch`. The sentinel with the largest number is right, and a smaller one does not replace
-//! what the client already knows.
+//! `config-epoch`. The answer with the largest number counts. An answer with a smaller number does not replace
+//! the master that the client knows.
 
 mod sentinel_link;
 
@@ -34,7 +34,7 @@ pub(crate) struct Sentinels {
     master: ConnectionInfo,
     context: Context,
     identity: Arc<Identity>,
-    /// Decides which sentinels are believed.
+    /// Decides which sentinels monitor this master.
     membership: Mutex<Membership>,
     known: Mutex<LastElection>,
     /// When the master was last named, as a [`Moment`].
@@ -43,9 +43,9 @@ pub(crate) struct Sentinels {
     sure: AtomicU64,
     /// Notified when a sentinel reports a switch, or when a caller needs a current answer.
     ask_now: Notify,
-    /// Notified after each question to the sentinels.
-    looks: watch::Sender<()>,
-    /// All calls that want to know the master share one question.
+    /// Notified after each query to the sentinels.
+    queried: watch::Sender<()>,
+    /// All calls that need the master share one query.
     asking: SingleFlight<()>,
 }
 
@@ -76,7 +76,7 @@ impl Sentinels {
             named: AtomicU64::new(0),
             sure: AtomicU64::new(0),
             ask_now: Notify::new(),
-            looks: watch::Sender::new(()),
+            queried: watch::Sender::new(()),
         }
     }
 
@@ -100,7 +100,7 @@ impl Sentinels {
         Ok((client, term))
     }
 
-    /// Asks the sentinels, or waits for the question that is under way.
+    /// Asks the sentinels, or waits for the query in flight.
     async fn ask_for_all(self: &Arc<Self>, limit: Duration) -> Result<(), Failure> {
         let own = self.clone();
         let ask = || async move {
@@ -123,11 +123,11 @@ impl Sentinels {
 
     /// Waits until sentinels that were asked after `since` confirmed the master as healthy.
     pub(super) async fn confirm(&self, since: Moment) {
-        let mut looks = self.looks.subscribe();
+        let mut queried = self.queried.subscribe();
         while self.sure.load(Ordering::Acquire) < since.0 {
             self.ask_now.notify_one();
             // The sender lives in `self`.
-            let _ = looks.changed().await;
+            let _ = queried.changed().await;
         }
     }
 
@@ -143,7 +143,7 @@ impl Sentinels {
                         %failure, "no sentinel names the master"
                     );
                 }
-                self.looks.send_replace(());
+                self.queried.send_replace(());
                 tokio::time::sleep(SHORTEST_PAUSE.min(every)).await;
                 tokio::select! {
                     () = tokio::time::sleep(every) => {}
@@ -197,6 +197,8 @@ impl Sentinels {
         let mut answers: Vec<SentinelAnswer> = Vec::new();
         let mut failed = Failure::Unsent("no sentinel answers".into());
         let mut timer = std::pin::pin!(tokio::time::sleep(limit));
+        // Each sentinel that does not consider the master healthy requires one more answer, because a switch
+        // may have begun.
         let is_enough = |answers: &[SentinelAnswer]| {
             let doubts = answers.iter().filter(|it| !it.is_well).count();
             let agree = answers.iter().all(|it| it.named == answers[0].named);
@@ -207,6 +209,7 @@ impl Sentinels {
                 answer = pending.next() => match answer {
                     Some(Ok(answer)) => {
                         if answers.is_empty() {
+                            // After the first answer, the client waits only briefly for slower sentinels.
                             let soon = tokio::time::Instant::now() + GRACE.min(limit / 4);
                             timer.as_mut().reset(soon);
                         }
@@ -281,7 +284,7 @@ impl Sentinels {
         );
     }
 
-    /// The old and the new master, if this was a switch.
+    /// Updates the known master from the answers. Returns the old and the new master, if this was a switch.
     fn believe(
         &self,
         heard: &[NamedMaster],
@@ -289,6 +292,7 @@ impl Sentinels {
         asked: Moment,
     ) -> Option<(NamedMaster, NamedMaster)> {
         let mut known = self.known.lock();
+        // Without an answer, no majority names another master continuously any more.
         let Some(best) = heard.iter().max_by_key(|named| named.epoch) else {
             known.doubted = None;
             return None;
@@ -309,6 +313,7 @@ impl Sentinels {
                 switch = Some((master, best.clone()));
             }
         }
+        // The best answer names the known master, and so confirms it.
         if known.master.as_ref().is_some_and(|it| it.is_at(best)) {
             self.note_named(is_well, asked);
         }
@@ -322,8 +327,8 @@ impl Sentinels {
         }
     }
 
-    /// Sentinels that were set up again restart their epochs. So a smaller epoch is believed when a
-    /// majority has said nothing else for long enough to learn of a switch.
+    /// Whether an answer without a larger epoch counts: sentinels that were set up again restart their epochs. A
+    /// majority must have given no other answer for [`DOUBT`], long enough for all sentinels to know a switch.
     fn is_sure(
         &self,
         known: &mut LastElection,
@@ -346,7 +351,7 @@ impl Sentinels {
     }
 }
 
-/// How long a majority must name another master without a larger epoch before it is believed.
+/// How long a majority must name another master without a larger epoch before that master counts.
 const DOUBT: Duration = Duration::from_secs(10);
 const A_MINUTE: Duration = Duration::from_secs(60);
 const ASK_TIMEOUT: Duration = Duration::from_secs(3);

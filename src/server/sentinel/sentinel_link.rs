@@ -32,7 +32,7 @@ pub(super) struct SentinelAnswer {
     pub(super) ids: Vec<String>,
 }
 
-/// One sentinel, and its connection, which is kept for the next question.
+/// One sentinel, with a connection that is kept for the next query.
 pub(super) struct SentinelLink<'a> {
     client: &'a redis::Client,
     kept: Option<MultiplexedConnection>,
@@ -59,8 +59,7 @@ impl<'a> SentinelLink<'a> {
                 target: "lockdog::server",
                 server = address, %failure, "a sentinel does not answer"
             );
-            // The refusal is a sentinel's, so it must not look like one of the server that keeps the
-            // locks.
+            // Callers must not mistake a sentinel's refusal for one of the server that keeps the locks.
             Failure::Unsent(format!("sentinel {address}: {}", failure.words()).into())
         })
     }

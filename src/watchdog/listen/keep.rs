@@ -28,24 +28,25 @@ pub(super) trait MessageLink {
 pub(super) async fn keep_subscribed(
     waiters: &Waiters,
     list: &ChannelList,
-    mut line: impl MessageLink,
+    mut link: impl MessageLink,
 ) {
     let mut listening: HashSet<String> = HashSet::new();
     let mut refused: HashSet<String> = HashSet::new();
-    // The server has no subscriptions of a new connection.
-    let mut look = list.look_at_all();
+    // A new connection has no subscriptions on the server.
+    let mut to_check = list.take_all();
     // Changes do not postpone the ping, because they may come continuously.
     let mut ping_at = Instant::now() + PING_EVERY;
     loop {
         let (mut new, mut new_channels) = (Vec::new(), Vec::new());
         let mut old = Vec::new();
         let mut settled = Vec::new();
-        for (name, channel) in look {
+        for (name, channel) in to_check {
             match channel {
-                // A newer queue of a lock whose channel is subscribed already.
+                // A new queue wants a channel to which the client is subscribed already.
                 Some(channel) if listening.contains(&name) && !channel.needs_own_answer() => {
                     settled.push((name, channel, SubscriptionState::Listening));
                 }
+                // A refused channel is retried with the next ping only.
                 Some(channel) if refused.contains(&name) => {
                     settled.push((name, channel, SubscriptionState::Failed));
                 }
@@ -62,7 +63,7 @@ pub(super) async fn keep_subscribed(
             }
         }
         if !new.is_empty() {
-            let Some(accepted) = line.subscribe(&new).await else {
+            let Some(accepted) = link.subscribe(&new).await else {
                 return;
             };
             for ((name, channel), is_accepted) in new.into_iter().zip(new_channels).zip(accepted) {
@@ -75,7 +76,7 @@ pub(super) async fn keep_subscribed(
                 settled.push((name, channel, state));
             }
         }
-        if !old.is_empty() && !line.unsubscribe(&old).await {
+        if !old.is_empty() && !link.unsubscribe(&old).await {
             return;
         }
         for (name, channel, state) in settled {
@@ -95,26 +96,27 @@ pub(super) async fn keep_subscribed(
         }
         tokio::select! {
             () = list.changed() => {
-                look = list.look(|| listening.iter().chain(&refused).cloned().collect());
+                to_check = list.take_changes(|| listening.iter().chain(&refused).cloned().collect());
             }
-            ended = line.ended() => {
+            // The server ended subscriptions, for example because their slots moved: subscribe again.
+            ended = link.ended() => {
                 for name in &ended {
                     listening.remove(name);
                 }
-                look = list.look_at(ended);
-                for channel in look.iter().filter_map(|(_, channel)| channel.as_ref()) {
+                to_check = list.find(ended);
+                for channel in to_check.iter().filter_map(|(_, channel)| channel.as_ref()) {
                     channel.set(SubscriptionState::Failed);
                 }
             }
             () = tokio::time::sleep_until(ping_at) => {
                 // A half-open connection would be silent forever.
-                if !line.ping().await {
+                if !link.ping().await {
                     return;
                 }
                 ping_at = Instant::now() + PING_EVERY;
                 // Retry refused channels: a permission may have been granted meanwhile, or a slot may
                 // be back.
-                look = list.look_at(refused.drain());
+                to_check = list.find(refused.drain());
             }
         }
     }
@@ -268,14 +270,14 @@ mod tests {
         let list = waiters.subscriptions().list();
         for _connection in 0..2 {
             list.set_all(SubscriptionState::Failed);
-            let before = list.looked_at();
-            let line = FollowedChannels::default();
-            let names = line.0.clone();
+            let before = list.checked();
+            let link = FollowedChannels::default();
+            let names = link.0.clone();
             let changes = async {
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 assert_eq!(names.lock().len(), MANY);
                 assert!(many.iter().all(Subscription::is_listening));
-                assert_eq!(list.looked_at() - before, MANY);
+                assert_eq!(list.checked() - before, MANY);
                 for number in MANY..MANY + CHANGES {
                     let one = subscribe(&waiters, number);
                     one.settled().await;
@@ -284,10 +286,10 @@ mod tests {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     assert_eq!(names.lock().len(), MANY);
                 }
-                assert_eq!(list.looked_at() - before, MANY + 2 * CHANGES);
+                assert_eq!(list.checked() - before, MANY + 2 * CHANGES);
             };
             tokio::select! {
-                () = keep_subscribed(&waiters, list, line) => panic!("it ends with its line"),
+                () = keep_subscribed(&waiters, list, link) => panic!("it ends with its link"),
                 () = changes => {}
             }
         }

@@ -36,9 +36,9 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
         let messages = core.waiters.messages();
         let mut terms = core.server.switches();
         let switched = terms.changed();
-        if let Some(line) = messages.take(limit).await {
+        if let Some(link) = messages.take(limit).await {
             pause = SHORTEST_PAUSE;
-            hear(core, line, switched).await;
+            hear(core, link, switched).await;
         } else if let Some(connection) = open_messages(&core.server, limit).await {
             pause = SHORTEST_PAUSE;
             hear_here(core, connection, switched).await;
@@ -51,11 +51,11 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
 }
 
 /// Uses a connection that a waiter opened and reads, until the connection is gone.
-async fn hear<T>(core: &Core, line: MessageConnection, switched: impl Future<Output = T>) {
+async fn hear<T>(core: &Core, link: MessageConnection, switched: impl Future<Output = T>) {
     tokio::select! {
-        () = line.ended.cancelled() => {}
+        () = link.ended.cancelled() => {}
         _ = switched => {}
-        () = keep_subscribed(&core.waiters, list(core), plain(core, line.sink.clone())) => {}
+        () = keep_subscribed(&core.waiters, list(core), plain(core, link.sink.clone())) => {}
     }
     core.server.tell_messages_gone();
     tracing::debug!(target: "lockdog::wait", "the connection for messages is gone");

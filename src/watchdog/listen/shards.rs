@@ -30,25 +30,25 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
     // Channels whose server is unknown.
     let mut unknown: HashSet<String> = HashSet::new();
     let mut ask_at = Instant::now();
-    let mut look = list.look_at_all();
+    let mut to_check = list.take_all();
     loop {
-        // A server without slots gets no more messages: its channels have to move.
+        // A server without slots publishes no more messages: its channels have to move.
         listeners.retain(|listener| {
             let stays = core.server.has(&listener.node);
             if !stays {
                 let left = listener.wanted.remove_all();
                 left.values()
                     .for_each(|channel| _ = channel.set(SubscriptionState::Failed));
-                look.extend(list.look_at(left.into_keys()));
+                to_check.extend(list.find(left.into_keys()));
             }
             stays
         });
-        for (name, channel) in look {
+        for (name, channel) in to_check {
             let key = channel.as_ref().map(|channel| channel.key());
             let node = key.and_then(|key| core.server.node(key).ok());
             for listener in &listeners {
                 if !node.as_ref().is_some_and(|node| listener.is_of(node)) {
-                    // A server that lost the channel's slot gets no more messages of it.
+                    // A server that lost the channel's slot publishes no more messages on it.
                     if let Some(channel) = listener.wanted.remove(&name) {
                         channel.set(SubscriptionState::Failed);
                     }
@@ -80,16 +80,16 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
             names.chain(unknown.iter().cloned()).collect()
         };
         tokio::select! {
-            () = list.changed() => look = list.look(known),
+            () = list.changed() => to_check = list.take_changes(known),
             _ = switches.changed() => {
                 // Any channel may have a new server.
                 list.note_all();
-                look = list.look(known);
+                to_check = list.take_changes(known);
             }
-            Some(()) = listening.next() => look = Vec::new(),
+            Some(()) = listening.next() => to_check = Vec::new(),
             () = tokio::time::sleep_until(ask_at), if !unknown.is_empty() => {
                 ask_at = Instant::now() + LONGEST_PAUSE;
-                look = list.look_at(unknown.drain());
+                to_check = list.find(unknown.drain());
             }
         }
     }
@@ -138,12 +138,12 @@ async fn listen(
         match core.server.subscriber(&node, on_message, limit).await {
             Ok(subscriber) => {
                 pause = SHORTEST_PAUSE;
-                let line = OfShard {
+                let link = OfShard {
                     core,
                     subscriber: &subscriber,
                 };
                 tokio::select! {
-                    () = keep_subscribed(&core.waiters, &wanted, line) => {}
+                    () = keep_subscribed(&core.waiters, &wanted, link) => {}
                     () = stopped.cancelled() => {}
                     () = subscriber.gone() => {}
                     () = node.until_left() => {}

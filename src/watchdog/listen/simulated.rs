@@ -1,5 +1,4 @@
-//! The messages of a simulated run: they come over its network, and the list of subscriptions is kept as on a
-//! real server.
+//! The messages of a simulated run: they come over its network, and the client subscribes as on a real server.
 
 use std::sync::Arc;
 

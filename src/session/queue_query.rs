@@ -1,4 +1,5 @@
-//! An acquire that is kept between its attempts, and the queries of one whose queue is on the server.
+//! The queries of an acquire whose queue is on the server, and what the client keeps of an acquire
+//! between its attempts.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -29,8 +30,8 @@ pub(crate) enum QueueOutcome {
 }
 
 impl PendingAcquire {
-    /// Called when the acquire is kept for a later attempt. After a definite no there is no grant to
-    /// accept meanwhile.
+    /// Called when the caller keeps the acquire for a later attempt. After a definite no there is no grant
+    /// to accept meanwhile, so the time limit for that does not apply.
     pub(crate) fn rest(&self) {
         if self.refused {
             let core = self.session.core();
@@ -44,11 +45,13 @@ impl PendingAcquire {
         !self.refused || self.hold.state().phase != HoldPhase::Pending
     }
 
-    /// Looks at the lock from its place in the server's queue, and keeps `others` present there. Sends the
-    /// command first at `now`, and retries while there is time and a reason to.
+    /// Queries the lock from the acquire's place in the server's queue. The query keeps the waiters with the
+    /// fields `others` present too. Sends the command first at `now`, and retries while there is time and a
+    /// reason to.
     ///
-    /// Unless it is complete, this may be called again, after an error too: a hold that an unanswered query
-    /// began is found by the next query, which extends its lease. So the deadline counts from that query.
+    /// Unless the acquire is complete, this may be called again, also after an error. If an unanswered query
+    /// began a hold, the next query finds that hold and extends its lease. So the deadline counts from the
+    /// next query.
     ///
     /// # Cancel safety
     ///
@@ -64,7 +67,8 @@ impl PendingAcquire {
         let until_taken = self.session.core().left_after(until);
         self.session.core().holds.change(&self.hold, |state| {
             if state.awaited {
-                // It is polled, even if nothing can be sent now.
+                // The caller's future is polled, so it gets more time to accept a grant, even if nothing
+                // can be sent now.
                 state.await_taking_in(until_taken);
             }
         });
@@ -94,10 +98,12 @@ impl PendingAcquire {
             TurnGuard::attend(turn.as_slice(), sending).await
         };
         let Some(answer) = answer else {
+            // Another party took the turn over, and settles the command.
             return Ok(QueueOutcome::Ended(self.gone()));
         };
         if until.since(now) >= core.server.command_timeout() {
-            // The hold is not settled, so no settlement notices that the connection is half open.
+            // The server had a full command timeout. No settlement follows that would notice a half-open
+            // connection.
             core.server.abandon_silent(&answer, &self.sent);
         }
         let is_no = !matches!(&answer, Ok(QueueReply::Granted(_)) | Err(_))
@@ -136,18 +142,19 @@ impl PendingAcquire {
         )
     }
 
-    /// Whether a query may follow: it has not ended, and no other party has taken it over.
+    /// Whether another query may follow: the hold has not ended, and no other party has taken its turn over.
     pub(crate) fn may_query(&self) -> bool {
         self.hold.state().phase == HoldPhase::Pending
             && self.command.as_ref().is_some_and(TurnGuard::is_valid)
     }
 
-    /// Whether the last answer is that of the only sending. If not, an earlier one may still be granted.
+    /// Whether the last answer was a definite no to the only sending. If not, an earlier sending may still be
+    /// granted.
     pub(crate) fn is_certain(&self) -> bool {
         self.refused
     }
 
-    /// Its place, for those who hand the lock to it.
+    /// Its place in the server's queue, for a holder that hands the lock to it.
     pub(crate) fn queue_entry(&self) -> QueueEntry {
         let core = self.session.core();
         let channel = core.channel_of(&self.hold);
@@ -166,7 +173,7 @@ impl PendingAcquire {
 }
 
 impl super::Core {
-    /// The channel of the messages for the waiter with this hold, if its kind gives each waiter one.
+    /// The channel on which the waiter with this hold gets its messages.
     fn channel_of(&self, hold: &Hold) -> String {
         let prefix = hold.key().channel().unwrap_or_default();
         format!("{prefix}:{}", self.field(hold))

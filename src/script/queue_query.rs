@@ -19,7 +19,7 @@ pub(crate) enum QueryMode {
     Enter,
     /// Ask again from its place.
     Again,
-    /// Take the lock if no waiter is there, and no place.
+    /// Take the lock if no waiter is present, and never take a place.
     Try,
 }
 
