@@ -208,8 +208,7 @@ impl Server {
         self.context.command_timeout
     }
 
-    /// Runs work that several callers wait for.
-    #[allow(dead_code, reason = "the driver of quorums is to use it")]
+    /// Runs what no caller's future may drive.
     pub(crate) fn background(&self) -> &Background {
         &self.context.background
     }

@@ -279,7 +279,7 @@ impl Endpoint {
 /// Shows addresses, never passwords.
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Source")
+        f.debug_struct("Endpoint")
             .field("address", &self.address())
             .field("pool", &self.pool.is_some())
             .finish_non_exhaustive()

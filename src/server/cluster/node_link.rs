@@ -99,7 +99,13 @@ impl NodeLink {
         Ok(NodeAnswer {
             by: self.info.addr().clone(),
             view: ClusterView::new(nodes, slots.ok().as_ref(), host),
-            sharded: sharded.is_ok(),
+            sharded: match sharded {
+                Ok(_) => true,
+                // Before Redis 7, or not permitted.
+                Err(failure @ Failure::Refused { .. }) if !failure.passes() => false,
+                // The client keeps the first answer for its lifetime.
+                Err(failure) => return Err(failure),
+            },
         })
     }
 }
