@@ -6,14 +6,14 @@ use lockdog::{Client, Error};
 
 use super::ms;
 use crate::support::cluster::names;
-use crate::support::{Binary, Cluster, RedisServer, free_port};
+use crate::support::{Binary, Cluster, RedisServer, dead_port, dead_ports};
 use crate::turn::turn;
 
 /// By URL and by builder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_live_node_among_dead_nodes_is_enough() {
     let cluster = Cluster::start(3, 1).await;
-    let dead = free_port();
+    let dead = dead_port();
     // A replica knows as much as a master.
     for node in &cluster.nodes[1..4] {
         let port = node.port();
@@ -37,7 +37,7 @@ async fn one_live_node_among_dead_nodes_is_enough() {
 /// The nodes do not answer, or are no cluster nodes. With `lazy`, the calls report it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connecting_fails_without_a_node_that_answers() {
-    let (one, other) = (free_port(), free_port());
+    let [one, other] = dead_ports();
     let dead = format!("redis+cluster://127.0.0.1:{one},127.0.0.1:{other}");
     let patience = ms(500);
     let builder = || Client::builder().url(&dead).command_timeout(patience);

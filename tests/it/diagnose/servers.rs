@@ -4,7 +4,7 @@ use lockdog::report::FindingKind;
 use lockdog::{Client, Error};
 
 use super::{SERVERS, SOON, findings, kinds_at, ms, well_set_up};
-use crate::support::{Redis, RedisServer, eventually, free_port};
+use crate::support::{Redis, RedisServer, dead_port, eventually};
 
 const WELL: [(FindingKind, bool); 0] = [];
 
@@ -145,7 +145,7 @@ async fn a_clock_difference_is_a_finding() {
 
 #[tokio::test]
 async fn an_unreachable_server_is_an_error_and_no_finding() {
-    let url = format!("redis://127.0.0.1:{}", free_port());
+    let url = format!("redis://127.0.0.1:{}", dead_port());
     let builder = Client::builder().url(url).lazy(true);
     let client = builder.command_timeout(ms(1000)).build().await.unwrap();
     let error = client.diagnose().await.unwrap_err();

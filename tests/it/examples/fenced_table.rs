@@ -4,7 +4,7 @@ use std::process::Command;
 
 use super::program::{self, Program};
 use crate::support::RedisServer;
-use crate::support::port::free_port;
+use crate::support::port::dead_port;
 
 #[tokio::test]
 async fn the_table_refuses_the_write_of_a_holder_stopped_beyond_its_lease() {
@@ -38,7 +38,7 @@ async fn without_urls_the_example_starts_servers_and_removes_them() {
 
 #[test]
 fn the_example_names_an_unreachable_server() {
-    let address = format!("127.0.0.1:{}", free_port());
+    let address = format!("127.0.0.1:{}", dead_port());
     let program = Command::new(program::path("fenced_table"))
         .arg(format!("redis://{address}"))
         .output()

@@ -79,7 +79,7 @@ async fn an_invalid_url_is_refused_without_its_password() {
 
 #[tokio::test]
 async fn an_unreachable_host_is_unavailable() {
-    let unused = crate::support::port::free_port();
+    let unused = crate::support::port::dead_port();
     for url in [
         "redis://:s3cret@nowhere.invalid/".to_owned(),
         format!("redis://:s3cret@127.0.0.1:{unused}/"),

@@ -101,7 +101,7 @@ async fn an_acl_user_can_connect() {
 
 #[tokio::test]
 async fn an_address_without_a_listener_is_unavailable() {
-    let port = crate::support::port::free_port();
+    let port = crate::support::port::dead_port();
     for url in [
         format!("redis://127.0.0.1:{port}"),
         "unix:///nowhere/at/all".to_owned(),

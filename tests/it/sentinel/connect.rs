@@ -4,7 +4,7 @@ use lockdog::{Client, Error};
 
 use super::{SOON, ms};
 use crate::support::sentinels::MASTER;
-use crate::support::{Sentinels, eventually, free_port};
+use crate::support::{Sentinels, dead_port, eventually};
 
 /// By URL and by builder; one sentinel of three is enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -87,7 +87,7 @@ async fn invalid_sentinel_settings_are_refused() {
         error.contains("sentinel 127.0.0.1") && error.contains("SENTINEL"),
         "{error}"
     );
-    let unused = format!("redis://127.0.0.1:{}", free_port());
+    let unused = format!("redis://127.0.0.1:{}", dead_port());
     let error = Client::builder().sentinel(MASTER, [unused]).build().await;
     assert!(matches!(error, Err(Error::Unavailable { .. })), "{error:?}");
 }

@@ -39,7 +39,7 @@ pub(crate) use deployment::Deployment;
 pub(crate) use dice::Dice;
 pub(crate) use heartbeat::heartbeat;
 pub(crate) use logs::Logs;
-pub(crate) use port::free_port;
+pub(crate) use port::{dead_port, dead_ports, free_port};
 pub(crate) use proxy::{Action, Direction, Gate, Proxy, Rule, named};
 pub(crate) use redis::Redis;
 pub(crate) use replicated::Replicated;

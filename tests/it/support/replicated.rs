@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use crate::support::binary::Binary;
-use crate::support::port::free_port;
+use crate::support::port::dead_port;
 use crate::support::prelude::SOON;
 use crate::support::proxy::{Direction, Proxy};
 use crate::support::redis::Redis;
@@ -101,7 +101,7 @@ impl Replicated {
 
     /// The replica follows an address without a server; the master knows at once.
     pub(crate) async fn cut_off(&self, replica: usize) {
-        let unused = free_port().to_string();
+        let unused = dead_port().to_string();
         let replica = &self.replicas[replica];
         let redis = replica.redis().await;
         redis.cmd(&["REPLICAOF", "127.0.0.1", &unused]).await;

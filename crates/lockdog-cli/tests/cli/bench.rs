@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::program::{Files, lockdog, lockdog_at};
 use crate::support::prelude::SOON;
 use crate::support::sentinels::{MASTER, Sentinel};
-use crate::support::{Cluster, Redis, RedisServer, eventually, free_port};
+use crate::support::{Cluster, Redis, RedisServer, dead_port, eventually};
 
 const ROWS: [(&str, u64); 6] = [
     ("round trip", 1),
@@ -207,7 +207,7 @@ async fn what_cannot_be_measured_is_told_in_one_line() {
         let args = [&["bench"], args].concat();
         lockdog(&server, &args).end().await.code(2);
     }
-    let nowhere = format!("redis://127.0.0.1:{}", free_port());
+    let nowhere = format!("redis://127.0.0.1:{}", dead_port());
     let three = "redis://127.0.0.1:1 redis://127.0.0.1:2 redis://127.0.0.1:3";
     for (url, text) in [
         (&*nowhere, "LOCKDOG_URL"),

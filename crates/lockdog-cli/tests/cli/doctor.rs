@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::program::{lockdog, lockdog_at};
-use crate::support::{Certificates, RedisServer, free_port};
+use crate::support::{Certificates, RedisServer, dead_port};
 
 fn step<'a>(lines: &'a [Value], step: &str) -> &'a Value {
     let found = lines.iter().find(|line| line["step"] == step);
@@ -55,7 +55,7 @@ async fn a_failure_is_told_by_the_step_where_it_is() {
     );
     assert!(!ended.stdout.contains("falsch"));
 
-    let nowhere = format!("redis://127.0.0.1:{}", free_port());
+    let nowhere = format!("redis://127.0.0.1:{}", dead_port());
     let ended = lockdog_at(&nowhere, &["doctor", "--json"])
         .end()
         .await

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use crate::program::{Files, lockdog, lockdog_at};
-use crate::support::{RedisServer, free_port};
+use crate::support::{RedisServer, dead_port};
 
 #[tokio::test]
 async fn the_exit_code_is_that_of_the_command() {
@@ -112,7 +112,7 @@ async fn what_lockdog_itself_cannot_do_ends_with_125_and_one_line() {
         lockdog(&server, args).end().await.code(125);
     }
     lockdog(&server, &["no-such-command"]).end().await.code(2);
-    let nowhere = format!("redis://127.0.0.1:{}", free_port());
+    let nowhere = format!("redis://127.0.0.1:{}", dead_port());
     let ended = lockdog_at(&nowhere, &["run", "orders", "true"]).end().await;
     ended.code(125).complains("LOCKDOG_URL");
     assert!(server.redis().await.keys().await.is_empty());

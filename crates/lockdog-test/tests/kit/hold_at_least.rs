@@ -249,12 +249,17 @@ async fn a_repeated_unlock_finds_out_whether_the_lock_is_kept() {
     for is_lost in [false, true] {
         let server = Server::new();
         let (client, other) = (server.client().await, server.client().await);
+        // The server knows the scripts.
+        let warm = client.lock("warm").lock().hold_at_least(MOMENT);
+        warm.await.unwrap().unlock().await.unwrap();
         let lock = client.lock("orders");
         let began = Instant::now();
         let guard = lock.lock().hold_at_least(AT_LEAST).await.unwrap();
         server.delay(AT_LEAST);
         let unlock = tokio::spawn(guard.unlock());
         sleep(MOMENT).await;
+        let ttl = server.holder("orders").and_then(|holder| holder.ttl);
+        assert!(ttl.is_some_and(|ttl| ttl <= AT_LEAST), "it ran: {ttl:?}");
         if is_lost {
             server.lose("orders");
         }
