@@ -225,7 +225,7 @@ impl Queue {
     pub fn hand_over(&mut self) {
         drop(self.places.pop_front());
         let now = self.clock.now();
-        let is_next = |place: &WaiterGuard| place.look(now).is_contender;
+        let is_next = |place: &WaiterGuard| place.check_in(now).is_contender;
         assert!(self.places.front().is_some_and(is_next));
         self.enter();
     }
