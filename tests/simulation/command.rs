@@ -1,5 +1,6 @@
 //! The meaning of a command on the wire.
 
+use super::kept::Keeping;
 use super::tokens::Granting;
 
 /// One of lockdog's commands. It is recognised by its arguments only, so that a changed script changes
@@ -16,6 +17,11 @@ pub(super) enum SimulatedCommand<'a> {
     Transfer {
         from: &'a str,
         to: &'a str,
+    },
+    /// Leaves the lock of an ended hold to the rest of its least time.
+    Linger {
+        field: &'a str,
+        rest_ms: u64,
     },
     Renew {
         fields: Vec<&'a str>,
@@ -50,6 +56,10 @@ impl<'a> SimulatedCommand<'a> {
             [field, target, _channel, publishes] if !is_number(publishes) => {
                 Self::count(field, target, false)
             }
+            [field, rest, _channel, _publishes, _worth] if is_number(rest) => Self::Linger {
+                field,
+                rest_ms: rest.parse().expect("it is a number"),
+            },
             [field, _channel, _publishes] => Self::Force { field },
             [from, to, _lease, _channel, _publishes] => Self::Transfer { from, to },
             _ => Self::Renew {
@@ -79,18 +89,35 @@ impl<'a> SimulatedCommand<'a> {
         }
     }
 
+    /// What it does to a lock that stays for a least time.
+    pub(super) fn keeping(&self) -> Keeping<'a> {
+        Keeping {
+            grants: self.granting().map(|it| it.field()),
+            lingers: match *self {
+                Self::Linger { field, rest_ms } => Some((field, rest_ms)),
+                _ => None,
+            },
+            renews: matches!(self, Self::Renew { .. }),
+            fields: self.fields(),
+        }
+    }
+
     /// The holds whose counts it may change.
     pub(super) fn counted(&self) -> Vec<&'a str> {
         match self {
             Self::Count { .. } | Self::Transfer { .. } => self.fields(),
-            Self::Renew { .. } | Self::Force { .. } | Self::Other => Vec::new(),
+            Self::Renew { .. } | Self::Force { .. } | Self::Linger { .. } | Self::Other => {
+                Vec::new()
+            }
         }
     }
 
     /// The holds that it concerns.
     pub(super) fn fields(&self) -> Vec<&'a str> {
         match self {
-            Self::Count { field, .. } | Self::Force { field } => vec![field],
+            Self::Count { field, .. } | Self::Force { field } | Self::Linger { field, .. } => {
+                vec![field]
+            }
             Self::Transfer { from, to } => vec![from, to],
             Self::Renew { fields } => fields.clone(),
             Self::Other => Vec::new(),

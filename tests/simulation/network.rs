@@ -61,6 +61,10 @@ struct Wires {
     serial: u64,
     /// The number of the last command that was sent about each hold's count.
     last_sent: HashMap<String, u64>,
+    /// Since when each command of lockdog has no answer, in nanoseconds, by its keys and arguments; and the commands
+    /// with these numbers.
+    unanswered: HashMap<Vec<String>, u64>,
+    asking: HashMap<u64, Vec<String>>,
     heard: Vec<HeardMessage>,
     /// The client that has died.
     dead: Option<usize>,
@@ -116,6 +120,8 @@ pub(super) enum NetworkEvent {
 pub(super) struct Delivery {
     pub(super) connection: usize,
     pub(super) serial: u64,
+    /// When it was first sent, also if this is a repetition, in nanoseconds.
+    pub(super) asked: u64,
     pub(super) args: Vec<String>,
     /// A further delivery of a command, with a delay of its own.
     pub(super) copy: bool,
@@ -143,6 +149,8 @@ impl Network {
                 connections: Vec::new(),
                 serial: 0,
                 last_sent: HashMap::new(),
+                unanswered: HashMap::new(),
+                asking: HashMap::new(),
                 heard: Vec::new(),
                 dead: None,
             }),
@@ -227,10 +235,19 @@ impl Network {
     }
 
     pub(super) fn hand_over(&self, connection: usize, serial: u64, value: Value) {
-        let line = &mut self.wires.lock().connections[connection];
-        if let Some(waiting) = line.waiting.remove(&serial) {
-            // The receiver may be gone.
-            let _ = waiting.send(Ok(value));
+        let mut wires = self.wires.lock();
+        let asking = wires.asking.remove(&serial);
+        let line = &mut wires.connections[connection];
+        let Some(waiting) = line.waiting.remove(&serial) else {
+            return;
+        };
+        let is_refused = matches!(value, Value::ServerError(_));
+        // The receiver may be gone.
+        if waiting.send(Ok(value)).is_ok()
+            && !is_refused
+            && let Some(command) = asking
+        {
+            wires.unanswered.remove(&command);
         }
     }
 
@@ -363,13 +380,18 @@ impl Network {
     ) -> Option<oneshot::Receiver<RedisResult<Value>>> {
         let now = self.now();
         let mut wires = self.wires.lock();
+        let client = wires.connections[connection].client;
+        let is_redissons = client.is_none();
+        // The client does not know whether a broken connection still carried it.
+        let asked = wires.ask(&args, now, is_redissons);
         if !wires.connections[connection].open {
             return None;
         }
         wires.serial += 1;
         let serial = wires.serial;
-        let client = wires.connections[connection].client;
-        let is_redissons = client.is_none();
+        wires
+            .asking
+            .insert(serial, args.get(2..).unwrap_or_default().to_vec());
         if client.is_some() && client == wires.dead {
             let (answer, answered) = oneshot::channel();
             wires.connections[connection].waiting.insert(serial, answer);
@@ -407,6 +429,7 @@ impl Network {
         let delivery = Delivery {
             connection,
             serial,
+            asked,
             args,
             copy: false,
             answered: !(twice && second_answers),
@@ -448,6 +471,15 @@ impl Wires {
             return self.late();
         }
         self.chance.within(0, USUAL_NS)
+    }
+
+    /// When a command that is sent now was first sent.
+    fn ask(&mut self, args: &[String], now: u64, is_redissons: bool) -> u64 {
+        if is_redissons || !args[0].starts_with("EVAL") {
+            return now;
+        }
+        let command = args[2..].to_vec();
+        *self.unanswered.entry(command).or_insert(now)
     }
 
     /// The faults of a command of Redisson, and how long it is under way.

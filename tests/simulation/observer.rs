@@ -2,16 +2,19 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::Value;
 
 use super::awaited::Awaited;
 use super::command::SimulatedCommand;
 use super::findings::Findings;
+use super::kept::{Kept, Lingered};
 use super::keys::Hash;
 use super::network::{Delivery, Network};
 use super::plan::{LockKind, Plan};
 use super::redis::Redis;
+use super::task::LeastTime;
 use super::tokens::{Counts, Tokens};
 use super::world::Observes;
 use crate::hold::{Hold, HoldPhase};
@@ -31,6 +34,7 @@ pub(super) struct Observer {
     /// Fields that a command has deleted.
     deleted: HashSet<String>,
     tokens: Tokens,
+    kept: Kept,
     lock: LockKind,
     awaited: Option<Awaited>,
     /// Whether Redisson freed the lock last, and when in milliseconds.
@@ -71,6 +75,15 @@ pub(super) struct Observed {
     /// Releases while a call waited, and while Redisson listened.
     pub(super) awaited: u64,
     pub(super) listened: u64,
+    /// Locks that an unlock left to the rest of a least time; commands for that which shortened the TTL, which found the
+    /// TTL short already, and which found that the lock had been lost.
+    pub(super) kept: u64,
+    pub(super) shortened: u64,
+    pub(super) lingered_twice: u64,
+    pub(super) lost_before: u64,
+    /// Locks left to the rest that a late renewal or acquire gave a whole lease again. Few runs have any.
+    pub(super) renewed_again: u64,
+    pub(super) acquired_again: u64,
 }
 
 impl Observed {
@@ -97,6 +110,12 @@ impl Observed {
         self.called += other.called;
         self.awaited += other.awaited;
         self.listened += other.listened;
+        self.kept += other.kept;
+        self.shortened += other.shortened;
+        self.lingered_twice += other.lingered_twice;
+        self.lost_before += other.lost_before;
+        self.renewed_again += other.renewed_again;
+        self.acquired_again += other.acquired_again;
     }
 }
 
@@ -112,6 +131,7 @@ impl Observer {
             reached_twice: HashSet::new(),
             deleted: HashSet::new(),
             tokens: Tokens::new(plan.lock.tokens(), KEY),
+            kept: Kept::new(plan),
             lock: plan.lock,
             awaited: Awaited::new(plan),
             freed_by: None,
@@ -158,7 +178,7 @@ impl Observer {
                 }
             }
             SimulatedCommand::Renew { .. } => self.seen.renewals += 1,
-            SimulatedCommand::Other => {}
+            SimulatedCommand::Linger { .. } | SimulatedCommand::Other => {}
         }
     }
 
@@ -171,6 +191,15 @@ impl Observer {
     ) {
         let Some(before) = before else { return };
         let own = command.fields();
+        if matches!(command, SimulatedCommand::Linger { .. }) {
+            // Its hold has ended, so it may shorten the TTL.
+            let unended = Hash {
+                until_ms: None,
+                ..before.clone()
+            };
+            self.compare_others(&own, &unended, after);
+            return;
+        }
         self.compare_others(&own, before, after);
     }
 
@@ -351,8 +380,10 @@ impl Observer {
         let hash = hash.filter(|hash| !ends(hash));
         let fields = hash.iter().flat_map(|hash| hash.counts.keys());
         for field in fields {
-            let is_known =
-                listed.contains(field) || self.reached_twice.contains(field) || is_redissons(field);
+            let is_known = listed.contains(field)
+                || self.reached_twice.contains(field)
+                || self.kept.has_lingered(field)
+                || is_redissons(field);
             if !is_known && self.in_order(field) {
                 self.found
                     .violated(format!("no owner holds {field}, and it was not undone"));
@@ -414,8 +445,57 @@ impl Observer {
         }
     }
 
+    /// Whether a command deleted it, or its key expired at the end of a least time.
     pub(super) fn was_deleted(&self, field: &str) -> bool {
-        self.deleted.contains(field)
+        let hash = self.redis.hash(KEY, self.found.now_ms());
+        let is_there = count(hash.as_ref(), field) > 0;
+        self.deleted.contains(field) || (self.kept.has_lingered(field) && !is_there)
+    }
+
+    /// An acquire with a least time returned a guard.
+    pub(super) fn keep(&mut self, field: &str, least: LeastTime) {
+        let now = self.network.now();
+        self.found
+            .note(|| format!("{field} is kept for {} ms at least", least.ms));
+        if let Err(wrong) = self.kept.promise(field, least, now) {
+            self.found.violated(wrong);
+        }
+    }
+
+    /// An unlock returned that the lock is kept for this time.
+    pub(super) fn look_at_kept(&mut self, field: &str, rest: Duration) {
+        self.seen.kept += 1;
+        let hash = self.redis.hash(KEY, self.found.now_ms());
+        let (forced, now) = (self.forced.contains(field), self.network.now());
+        let is_there = self
+            .kept
+            .is_there_for(field, rest, hash.as_ref(), forced, now);
+        self.found.claim(is_there, || {
+            format!(
+                "{field} is said to be kept for {rest:?}: {}",
+                shown(hash.as_ref())
+            )
+        });
+    }
+
+    fn see_kept(
+        &mut self,
+        command: &SimulatedCommand<'_>,
+        delivery: &Delivery,
+        value: &Value,
+        hashes: [Option<&Hash>; 2],
+    ) {
+        let now = self.network.now();
+        let command = command.keeping();
+        match self.kept.see(&command, delivery, value, hashes, now) {
+            Ok(Some(Lingered::Shortened)) => self.seen.shortened += 1,
+            Ok(Some(Lingered::Again)) => self.seen.lingered_twice += 1,
+            Ok(Some(Lingered::Lost)) => self.seen.lost_before += 1,
+            Ok(Some(Lingered::Renewed)) => self.seen.renewed_again += 1,
+            Ok(Some(Lingered::Acquired)) => self.seen.acquired_again += 1,
+            Ok(None) => {}
+            Err(wrong) => self.found.violated(wrong),
+        }
     }
 
     /// Whether no command about the hold's count was overtaken by a later one.
@@ -474,6 +554,8 @@ impl Observes for Observer {
                 Ok(is_new) => self.seen.tokens += u64::from(is_new),
                 Err(wrong) => self.found.violated(wrong),
             }
+            let hashes = [before.as_ref(), after.as_ref()];
+            self.see_kept(&command, delivery, &value, hashes);
         }
         self.compare(&command, before.as_ref(), after.as_ref());
         self.see_change(false, before.as_ref(), after.as_ref());
@@ -496,6 +578,10 @@ impl Observes for Observer {
         }
         let is_held = hash.is_some();
         self.look_at_awaited(is_held, is_held);
+        let now = self.network.now();
+        if let Err(wrong) = self.kept.look(hash.as_ref(), &self.forced, now) {
+            self.found.violated(wrong);
+        }
         if self.lock == LockKind::NonReentrant {
             let own = hash.iter().flat_map(|hash| &hash.counts);
             let mut own = own.filter(|(field, _)| !is_redissons(field));

@@ -82,6 +82,8 @@ pub(super) enum PlanStep {
     Acquire {
         wait_ms: Option<u64>,
         lease_ms: Option<u64>,
+        /// How long the lock stays at least.
+        least_ms: Option<u64>,
         /// Counted locally if possible.
         local: bool,
         cancel: Cancel,
@@ -190,20 +192,49 @@ impl Plan {
     /// As [`draw`](Self::draw), for the lock itself: in some runs with messages, and with a Redisson client.
     pub(super) fn draw_lock(seed: u64) -> Self {
         let mut plan = Self::draw(seed);
-        let mut chance = Chance::new(seed, 6);
-        let lease_ms = chance.one_of(&[plan.watchdog_lease_ms, 5_000]);
-        plan.redisson = RedissonPlan::draw(seed, &[0], lease_ms);
-        if plan.redisson.is_none() {
-            return plan;
-        }
-        plan.listens = chance.percent(75);
-        if chance.percent(50) {
-            plan.be_prompt();
-        } else {
-            plan.faults.redissons = chance.one_of(&[0, 10, 30]);
-            plan.faults.unheard = chance.one_of(&[0, 30]);
-        }
+        plan.meet_redisson();
+        plan.keep_locks();
         plan
+    }
+
+    /// In some runs a Redisson client is there, and messages arrive.
+    fn meet_redisson(&mut self) {
+        let mut chance = Chance::new(self.seed, 6);
+        let lease_ms = chance.one_of(&[self.watchdog_lease_ms, 5_000]);
+        self.redisson = RedissonPlan::draw(self.seed, &[0], lease_ms);
+        if self.redisson.is_none() {
+            return;
+        }
+        self.listens = chance.percent(75);
+        if chance.percent(50) {
+            self.be_prompt();
+        } else {
+            self.faults.redissons = chance.one_of(&[0, 10, 30]);
+            self.faults.unheard = chance.one_of(&[0, 30]);
+        }
+    }
+
+    /// In some runs every other acquire has a least time. In those with faults more locks are forced, so that an unlock
+    /// finds that its lock was lost: without faults the waiters of a client would have the lock soon, and they do not
+    /// ask before their own client finds its loss. The other choices of a seed stay as they are.
+    fn keep_locks(&mut self) {
+        let mut chance = Chance::new(self.seed, 7);
+        if !chance.percent(40) {
+            return;
+        }
+        let longest = chance.one_of(&[self.watchdog_lease_ms / 2, 2 * self.watchdog_lease_ms]);
+        let forces = !self.is_without_faults();
+        for step in self.tasks.iter_mut().flat_map(|task| &mut task.steps) {
+            match step {
+                PlanStep::Acquire { least_ms, .. } if chance.percent(50) => {
+                    *least_ms = Some(chance.within(10, longest));
+                }
+                PlanStep::Rest(_) if forces && chance.percent(25) => {
+                    *step = PlanStep::Force(Cancel::Never);
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Nothing goes wrong, so each waiter has the lock soon after it is free. Between two looks by itself a waiter
@@ -254,7 +285,9 @@ impl Plan {
     pub(super) fn longest_lease_ms(&self) -> u64 {
         let steps = self.tasks.iter().flat_map(|task| &task.steps);
         let leases = steps.filter_map(|step| match step {
-            PlanStep::Acquire { lease_ms, .. } => *lease_ms,
+            PlanStep::Acquire {
+                lease_ms, least_ms, ..
+            } => (*lease_ms).max(*least_ms),
             _ => None,
         });
         let redisson = self.redisson.map_or(0, |plan| plan.lease_ms());
@@ -281,6 +314,13 @@ impl Plan {
             }
         }
         add(&|plan| plan.redisson = None);
+        add(&|plan| {
+            for step in plan.tasks.iter_mut().flat_map(|task| &mut task.steps) {
+                if let PlanStep::Acquire { least_ms, .. } = step {
+                    *least_ms = None;
+                }
+            }
+        });
         add(&|plan| plan.pauses.clear());
         add(&|plan| plan.rates = [1_000_000; 2]);
         add(&|plan| plan.faults.slow = 0);
@@ -302,6 +342,7 @@ fn left_acquire(chance: &mut Chance) -> Task {
     let acquire = PlanStep::Acquire {
         wait_ms: chance.percent(50).then_some(3000),
         lease_ms: Some(60_000),
+        least_ms: None,
         local: false,
         cancel: Cancel::Left(chance.within(1, 3)),
     };
@@ -317,6 +358,7 @@ fn late_receiver(chance: &mut Chance, poll_cap_ms: u64) -> Vec<Task> {
     let acquire = |cancel| PlanStep::Acquire {
         wait_ms: Some(3000),
         lease_ms: Some(3000),
+        least_ms: None,
         local: false,
         cancel,
     };
@@ -385,6 +427,7 @@ fn step(chance: &mut Chance, lease_ms: u64) -> PlanStep {
         0..40 => PlanStep::Acquire {
             wait_ms: chance.percent(60).then(|| chance.within(1, 2 * lease_ms)),
             lease_ms: chance.percent(50).then(|| chance.within(20, 2 * lease_ms)),
+            least_ms: None,
             local: chance.percent(40),
             cancel: cancel_acquire,
         },

@@ -62,7 +62,14 @@ async fn story(
             calm: without_faults,
             lock: plan.lock,
         };
-        let work = task::run(number, task.clone(), nature, lock, reports.clone());
+        let work = task::run(
+            number,
+            task.clone(),
+            nature,
+            lock,
+            network.clone(),
+            reports.clone(),
+        );
         tasks.push(tokio::spawn(work));
     }
     let mut redisson = RedissonPlan::begin(plan.redisson, |redisson, number| {
@@ -77,6 +84,8 @@ async fn story(
             Report::Waits(number) => observer.wait(number, plan.tasks[number].client, true),
             Report::Ended(number) => observer.wait(number, plan.tasks[number].client, false),
             Report::Refused => observer.seen.refused += 1,
+            Report::Keeps(field, least) => observer.keep(&field, least),
+            Report::Kept(field, rest) => observer.look_at_kept(&field, rest),
             Report::Released(field) => {
                 let deleted = observer.was_deleted(&field);
                 observer
@@ -105,7 +114,7 @@ async fn story(
     network.calm();
     observer.borrow_mut().found.note(|| "calm".to_owned());
     // A pending release is completed when another caller waits for it; here no caller does.
-    calls.retain(|call| matches!(call, Left::Acquire(_)));
+    calls.retain(|call| matches!(call, Left::Acquire(..)));
     if !calls.is_empty() {
         let pauses = plan.pauses_end_ms() + LEFT_MS;
         // A force-unlocked hold of an abandoned call stays listed until the call is resumed.

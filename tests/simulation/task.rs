@@ -1,11 +1,13 @@
 //! One task of a plan, written as a user would write it.
 
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::network::Network;
 use super::plan::{Cancel, LockKind, PlanStep, Task};
 use crate::error::{Error, LostReason};
 use crate::guard::{Guard, Held, Verdict};
@@ -25,11 +27,25 @@ pub(super) enum Report {
     Refused,
     /// An unlock returned that this field is deleted in Redis.
     Released(String),
+    /// An acquire with a least time returned a guard of this field.
+    Keeps(String, LeastTime),
+    /// An unlock returned that Redis keeps this field for this time.
+    Kept(String, Duration),
+}
+
+/// The least time of an acquire, and when its call began, in nanoseconds.
+#[derive(Clone, Copy)]
+pub(super) struct LeastTime {
+    pub(super) ms: u64,
+    pub(super) began: u64,
 }
 
 /// A call that was polled a few times and abandoned, to be resumed or dropped later.
 pub(super) enum Left {
-    Acquire(Pin<Box<dyn Future<Output = Result<Option<Guard>, Error>> + Send>>),
+    Acquire(
+        Option<LeastTime>,
+        Pin<Box<dyn Future<Output = Result<Option<Guard>, Error>> + Send>>,
+    ),
     Unlock(
         String,
         Pin<Box<dyn Future<Output = Result<Unlocked, Error>> + Send>>,
@@ -52,6 +68,7 @@ pub(super) async fn run(
     task: Task,
     nature: Nature,
     lock: Lock,
+    network: Arc<Network>,
     reports: UnboundedSender<Report>,
 ) -> (Vec<Guard>, Vec<Left>) {
     let mut runner = Runner {
@@ -59,6 +76,7 @@ pub(super) async fn run(
         owner: Owner::from_id(task.owner),
         nature,
         lock,
+        network,
         reports,
         guards: Vec::new(),
         left: Vec::new(),
@@ -77,6 +95,7 @@ struct Runner {
     owner: Owner,
     nature: Nature,
     lock: Lock,
+    network: Arc<Network>,
     reports: UnboundedSender<Report>,
     guards: Vec<Guard>,
     /// From the oldest to the newest.
@@ -90,6 +109,7 @@ impl Runner {
             PlanStep::Acquire {
                 wait_ms,
                 lease_ms,
+                least_ms,
                 local,
                 cancel,
             } => {
@@ -99,6 +119,13 @@ impl Runner {
                 }
                 if let Some(lease) = lease_ms {
                     request = request.lease(Duration::from_millis(lease));
+                }
+                let least = least_ms.map(|ms| LeastTime {
+                    ms,
+                    began: self.network.now(),
+                });
+                if let Some(least) = least {
+                    request = request.hold_at_least(Duration::from_millis(least.ms));
                 }
                 if local {
                     request = request.reentry(Reentry::Local);
@@ -117,9 +144,9 @@ impl Runner {
                     self.look_at_nested(&had, result);
                 }
                 match result {
-                    Some(result) => self.acquired(result),
+                    Some(result) => self.acquired(result, least),
                     None if matches!(cancel, Cancel::Left(_)) => {
-                        self.left.push(Left::Acquire(call));
+                        self.left.push(Left::Acquire(least, call));
                     }
                     None => {}
                 }
@@ -140,14 +167,14 @@ impl Runner {
             PlanStep::Resume => {
                 if !self.left.is_empty() {
                     match self.left.remove(0) {
-                        Left::Acquire(call) => {
+                        Left::Acquire(least, call) => {
                             let result = call.await;
-                            self.acquired(result);
+                            self.acquired(result, least);
                         }
                         Left::Unlock(field, call) => {
                             // The call may have been frozen for longer than its time limit.
-                            if let Ok(Unlocked::Released) = call.await {
-                                self.report(Report::Released(field));
+                            if let Ok(unlocked) = call.await {
+                                self.ended(field, unlocked);
                             }
                         }
                     }
@@ -183,12 +210,15 @@ impl Runner {
         }
     }
 
-    fn acquired(&mut self, result: Result<Option<Guard>, Error>) {
+    fn acquired(&mut self, result: Result<Option<Guard>, Error>, least: Option<LeastTime>) {
         match result {
             Ok(Some(guard)) => {
                 if guard.token().is_some() != self.nature.lock.tokens().is_some() {
                     let what = format!("a guard of the lock has the token {:?}", guard.token());
                     self.report(Report::Wrong(what));
+                }
+                if let Some(least) = least {
+                    self.report(Report::Keeps(guard.field(), least));
                 }
                 self.guards.push(guard);
             }
@@ -220,12 +250,20 @@ impl Runner {
 
     fn unlocked(&mut self, field: String, result: Result<Unlocked, Error>) {
         match result {
-            Ok(Unlocked::Released) => self.report(Report::Released(field)),
+            Ok(unlocked) => self.ended(field, unlocked),
             Err(Error::UnlockUnconfirmed(error)) if self.nature.calm => {
                 let what = format!("an unlock fails though nothing goes wrong: {error}");
                 self.report(Report::Wrong(what));
             }
             _ => {}
+        }
+    }
+
+    fn ended(&self, field: String, unlocked: Unlocked) {
+        match unlocked {
+            Unlocked::Released => self.report(Report::Released(field)),
+            Unlocked::Kept { rest } => self.report(Report::Kept(field, rest)),
+            Unlocked::StillHeld { .. } => {}
         }
     }
 

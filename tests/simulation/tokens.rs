@@ -28,6 +28,14 @@ pub(super) enum Granting<'a> {
     HandOver(&'a str),
 }
 
+impl<'a> Granting<'a> {
+    pub(super) fn field(self) -> &'a str {
+        match self {
+            Self::Acquire(field) | Self::HandOver(field) => field,
+        }
+    }
+}
+
 /// The fields of a lock's hash, with their counts.
 pub(super) type Counts = BTreeMap<String, i64>;
 

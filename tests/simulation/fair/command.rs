@@ -1,5 +1,6 @@
 //! The meaning of a command on the wire: of a fair lock, and of an election, which is one too.
 
+use crate::simulation::kept::Keeping;
 use crate::simulation::tokens::Granting;
 
 /// It is recognised by its arguments only, so that a changed script changes nothing here.
@@ -24,6 +25,11 @@ pub(super) enum FairCommand<'a> {
     },
     Renew {
         fields: Vec<&'a str>,
+    },
+    /// Leaves the lock of an ended hold to the rest of its least time.
+    Linger {
+        field: &'a str,
+        rest_ms: u64,
     },
     /// A leader says who it is.
     Proclaim {
@@ -51,6 +57,10 @@ impl<'a> FairCommand<'a> {
             }
             [field, target, _prefix, _publish, _worth, _leaves] => Self::Lower { field, target },
             [field, _prefix, _publish] => Self::Force { field },
+            [field, rest, _prefix, _publish, _worth] if keys == 4 => Self::Linger {
+                field,
+                rest_ms: rest.parse().expect("it is a number"),
+            },
             [field, term, number, value, _publish] => Self::Proclaim {
                 field,
                 term,
@@ -96,13 +106,27 @@ impl<'a> FairCommand<'a> {
     /// The holds that it is about.
     pub(super) fn fields(&self) -> Vec<&'a str> {
         match self {
-            Self::Look { field, .. } | Self::Lower { field, .. } | Self::Force { field } => {
-                vec![field]
-            }
+            Self::Look { field, .. }
+            | Self::Lower { field, .. }
+            | Self::Force { field }
+            | Self::Linger { field, .. } => vec![field],
             Self::Transfer { from, to } => vec![from, to],
             Self::Renew { fields } => fields.clone(),
             // They change no hold.
             Self::Proclaim { .. } | Self::AskLeader | Self::Other => Vec::new(),
+        }
+    }
+
+    /// What it does to a lock that stays for a least time.
+    pub(super) fn keeping(&self) -> Keeping<'a> {
+        Keeping {
+            grants: self.granting().map(|it| it.field()),
+            lingers: match *self {
+                Self::Linger { field, rest_ms } => Some((field, rest_ms)),
+                _ => None,
+            },
+            renews: matches!(self, Self::Renew { .. }),
+            fields: self.fields(),
         }
     }
 
@@ -119,7 +143,9 @@ impl<'a> FairCommand<'a> {
 /// The holds whose counts or places a command may change.
 pub(super) fn counted(args: &[String]) -> Vec<String> {
     match FairCommand::of(args) {
-        FairCommand::Renew { .. } | FairCommand::Force { .. } => Vec::new(),
+        FairCommand::Renew { .. } | FairCommand::Force { .. } | FairCommand::Linger { .. } => {
+            Vec::new()
+        }
         command => command.fields().into_iter().map(str::to_owned).collect(),
     }
 }

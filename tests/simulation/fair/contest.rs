@@ -47,12 +47,13 @@ impl Contest {
         }
     }
 
-    /// Acquires the lock, or campaigns with this value. Without a wait it makes one attempt.
+    /// Acquires the lock for `least` at least, or campaigns with this value. Without a wait it makes one attempt.
     pub(super) fn acquire(
         &self,
         owner: &Owner,
         wait: Option<Duration>,
         lease: Option<Duration>,
+        least: Option<Duration>,
         value: String,
     ) -> Call<Option<Won>> {
         let Some(election) = &self.election else {
@@ -62,6 +63,9 @@ impl Contest {
             }
             if let Some(lease) = lease {
                 request = request.lease(lease);
+            }
+            if let Some(least) = least {
+                request = request.hold_at_least(least);
             }
             return Box::pin(async move { Ok(request.await?.map(Won::Hold)) });
         };
@@ -92,13 +96,13 @@ impl Won {
         }
     }
 
-    /// Unlocks, or resigns. True if the caller is told that the hold was released.
-    pub(super) fn end(self) -> Call<bool> {
+    /// Unlocks, or resigns.
+    pub(super) fn end(self) -> Call<Unlocked> {
         match self {
-            Self::Hold(guard) => {
-                Box::pin(async move { Ok(guard.unlock().await? == Unlocked::Released) })
+            Self::Hold(guard) => Box::pin(guard.unlock()),
+            Self::Lead(lead) => {
+                Box::pin(async move { lead.resign().await.map(|()| Unlocked::Released) })
             }
-            Self::Lead(lead) => Box::pin(async move { lead.resign().await.map(|()| true) }),
         }
     }
 

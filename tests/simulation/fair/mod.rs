@@ -56,6 +56,10 @@ fn no_seed_violates_an_invariant() {
         seen.dead_leaders * 20,
         seen.vacancies,
         seen.after_deaths * 20,
+        seen.kept * 10,
+        seen.shortened * 2,
+        seen.lingered_twice * 10,
+        seen.lost_before * 10,
     ];
     assert!(rates.iter().all(|rate| *rate >= seeds / 10), "{seen:?}");
 }

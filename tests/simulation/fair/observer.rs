@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::Value;
 
@@ -14,6 +15,8 @@ use super::task::Report;
 use super::vacancy::{Candidates, Vacancy};
 use crate::hold::{Hold, HoldPhase};
 use crate::simulation::findings::Findings;
+use crate::simulation::kept::{Kept, Lingered};
+use crate::simulation::keys::Hash;
 use crate::simulation::network::{Delivery, Faults, Network};
 use crate::simulation::observer::is_redissons;
 use crate::simulation::redis::Redis;
@@ -32,6 +35,7 @@ pub(super) struct Observer {
     vacancy: Option<Vacancy>,
     /// Of an election.
     terms: Terms,
+    kept: Kept,
     limits: Limits,
     /// The command by which each field asked for a place.
     entered_by: HashMap<String, u64>,
@@ -84,6 +88,12 @@ pub(super) struct Seen {
     /// Calls that were told who leads.
     pub(super) asked: u64,
     pub(super) erased: u64,
+    /// Locks that an unlock left to the rest of a least time; commands for that which shortened the TTL, which found the
+    /// TTL short already, and which found that the lock had been lost.
+    pub(super) kept: u64,
+    pub(super) shortened: u64,
+    pub(super) lingered_twice: u64,
+    pub(super) lost_before: u64,
 }
 
 impl Seen {
@@ -110,6 +120,10 @@ impl Seen {
         self.shown += other.shown;
         self.asked += other.asked;
         self.erased += other.erased;
+        self.kept += other.kept;
+        self.shortened += other.shortened;
+        self.lingered_twice += other.lingered_twice;
+        self.lost_before += other.lost_before;
     }
 }
 
@@ -187,6 +201,7 @@ impl Observer {
                 .without_faults
                 .then(|| Vacancy::new(plan, TAKEN_OVER_MS)),
             terms: Terms::new(plan.is_election),
+            kept: Kept::new(&plan.world),
             limits,
             entered_by: HashMap::new(),
             lost: HashSet::new(),
@@ -202,10 +217,21 @@ impl Observer {
     pub(super) fn hear(&mut self, report: Report) {
         match report {
             Report::Says(line) => self.found.note(|| line),
-            Report::Released(HoldName::Field(field)) => self.released(&field),
-            Report::Released(HoldName::Term(term)) => {
-                let field = self.terms.field_of(term).unwrap_or_default().to_owned();
+            Report::Released(name) => {
+                let field = self.field_of(name);
                 self.released(&field);
+            }
+            Report::Keeps(name, least) => {
+                let (field, now) = (self.field_of(name), self.network.now());
+                self.found
+                    .note(|| format!("{field} is kept for {} ms at least", least.ms));
+                if let Err(wrong) = self.kept.promise(&field, least, now) {
+                    self.found.violated(wrong);
+                }
+            }
+            Report::Kept(name, rest) => {
+                let field = self.field_of(name);
+                self.look_at_kept(&field, rest);
             }
             Report::Leads { owner, term } => {
                 let field = self.terms.field_of(term);
@@ -242,8 +268,54 @@ impl Observer {
         });
     }
 
+    fn field_of(&self, name: HoldName) -> String {
+        match name {
+            HoldName::Field(field) => field,
+            HoldName::Term(term) => self.terms.field_of(term).unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// An unlock returned that the lock is kept for this time.
+    fn look_at_kept(&mut self, field: &str, rest: Duration) {
+        self.seen.kept += 1;
+        let hash = self.redis.hash(KEY, self.found.now_ms());
+        let (forced, now) = (self.forced.contains(field), self.network.now());
+        let is_there = self
+            .kept
+            .is_there_for(field, rest, hash.as_ref(), forced, now);
+        self.found.claim(is_there, || {
+            format!("{field} is said to be kept for {rest:?}: {hash:?}")
+        });
+    }
+
+    fn see_kept(
+        &mut self,
+        command: &FairCommand<'_>,
+        delivery: &Delivery,
+        value: &Value,
+        [before, after]: [&Stand; 2],
+    ) {
+        let hash = |stand: &Stand| Hash {
+            counts: stand.holders.clone(),
+            mode: None,
+            until_ms: stand.until_ms,
+        };
+        let (before, after, now) = (hash(before), hash(after), self.network.now());
+        let hashes = [Some(&before), Some(&after)];
+        let command = command.keeping();
+        match self.kept.see(&command, delivery, value, hashes, now) {
+            Ok(Some(Lingered::Shortened)) => self.seen.shortened += 1,
+            Ok(Some(Lingered::Again)) => self.seen.lingered_twice += 1,
+            Ok(Some(Lingered::Lost)) => self.seen.lost_before += 1,
+            Ok(Some(Lingered::Renewed | Lingered::Acquired) | None) => {}
+            Err(wrong) => self.found.violated(wrong),
+        }
+    }
+
     fn released(&mut self, field: &str) {
-        let is_deleted = self.deleted.contains(field);
+        let is_there = self.stand().holders.contains_key(field);
+        let has_expired = self.kept.has_lingered(field) && !is_there;
+        let is_deleted = self.deleted.contains(field) || has_expired;
         self.found
             .claim(is_deleted, || format!("{field} is said to be released"));
     }
@@ -648,6 +720,7 @@ impl Observes for Observer {
         if !matches!(value, Value::ServerError(_)) {
             self.account(&command, delivery.serial, &before, &after);
             self.look_at_terms(&command, &value, had_said, [&before, &after]);
+            self.see_kept(&command, delivery, &value, [&before, &after]);
         }
         self.look();
         value
@@ -666,6 +739,15 @@ impl Observes for Observer {
             self.look_at_patient_waiters(&stand);
         }
         self.look_at_vacancy(&stand);
+        if self.kept.is_used() {
+            let hash = self.redis.hash(KEY, self.found.now_ms());
+            let looked = self
+                .kept
+                .look(hash.as_ref(), &self.forced, self.network.now());
+            if let Err(wrong) = looked {
+                self.found.violated(wrong);
+            }
+        }
     }
 
     fn found(&mut self) -> &mut Findings {

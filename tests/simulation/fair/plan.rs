@@ -37,6 +37,8 @@ pub(super) enum Step {
     Acquire {
         wait_ms: Option<u64>,
         lease_ms: Option<u64>,
+        /// How long the lock stays at least.
+        least_ms: Option<u64>,
         cancel: Cancel,
     },
     /// Unlocks the newest guard.
@@ -89,10 +91,31 @@ impl Plan {
             plan.tasks = long_hold(&mut chance);
             plan.world.silence_ms = 2_000;
         }
-        if plan.is_election {
-            plan.be_an_election();
+        match plan.is_election {
+            true => plan.be_an_election(),
+            false => plan.keep_locks(),
         }
         plan
+    }
+
+    /// In some runs every other acquire has a least time, and more locks are forced, so that an unlock finds that its
+    /// lock was lost.
+    fn keep_locks(&mut self) {
+        let mut chance = Chance::new(self.world.seed, 24);
+        if !chance.percent(40) {
+            return;
+        }
+        let lease_ms = self.world.watchdog_lease_ms;
+        let longest = chance.one_of(&[lease_ms / 2, 2 * lease_ms]);
+        for step in self.tasks.iter_mut().flat_map(|task| &mut task.steps) {
+            match step {
+                Step::Acquire { least_ms, .. } if chance.percent(50) => {
+                    *least_ms = Some(chance.within(10, longest));
+                }
+                Step::Rest(_) if chance.percent(20) => *step = Step::Force,
+                _ => {}
+            }
+        }
     }
 
     /// Adds what only candidates do. The other choices of a seed stay those of a fair lock.
@@ -116,7 +139,9 @@ impl Plan {
     pub(super) fn longest_lease_ms(&self) -> u64 {
         let steps = self.tasks.iter().flat_map(|task| &task.steps);
         let leases = steps.filter_map(|step| match step {
-            Step::Acquire { lease_ms, .. } => *lease_ms,
+            Step::Acquire {
+                lease_ms, least_ms, ..
+            } => (*lease_ms).max(*least_ms),
             _ => None,
         });
         leases.fold(self.world.watchdog_lease_ms, u64::max)
@@ -169,6 +194,7 @@ fn long_hold(chance: &mut Chance) -> Vec<Task> {
     let acquire = Step::Acquire {
         wait_ms: Some(9_000),
         lease_ms: None,
+        least_ms: None,
         cancel: Cancel::Never,
     };
     let held_ms = chance.within(3_000, 7_000);
@@ -188,6 +214,7 @@ fn step(chance: &mut Chance, lease_ms: u64) -> Step {
         0..50 => Step::Acquire {
             wait_ms: chance.percent(85).then(|| chance.within(1, 8 * lease_ms)),
             lease_ms: chance.percent(50).then(|| chance.within(20, 2 * lease_ms)),
+            least_ms: None,
             cancel: cancel_acquire,
         },
         50..70 => Step::Unlock(cancel_end),

@@ -137,7 +137,7 @@ async fn story(
         let wait = Duration::from_millis(plan.world.silence_ms + 5_000);
         let owner = Owner::from_id(100);
         let contest = Contest::new(&client, plan.is_election);
-        let won = contest.acquire(&owner, Some(wait), None, "last".to_owned());
+        let won = contest.acquire(&owner, Some(wait), None, None, "last".to_owned());
         let won = won.await;
         let free = matches!(won, Ok(Some(_)));
         observer.borrow_mut().found.claim(free, || {

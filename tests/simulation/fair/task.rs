@@ -11,15 +11,20 @@ use super::patience::Patience;
 use super::plan::{Step, Task};
 use crate::error::Error;
 use crate::owner::Owner;
+use crate::session::Unlocked;
 use crate::simulation::network::Network;
 use crate::simulation::plan::Cancel;
-use crate::simulation::task::cancelled;
+use crate::simulation::task::{LeastTime, cancelled};
 
 /// What a task reports to the observer.
 pub(super) enum Report {
     Says(String),
     /// An unlock returned that this hold is deleted in Redis.
     Released(HoldName),
+    /// An acquire with a least time returned this hold.
+    Keeps(HoldName, LeastTime),
+    /// An unlock returned that Redis keeps this hold's lock for this time.
+    Kept(HoldName, Duration),
     /// This owner leads.
     Leads {
         owner: String,
@@ -36,8 +41,8 @@ pub(super) enum Report {
 
 /// A call that was polled a few times and abandoned, to be resumed or dropped later.
 pub(super) enum Left {
-    Acquire(Call<Option<Won>>),
-    Unlock(Call<bool>),
+    Acquire(Option<LeastTime>, Call<Option<Won>>),
+    Unlock(Call<Unlocked>),
 }
 
 /// Runs every step, and returns the remaining holds and the abandoned calls.
@@ -85,11 +90,16 @@ impl Runner {
             Step::Acquire {
                 wait_ms,
                 lease_ms,
+                least_ms,
                 cancel,
             } => {
-                let [wait, lease] = [wait_ms, lease_ms].map(|ms| ms.map(Duration::from_millis));
+                let [wait, lease, at_least] =
+                    [wait_ms, lease_ms, least_ms].map(|ms| ms.map(Duration::from_millis));
+                let began = self.network.now();
+                let least = least_ms.map(|ms| LeastTime { ms, began });
                 let value = self.value();
-                let mut call = self.contest.acquire(&self.owner, wait, lease, value);
+                let contest = &self.contest;
+                let mut call = contest.acquire(&self.owner, wait, lease, at_least, value);
                 // The pending holds of an owner that left a call are not told apart.
                 let is_patient =
                     cancel == Cancel::Never && wait_ms.is_some() && self.left.is_empty();
@@ -98,11 +108,11 @@ impl Runner {
                 let result = cancelled(&mut call, cancel).await;
                 drop(wait);
                 match result {
-                    Some(Ok(won)) => self.won(won),
+                    Some(Ok(won)) => self.won(won, least),
                     Some(Err(Error::Lost(_))) => self.won.clear(),
                     Some(Err(_)) => {}
                     None if matches!(cancel, Cancel::Left(_)) => {
-                        self.left.push(Left::Acquire(call));
+                        self.left.push(Left::Acquire(least, call));
                     }
                     None => {}
                 }
@@ -112,7 +122,8 @@ impl Runner {
                     let name = won.name();
                     let mut call = won.end();
                     match cancelled(&mut call, cancel).await {
-                        Some(Ok(true)) => self.report(Report::Released(name)),
+                        Some(Ok(Unlocked::Released)) => self.report(Report::Released(name)),
+                        Some(Ok(Unlocked::Kept { rest })) => self.report(Report::Kept(name, rest)),
                         None if matches!(cancel, Cancel::Left(_)) => {
                             self.left.push(Left::Unlock(call));
                         }
@@ -129,9 +140,9 @@ impl Runner {
             Step::Resume => {
                 if !self.left.is_empty() {
                     match self.left.remove(0) {
-                        Left::Acquire(call) => {
+                        Left::Acquire(least, call) => {
                             let won = call.await.ok().flatten();
-                            self.won(won);
+                            self.won(won, least);
                         }
                         Left::Unlock(call) => drop(call.await),
                     }
@@ -156,7 +167,10 @@ impl Runner {
         }
     }
 
-    fn won(&mut self, won: Option<Won>) {
+    fn won(&mut self, won: Option<Won>, least: Option<LeastTime>) {
+        if let (Some(won), Some(least)) = (&won, least) {
+            self.report(Report::Keeps(won.name(), least));
+        }
         if let Some(HoldName::Term(term)) = won.as_ref().map(Won::name) {
             let owner = self.owner.to_string();
             self.report(Report::Leads { owner, term });
