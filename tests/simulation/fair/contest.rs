@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use super::command::KEY;
-use crate::election::{Election, Leader, Leadership};
+use crate::election::{Election, Leader, Leaders, Leadership};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::key::kind;
@@ -80,6 +80,11 @@ impl Contest {
     pub(super) async fn force_unlock(&self) {
         // The observer sees what it does.
         let _ = self.lock.force_unlock().await;
+    }
+
+    /// Observes who leads an election.
+    pub(super) fn observe(&self) -> Option<Leaders> {
+        self.election.as_ref().map(Election::observe)
     }
 
     /// Asks who leads. `None` if there is no answer, or no election.

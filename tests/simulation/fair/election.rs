@@ -35,6 +35,24 @@ pub(super) struct Shown {
 }
 
 impl Shown {
+    /// Who leads, as the server would answer now.
+    pub(super) fn now(redis: &Redis, holders: &Counts, now_ms: u64) -> Option<Self> {
+        let field = holders.keys().next()?.clone();
+        let said = redis.text(SAID, now_ms);
+        let own = said.as_deref().and_then(|said| said.strip_prefix(&field));
+        let mut words = own.unwrap_or_default().splitn(4, ' ').skip(1);
+        let (term, value) = (words.next(), words.nth(1));
+        let said = term.zip(value);
+        let said = said.map(|(term, value)| (term.to_owned(), value.to_owned()));
+        Some(Self { field, said })
+    }
+
+    /// The term, if the leader said something.
+    pub(super) fn term(&self) -> Option<u64> {
+        let (term, _) = self.said.as_ref()?;
+        Some(term.parse().expect("a term is a number"))
+    }
+
     pub(super) fn of(leader: Leader) -> Self {
         let said = leader.term.zip(leader.value);
         Self {

@@ -1,6 +1,6 @@
-//! The same world with a fair lock in it: invariants FA1 to FA8 of the design, after every event. No message
-//! arrives, so the waiters find out by their timers. A third of the locks are those of elections, which have
-//! invariants LE1 to LE4 beside them. In some runs a client dies.
+//! The same world with a fair lock in it: invariants FA1 to FA8 of the design, after every event. The
+//! waiters find out by their timers: messages arrive only in some of the elections. These are a third of the locks,
+//! have invariants LE1 to LE4 beside them, and are observed. In some runs a client dies.
 
 pub(super) mod command;
 mod contest;
@@ -11,6 +11,7 @@ mod plan;
 mod run;
 mod task;
 mod vacancy;
+mod watches;
 
 use super::suite::Simulation;
 use observer::Seen;
@@ -56,6 +57,10 @@ fn no_seed_violates_an_invariant() {
         seen.dead_leaders * 20,
         seen.vacancies,
         seen.after_deaths * 20,
+        seen.observed,
+        seen.changes * 2,
+        seen.resumed * 10,
+        seen.in_time * 5,
         seen.kept * 10,
         seen.shortened * 2,
         seen.lingered_twice * 10,

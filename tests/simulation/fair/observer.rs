@@ -13,6 +13,7 @@ use super::patience::Patience;
 use super::plan::Plan;
 use super::task::Report;
 use super::vacancy::{Candidates, Vacancy};
+use super::watches::{StreamId, Watches};
 use crate::hold::{Hold, HoldPhase};
 use crate::simulation::findings::Findings;
 use crate::simulation::kept::{Kept, Lingered};
@@ -35,6 +36,7 @@ pub(super) struct Observer {
     vacancy: Option<Vacancy>,
     /// Of an election.
     terms: Terms,
+    watches: Watches,
     kept: Kept,
     limits: Limits,
     /// The command by which each field asked for a place.
@@ -88,6 +90,11 @@ pub(super) struct Seen {
     /// Calls that were told who leads.
     pub(super) asked: u64,
     pub(super) erased: u64,
+    /// Leaders that streams reported, those that followed others, those after a pause, and those whose time was bound.
+    pub(super) observed: u64,
+    pub(super) changes: u64,
+    pub(super) resumed: u64,
+    pub(super) in_time: u64,
     /// Locks that an unlock left to the rest of a least time; commands for that which shortened the TTL, which found the
     /// TTL short already, and which found that the lock had been lost.
     pub(super) kept: u64,
@@ -120,6 +127,10 @@ impl Seen {
         self.shown += other.shown;
         self.asked += other.asked;
         self.erased += other.erased;
+        self.observed += other.observed;
+        self.changes += other.changes;
+        self.resumed += other.resumed;
+        self.in_time += other.in_time;
         self.kept += other.kept;
         self.shortened += other.shortened;
         self.lingered_twice += other.lingered_twice;
@@ -201,6 +212,7 @@ impl Observer {
                 .without_faults
                 .then(|| Vacancy::new(plan, TAKEN_OVER_MS)),
             terms: Terms::new(plan.is_election),
+            watches: Watches::new(&plan.world),
             kept: Kept::new(&plan.world),
             limits,
             entered_by: HashMap::new(),
@@ -240,6 +252,13 @@ impl Observer {
                     .claim(is_own, || format!("{owner} leads in the term {term}"));
             }
             Report::Asked { began, leader } => self.asked(began, &leader),
+            Report::Observes(stream) => self.watches.begin(stream, self.found.now_ms()),
+            Report::LooksAway(stream) => self.watches.pause(stream),
+            Report::Observed {
+                stream,
+                began,
+                leader,
+            } => self.observed(stream, began, leader),
             Report::Erases => {
                 let now = self.found.now_ms();
                 let was = self.terms.erase(&mut self.redis, now);
@@ -254,6 +273,7 @@ impl Observer {
     pub(super) fn die(&mut self, client: usize) {
         self.found.note(|| format!("client{client} dies"));
         self.found.dead = Some(client);
+        self.watches.die(client);
         self.seen.deaths += 1;
         let mut holders = self.stand().holders.into_keys();
         let led = holders.any(|it| self.found.is_of_dead(&it));
@@ -266,6 +286,45 @@ impl Observer {
         self.found.claim(is_answer, || {
             format!("a call returned {leader:?}, which the server did not answer")
         });
+    }
+
+    fn observed(&mut self, stream: StreamId, began: u64, leader: Option<Shown>) {
+        self.found.note(|| format!("{stream:?}: {leader:?}"));
+        let is_answer = self.terms.is_answer_since(began, &leader);
+        self.found.claim(is_answer, || {
+            format!("{stream:?} reported {leader:?}, which the server did not answer")
+        });
+        match self.watches.report(stream, leader) {
+            Ok(news) => {
+                self.seen.observed += 1;
+                self.seen.changes += u64::from(news.is_change);
+                self.seen.resumed += u64::from(news.is_resumed);
+                self.seen.in_time += u64::from(news.is_change && self.limits.without_faults);
+            }
+            Err(wrong) => self.found.violated(wrong),
+        }
+    }
+
+    /// Sends what was published on its way.
+    fn tell_published(&mut self) {
+        for (channel, text) in self.redis.take_published() {
+            self.network.publish(&channel, &text);
+            if channel == SAID {
+                self.watches.hear(self.found.now_ms());
+            }
+        }
+    }
+
+    /// In a run without faults a stream reports a change in time.
+    fn look_at_watches(&mut self, stand: &Stand) {
+        if self.watches.are_none() || !self.limits.without_faults {
+            return;
+        }
+        let now = self.found.now_ms();
+        let leader = Shown::now(&self.redis, &stand.holders, now);
+        if let Err(wrong) = self.watches.look(leader, now) {
+            self.found.violated(wrong);
+        }
     }
 
     fn field_of(&self, name: HoldName) -> String {
@@ -372,6 +431,7 @@ impl Observer {
             });
         }
         self.look_at_stand(&after);
+        self.tell_published();
         self.look();
         value
     }
@@ -694,9 +754,9 @@ impl Observes for Observer {
         let before = self.stand();
         let had_said = self.redis.exists(SAID, now_ms);
         self.look_at_vacancy(&before);
-        let value = match delivery.args[0].as_str() {
-            "CLIENT" if delivery.args[1] == "KILL" => self.network.kill(&delivery.args[3]),
-            _ => self.redis.execute(&delivery.args, now_ms),
+        let value = match self.network.execute(delivery) {
+            Some(value) => value,
+            None => self.redis.execute(&delivery.args, now_ms),
         };
         let after = self.stand();
         self.seen.executed += 1;
@@ -722,6 +782,7 @@ impl Observes for Observer {
             self.look_at_terms(&command, &value, had_said, [&before, &after]);
             self.see_kept(&command, delivery, &value, [&before, &after]);
         }
+        self.tell_published();
         self.look();
         value
     }
@@ -739,6 +800,7 @@ impl Observes for Observer {
             self.look_at_patient_waiters(&stand);
         }
         self.look_at_vacancy(&stand);
+        self.look_at_watches(&stand);
         if self.kept.is_used() {
             let hash = self.redis.hash(KEY, self.found.now_ms());
             let looked = self

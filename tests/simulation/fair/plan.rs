@@ -55,6 +55,10 @@ pub(super) enum Step {
     AskLeader,
     /// What the leader said of itself is deleted.
     Erase,
+    /// Awaits the next leader with the task's stream, or with a new one if it has none.
+    Observe(Cancel),
+    /// Drops the stream.
+    LookAway,
 }
 
 impl Plan {
@@ -133,6 +137,20 @@ impl Plan {
             let steps: Vec<Step> = steps.flatten().collect();
             task.steps = steps;
         }
+        let watchers = (0..chance.within(1, 2)).map(|_| Task {
+            client: chance.within(0, 1) as usize,
+            steps: (0..chance.within(3, 8))
+                .flat_map(|_| watch(&mut chance))
+                .collect(),
+        });
+        let watchers: Vec<Task> = watchers.collect();
+        self.tasks.extend(watchers);
+        if chance.percent(40) {
+            // A message comes long before the next question.
+            self.world.listens = true;
+            self.world.poll_cap_ms = 2_000;
+            self.world.silence_ms = 10_000;
+        }
     }
 
     /// How long Redis may have the lock of the run after the last command.
@@ -206,6 +224,24 @@ fn long_hold(chance: &mut Chance) -> Vec<Task> {
         task(0, waits(chance.within(10, 500))),
         task(1, waits(chance.within(10, 500))),
     ]
+}
+
+/// What one does that observes who leads.
+fn watch(chance: &mut Chance) -> Vec<Step> {
+    match chance.within(0, 99) {
+        0..60 => {
+            let longest = chance.one_of(&[50, 300, 1_000]);
+            vec![Step::Observe(Cancel::After(chance.within(10, longest)))]
+        }
+        60..70 => vec![Step::Observe(Cancel::AtPoll(chance.within(1, 6)))],
+        70..85 => vec![
+            Step::Observe(Cancel::Left(chance.within(1, 6))),
+            Step::Rest(chance.within(0, 500)),
+            Step::Resume,
+        ],
+        85..93 => vec![Step::Rest(chance.within(0, 500))],
+        _ => vec![Step::LookAway],
+    }
 }
 
 fn step(chance: &mut Chance, lease_ms: u64) -> Step {

@@ -1,5 +1,6 @@
 //! One task of a plan, written as a user would write it.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,9 @@ use super::contest::{Call, Contest, HoldName, Won};
 use super::election::Shown;
 use super::patience::Patience;
 use super::plan::{Step, Task};
-use crate::error::Error;
+use super::watches::StreamId;
+use crate::election::{Leader, Leaders};
+use crate::error::{Error, Result};
 use crate::owner::Owner;
 use crate::session::Unlocked;
 use crate::simulation::network::Network;
@@ -37,13 +40,31 @@ pub(super) enum Report {
     },
     /// What the leader said of itself is to be deleted.
     Erases,
+    /// A stream is polled from now on, until it returns or for a while.
+    Observes(StreamId),
+    /// It is not polled any more.
+    LooksAway(StreamId),
+    /// A stream whose call began then returned who leads.
+    Observed {
+        stream: StreamId,
+        began: u64,
+        leader: Option<Shown>,
+    },
 }
 
 /// A call that was polled a few times and abandoned, to be resumed or dropped later.
 pub(super) enum Left {
     Acquire(Option<LeastTime>, Call<Option<Won>>),
     Unlock(Call<Unlocked>),
+    Observe {
+        stream: StreamId,
+        began: u64,
+        call: Pin<Box<dyn Future<Output = Observed> + Send>>,
+    },
 }
+
+/// A stream, and what its call returned.
+type Observed = (Leaders, Result<Option<Leader>>);
 
 /// Runs every step, and returns the remaining holds and the abandoned calls.
 pub(super) async fn run(
@@ -55,6 +76,8 @@ pub(super) async fn run(
     reports: UnboundedSender<Report>,
 ) -> (Vec<Won>, Vec<Left>) {
     let mut runner = Runner {
+        number,
+        client: task.client,
         owner: Owner::from_id(number as u64),
         contest,
         patience,
@@ -63,6 +86,8 @@ pub(super) async fn run(
         won: Vec::new(),
         left: Vec::new(),
         values: 0,
+        leaders: None,
+        streams: 0,
     };
     for step in task.steps {
         runner.report(Report::Says(format!("owner {number}: {step:?}")));
@@ -72,6 +97,8 @@ pub(super) async fn run(
 }
 
 struct Runner {
+    number: usize,
+    client: usize,
     owner: Owner,
     contest: Contest,
     patience: Patience,
@@ -82,6 +109,9 @@ struct Runner {
     left: Vec<Left>,
     /// How many values it has made.
     values: u64,
+    /// The stream with which it observes who leads, and how many it has begun.
+    leaders: Option<(StreamId, Leaders)>,
+    streams: u64,
 }
 
 impl Runner {
@@ -145,6 +175,21 @@ impl Runner {
                             self.won(won, least);
                         }
                         Left::Unlock(call) => drop(call.await),
+                        Left::Observe {
+                            stream,
+                            began,
+                            mut call,
+                        } => {
+                            self.report(Report::Observes(stream));
+                            let most = Duration::from_millis(MOST_MS);
+                            match tokio::time::timeout(most, &mut call).await {
+                                Ok((leaders, result)) => {
+                                    self.observed(stream, began, Some(result));
+                                    self.leaders = Some((stream, leaders));
+                                }
+                                Err(_) => self.observed(stream, began, None),
+                            }
+                        }
                     }
                 }
             }
@@ -164,7 +209,62 @@ impl Runner {
                 }
             }
             Step::Erase => self.report(Report::Erases),
+            Step::Observe(cancel) => self.observe(cancel).await,
+            Step::LookAway => self.leaders = None,
         }
+    }
+
+    async fn observe(&mut self, cancel: Cancel) {
+        let Some((stream, mut leaders)) = self.leaders.take().or_else(|| self.begin()) else {
+            return;
+        };
+        let began = self.network.now();
+        self.report(Report::Observes(stream));
+        if matches!(cancel, Cancel::Left(_)) {
+            let mut call = Box::pin(async move {
+                let leader = leaders.next().await;
+                (leaders, leader)
+            });
+            match cancelled(&mut call, cancel).await {
+                Some((leaders, result)) => {
+                    self.observed(stream, began, Some(result));
+                    self.leaders = Some((stream, leaders));
+                }
+                None => {
+                    self.observed(stream, began, None);
+                    self.left.push(Left::Observe {
+                        stream,
+                        began,
+                        call,
+                    });
+                }
+            }
+            return;
+        }
+        let result = cancelled(leaders.next(), cancel).await;
+        self.observed(stream, began, result);
+        self.leaders = Some((stream, leaders));
+    }
+
+    fn begin(&mut self) -> Option<(StreamId, Leaders)> {
+        self.streams += 1;
+        let stream = StreamId {
+            client: self.client,
+            task: self.number,
+            number: self.streams,
+        };
+        Some((stream, self.contest.observe()?))
+    }
+
+    fn observed(&self, stream: StreamId, began: u64, result: Option<Result<Option<Leader>>>) {
+        self.report(match result {
+            Some(Ok(leader)) => Report::Observed {
+                stream,
+                began,
+                leader: leader.map(Shown::of),
+            },
+            Some(Err(_)) | None => Report::LooksAway(stream),
+        });
     }
 
     fn won(&mut self, won: Option<Won>, least: Option<LeastTime>) {
@@ -189,3 +289,6 @@ impl Runner {
         let _ = self.reports.send(report);
     }
 }
+
+/// How long a task awaits the next leader at most, when it has resumed that.
+const MOST_MS: u64 = 1_000;
