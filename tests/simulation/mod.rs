@@ -4,7 +4,7 @@
 //! watchdog. Every command is delivered once or twice, late and out of order over several connections.
 //! Replies and connections are lost, callers are cancelled, and clocks run at different rates. An
 //! observer that sees both sides at once checks invariants 1 to 7 of the design after every event. A sixth of
-//! the locks are spin locks (SP1), a sixth non-reentrant (NR1, NR2), and a third issue tokens (FE1 to FE3). In
+//! the locks are spin locks (SP1, SP2), a sixth non-reentrant (NR1, NR2), and a third issue tokens (FE1 to FE3). In
 //! two of five runs some acquires have a least time. In two of five runs a Redisson client uses the lock too; without
 //! faults it is checked that each side wakes the other.
 //!
@@ -26,6 +26,7 @@ mod network;
 mod observer;
 mod permits;
 mod plan;
+mod polls;
 mod read_write;
 mod redis;
 mod redisson;
@@ -89,6 +90,7 @@ fn no_seed_violates_an_invariant() {
         seen.shortened * 2,
         seen.lingered_twice * 5,
         seen.lost_before * 10,
+        seen.polls,
     ];
     assert!(rates.iter().all(|rate| *rate >= seeds / 10), "{seen:?}");
 }

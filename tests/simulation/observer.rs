@@ -1,4 +1,4 @@
-//! Sees both sides at once and checks what must be true (design: invariants 1 to 8, SP1, NR1 and NR2).
+//! Sees both sides at once and checks what must be true (design: invariants 1 to 8, SP1, SP2, NR1 and NR2).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use super::kept::{Kept, Lingered};
 use super::keys::Hash;
 use super::network::{Delivery, Network};
 use super::plan::{LockKind, Plan};
+use super::polls::Polls;
 use super::redis::Redis;
 use super::task::LeastTime;
 use super::tokens::{Counts, Tokens};
@@ -37,6 +38,8 @@ pub(super) struct Observer {
     kept: Kept,
     lock: LockKind,
     awaited: Option<Awaited>,
+    /// Of a spin lock, in a run without faults.
+    polls: Option<Polls>,
     /// Whether Redisson freed the lock last, and when in milliseconds.
     freed_by: Option<(bool, u64)>,
     pub(super) seen: Observed,
@@ -84,6 +87,8 @@ pub(super) struct Observed {
     /// Locks left to the rest that a late renewal or acquire gave a whole lease again. Few runs have any.
     pub(super) renewed_again: u64,
     pub(super) acquired_again: u64,
+    /// Polls of a spin lock by clients with several calls that may ask.
+    pub(super) polls: u64,
 }
 
 impl Observed {
@@ -116,6 +121,7 @@ impl Observed {
         self.lost_before += other.lost_before;
         self.renewed_again += other.renewed_again;
         self.acquired_again += other.acquired_again;
+        self.polls += other.polls;
     }
 }
 
@@ -134,6 +140,7 @@ impl Observer {
             kept: Kept::new(plan),
             lock: plan.lock,
             awaited: Awaited::new(plan),
+            polls: Polls::new(plan),
             freed_by: None,
             seen: Observed::default(),
         }
@@ -272,6 +279,41 @@ impl Observer {
         let client = self.found.clients[client].0.id;
         if let Some(awaited) = &mut self.awaited {
             awaited.wait(task, client, now);
+        }
+    }
+
+    /// A call of this task may ask from now on, or no longer.
+    pub(super) fn polls(&mut self, task: usize, client: usize, asks: bool) {
+        if let Some(polls) = &mut self.polls {
+            polls.may_ask(client, task, asks);
+        }
+    }
+
+    /// SP2.
+    fn look_at_polls(&mut self, command: &SimulatedCommand<'_>, before: Option<&Hash>) {
+        let now = self.found.now_ms();
+        let Some(polls) = &mut self.polls else { return };
+        let holder = before.and_then(|hash| hash.counts.keys().next());
+        let clients = self
+            .found
+            .clients
+            .iter()
+            .map(|(core, _)| core.id.to_string());
+        let clients: Vec<String> = clients.collect();
+        let client_of = |field: &str| clients.iter().position(|id| field.starts_with(id));
+        polls.see_holder(holder.map(|field| client_of(field)), now);
+        let asker = match command {
+            SimulatedCommand::Count {
+                field,
+                acquires: true,
+                ..
+            } => client_of(field),
+            _ => None,
+        };
+        let Some(asker) = asker else { return };
+        match polls.see_poll(asker, now) {
+            Ok(is_beside) => self.seen.polls += u64::from(is_beside),
+            Err(wrong) => self.found.violated(wrong),
         }
     }
 
@@ -555,6 +597,7 @@ impl Observes for Observer {
                 Err(wrong) => self.found.violated(wrong),
             }
             let hashes = [before.as_ref(), after.as_ref()];
+            self.look_at_polls(&command, hashes[0]);
             self.see_kept(&command, delivery, &value, hashes);
         }
         self.compare(&command, before.as_ref(), after.as_ref());

@@ -192,6 +192,9 @@ impl Plan {
     /// As [`draw`](Self::draw), for the lock itself: in some runs with messages, and with a Redisson client.
     pub(super) fn draw_lock(seed: u64) -> Self {
         let mut plan = Self::draw(seed);
+        if plan.lock == LockKind::Spin && plan.be_crowded() {
+            return plan;
+        }
         plan.meet_redisson();
         plan.keep_locks();
         plan
@@ -235,6 +238,52 @@ impl Plan {
                 _ => {}
             }
         }
+    }
+
+    /// In some runs of a spin lock one client has it for long, and several owners of another one wait for it.
+    fn be_crowded(&mut self) -> bool {
+        let mut chance = Chance::new(self.seed, 8);
+        if !chance.percent(25) {
+            return false;
+        }
+        let acquire = |wait_ms, cancel| PlanStep::Acquire {
+            wait_ms: Some(wait_ms),
+            lease_ms: None,
+            least_ms: None,
+            local: false,
+            cancel,
+        };
+        let held_ms = chance.within(500, 2_500);
+        let held = vec![
+            acquire(5_000, Cancel::Never),
+            PlanStep::Rest(held_ms),
+            PlanStep::Drop,
+        ];
+        self.tasks = vec![Task {
+            client: 1,
+            owner: 1,
+            steps: held,
+        }];
+        for owner in [0, 2, 2, 3] {
+            let mut steps = vec![PlanStep::Rest(chance.within(0, 100))];
+            for _ in 0..chance.within(1, 3) {
+                let wait_ms = chance.within(100, 4_000);
+                // Some callers give up.
+                let cancel = match chance.percent(30) {
+                    true => Cancel::After(chance.within(10, 500)),
+                    false => Cancel::Never,
+                };
+                steps.extend([acquire(wait_ms, cancel), PlanStep::Drop]);
+            }
+            self.tasks.push(Task {
+                client: 0,
+                owner,
+                steps,
+            });
+        }
+        self.be_prompt();
+        self.listens = chance.percent(50);
+        true
     }
 
     /// Nothing goes wrong, so each waiter has the lock soon after it is free. Between two looks by itself a waiter

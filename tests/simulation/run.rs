@@ -83,6 +83,9 @@ async fn story(
             Report::Wrong(what) => observer.found.claim(false, || what),
             Report::Waits(number) => observer.wait(number, plan.tasks[number].client, true),
             Report::Ended(number) => observer.wait(number, plan.tasks[number].client, false),
+            Report::MayAsk(number, asks) => {
+                observer.polls(number, plan.tasks[number].client, asks);
+            }
             Report::Refused => observer.seen.refused += 1,
             Report::Keeps(field, least) => observer.keep(&field, least),
             Report::Kept(field, rest) => observer.look_at_kept(&field, rest),

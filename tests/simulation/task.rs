@@ -23,6 +23,8 @@ pub(super) enum Report {
     Waits(usize),
     /// It no longer waits.
     Ended(usize),
+    /// A call of the task with this number may ask from now on, or no longer.
+    MayAsk(usize, bool),
     /// An owner that had a non-reentrant lock was refused.
     Refused,
     /// An unlock returned that this field is deleted in Redis.
@@ -136,7 +138,9 @@ impl Runner {
                 if waits {
                     self.report(Report::Waits(self.number));
                 }
+                self.report(Report::MayAsk(self.number, true));
                 let result = cancelled(&mut call, cancel).await;
+                self.report(Report::MayAsk(self.number, false));
                 if waits {
                     self.report(Report::Ended(self.number));
                 }

@@ -16,6 +16,7 @@ use super::clock::VirtualClock;
 use super::findings::Findings;
 use super::network::{Delivery, Network, NetworkEvent, Wiring};
 use super::plan::{Pause, Plan};
+use super::polls::POLL_MS;
 use super::redis::{Redis, error_answer};
 use crate::background::Background;
 use crate::clock::Clock;
@@ -182,7 +183,7 @@ fn client(
         max_lease: Duration::from_secs(60),
         wake: match plan.listens {
             true => Wake::PubSub,
-            false => Wake::Poll(Backoff::exponential(ms(2), ms(32), 2)),
+            false => Wake::Poll(Backoff::exponential(ms(POLL_MS.0), ms(POLL_MS.1), 2)),
         },
         hand_overs: HandOverLimits {
             hand_overs: 3,

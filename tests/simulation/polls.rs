@@ -1,0 +1,106 @@
+//! How often the waiters of a spin lock ask (design: SP2).
+
+use std::collections::HashSet;
+
+use super::plan::{LockKind, Plan};
+
+/// The times are in milliseconds.
+pub(super) struct Polls {
+    /// The longest pause between two polls.
+    longest: u64,
+    /// How many pauses of a call are shorter than that.
+    shorter: u64,
+    clients: [Client; 2],
+}
+
+#[derive(Default)]
+struct Client {
+    /// The tasks whose calls may ask.
+    calls: HashSet<usize>,
+    /// While another client has the lock.
+    period: Option<Period>,
+}
+
+struct Period {
+    since: u64,
+    /// The calls that could ask meanwhile.
+    calls: u64,
+    polls: u64,
+}
+
+impl Polls {
+    /// `None` for another lock, and for a plan in which a call may ask in place of one that is not polled.
+    pub(super) fn new(plan: &Plan) -> Option<Self> {
+        if plan.lock != LockKind::Spin || !plan.is_prompt() {
+            return None;
+        }
+        let (first, longest) = match plan.listens {
+            // A spin lock's own.
+            true => (1, 128),
+            false => POLL_MS,
+        };
+        let longest = plan.poll_cap_ms.min(longest);
+        let shorter = (0..).take_while(|doubled| first << doubled < longest);
+        Some(Self {
+            longest,
+            shorter: shorter.count() as u64,
+            clients: Default::default(),
+        })
+    }
+
+    /// A call of this client may ask from now on, or no longer.
+    pub(super) fn may_ask(&mut self, client: usize, task: usize, asks: bool) {
+        let client = &mut self.clients[client];
+        match asks {
+            true => client.calls.insert(task),
+            false => client.calls.remove(&task),
+        };
+        if let Some(period) = client.period.as_mut().filter(|_| asks) {
+            period.calls += 1;
+        }
+    }
+
+    /// Who has the lock now: nobody, one of the clients, or Redisson.
+    pub(super) fn see_holder(&mut self, holder: Option<Option<usize>>, now: u64) {
+        for (number, client) in self.clients.iter_mut().enumerate() {
+            if holder.is_none_or(|holder| holder == Some(number)) {
+                client.period = None;
+            } else if client.period.is_none() {
+                client.period = Some(Period {
+                    since: now,
+                    calls: client.calls.len() as u64,
+                    polls: 0,
+                });
+            }
+        }
+    }
+
+    /// A client asks. While others have the lock, one call of it asks at a time, and its pauses grow. True if other
+    /// calls of the client are there.
+    pub(super) fn see_poll(&mut self, client: usize, now: u64) -> Result<bool, String> {
+        let number = client;
+        let (longest, first) = (self.longest, self.shorter + BESIDE);
+        let client = &mut self.clients[number];
+        let Some(period) = &mut client.period else {
+            return Ok(false);
+        };
+        period.polls += 1;
+        let lasts = now - period.since;
+        // The clock of a client may be a little faster.
+        let most = (lasts + lasts / 50) / longest + period.calls * first + ENDED;
+        if period.polls > most {
+            let Period { calls, polls, .. } = period;
+            return Err(format!(
+                "client {number} polls {polls} times in {lasts} ms for {calls} calls"
+            ));
+        }
+        Ok(client.calls.len() > 1)
+    }
+}
+
+/// The first and the longest pause of the clients that do not listen.
+pub(super) const POLL_MS: (u64, u64) = (2, 32);
+/// The first poll of a call, and one after a wake-up.
+const BESIDE: u64 = 2;
+/// Commands under way of calls that have ended.
+const ENDED: u64 = 4;
