@@ -9,10 +9,10 @@
 -- Returns how many permits were given back
 --   error WRONGTYPE: the free permits are no number below 2^53; nothing was done
 --
--- A later release by that client gives nothing back. The ledger forgets the requests if it has its member '',
--- because it then knows every request with permits, and lasts as long as the number. Without it the client's
--- number would count, so the end of each request is remembered for an hour. ZREM comes first, because a
--- server out of memory lets a script go on that has written.
+-- A later release by that client gives nothing back, however late it comes. The ledger forgets the requests if
+-- it has its member '', because it then knows every request with permits. Without it the client's number would
+-- count, so each request gets a score beyond every time, which stays as long as the ledger. A command that the
+-- user may not leaves everything as it was.
 -- Example: 1 free, { u:1.1 = 2, v:1.1 = 1 }, client u: -> 3 free, { v:1.1 = 1 }, message "3", 2.
 
 local value = redis.call('get', KEYS[1]) or nil
@@ -22,25 +22,45 @@ if not free or math.abs(free) >= 2 ^ 53 then
     return redis.error_reply('WRONGTYPE the free permits are no number below 2^53')
 end
 local is_whole = redis.call('zscore', KEYS[2], '')
-local clock = redis.call('time')
-local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
 local found = redis.call('zrangebyscore', KEYS[2], 1, 2 ^ 31 - 1, 'withscores')
-local given = 0
+local given, taken = 0, {}
 for i = 1, #found, 2 do
     if string.sub(found[i], 1, #ARGV[1]) == ARGV[1] then
-        redis.call('zrem', KEYS[2], found[i])
-        if not is_whole then
-            redis.call('zadd', KEYS[2], now, found[i])
+        local ended = not is_whole and redis.pcall('zadd', KEYS[2], '4503599627370496', found[i])
+        if type(ended) == 'table' and not string.find(ended.err, 'OOM', 1, true) then
+            return ended
+        end
+        if is_whole or type(ended) == 'table' then
+            redis.call('zrem', KEYS[2], found[i])
+        end
+        if type(ended) == 'table' then
+            -- A server out of memory lets a script go on that has written.
+            redis.call('zadd', KEYS[2], '4503599627370496', found[i])
         end
         given = given + found[i + 1]
+        taken[#taken + 1] = i
     end
 end
 if given > 0 then
-    if not (is_whole and value) and redis.call('zcount', KEYS[2], 1, 2 ^ 31 - 1) == 0 then
+    if not value and redis.call('zcount', KEYS[2], 1, 2 ^ 31 - 1) == 0 then
         redis.call('pexpire', KEYS[2], 3600000)
+    elseif value and not is_whole then
+        -- It may have got a TTL when there was no number. Only a permission can be missing.
+        local left = redis.pcall('pttl', KEYS[1])
+        if type(left) == 'number' and left > 0 then
+            redis.pcall('pexpire', KEYS[2], string.format('%.0f', left + 3600000))
+        else
+            redis.pcall('persist', KEYS[2])
+        end
     end
     if value then
-        free = redis.call('incrby', KEYS[1], string.format('%.0f', given))
+        free = redis.pcall('incrby', KEYS[1], string.format('%.0f', given))
+        if type(free) == 'table' then
+            for _, i in ipairs(taken) do
+                redis.call('zadd', KEYS[2], found[i + 1], found[i])
+            end
+            return free
+        end
         if free > 0 then
             redis.pcall(ARGV[3], ARGV[2], string.format('%.0f', free))
         end

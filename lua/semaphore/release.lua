@@ -17,7 +17,7 @@
 -- A ledger without its member '' was lost (deleted, evicted): then the client's number counts, once. A
 -- ledger that has it knows every request with permits. The semaphore is not created again. ZREM comes first,
 -- because a server out of memory lets a script go on that has written. A ledger without
--- permits in use ends after an hour if it was lost or the number has ended.
+-- permits in use ends an hour after the number has ended.
 -- Example: 1 free, { u:1.1 = 2 }, keeps 0 -> 3 free, {}, message "3", 1; once more -> nil.
 
 local permits, ledger, request = KEYS[1], KEYS[2], ARGV[1]
@@ -57,9 +57,17 @@ elseif remembers then
     end
 end
 if is_known or remembers then
-    local is_needed = is_whole and value or redis.call('zcount', ledger, 1, 2 ^ 31 - 1) > 0
+    local is_needed = value or redis.call('zcount', ledger, 1, 2 ^ 31 - 1) > 0
     if not is_needed then
         redis.call('pexpire', ledger, 3600000)
+    elseif value and not is_whole then
+        -- It may have got a TTL when there was no number. Only a permission can be missing.
+        local left = redis.pcall('pttl', permits)
+        if type(left) == 'number' and left > 0 then
+            redis.pcall('pexpire', ledger, string.format('%.0f', left + 3600000))
+        else
+            redis.pcall('persist', ledger)
+        end
     end
 end
 if not is_known then

@@ -427,11 +427,11 @@ const REVIEWED: [(&str, &str); 54] = [
     ),
     (
         "lua/semaphore/reclaim.lua",
-        "f3ac993e878d25bb950f00b2bd4bc4cdf02cddea",
+        "4681410d0cdd223ca5bb48c7d94f8e6430b92e4d",
     ),
     (
         "lua/semaphore/release.lua",
-        "a573495a7ccb4178592228ca332c6fec126ff52c",
+        "56d7ce60251e37c653e6a509d0d70480135366c6",
     ),
     (
         "lua/semaphore/state.lua",

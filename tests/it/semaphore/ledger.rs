@@ -69,6 +69,16 @@ async fn reclaimed_permits_are_not_given_back_again_after_the_ledger_was_deleted
     three.split(1).unwrap().release().await.unwrap();
     assert_eq!((test.free().await, test.shares().await), (2, vec![2]));
     assert_eq!(another.reclaim(test.client.id()).await.unwrap(), 2);
+    // The client may release after hours: the ledger lasts as long as the number, and what it says of the request is
+    // no old end.
+    let ttl: i64 = test.redis.ask(&["PTTL", LEDGER]).await;
+    assert_eq!(ttl, -1);
+    let now: u64 = test.redis.ask::<(u64, u64)>(&["TIME"]).await.0 * 1000;
+    let old: i64 = test
+        .redis
+        .ask(&["ZCOUNT", LEDGER, "2147483648", &now.to_string()])
+        .await;
+    assert_eq!(old, 0);
     let error = three.release().await.unwrap_err();
     assert!(error.is_lost(), "{error}");
     test.eventually_free().await;
