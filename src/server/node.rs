@@ -135,8 +135,8 @@ impl Node {
         self.own.close();
     }
 
-    /// Reports that the server does not answer. Until it does, the client's own thread sends one
-    /// probe at a time, and others should send nothing.
+    /// Reports that the server does not answer. Until it does, the client's own thread sends
+    /// probes, and others should send nothing.
     pub(crate) fn suspect(&self, failure: &Failure) {
         self.health.suspect(failure);
     }

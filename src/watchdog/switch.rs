@@ -26,25 +26,25 @@ async fn follow(core: &Core) {
             SELDOM
         };
         tokio::select! {
-        switched = switches.changed() => {
-            if switched.is_err() {
-                return;
-            }
-            let before = followed;
-            followed = *switches.borrow_and_update();
-            let server = &core.server.address();
-            core.observers().tell(|| ClientEvent::MasterSwitched { server });
-            suspect_holds(core, before);
-            if repeats == 0 {
-                since = before;
-            }
-            repeats = REPEATS;
+            switched = switches.changed() => {
+                if switched.is_err() {
+                    return;
+                }
+                let before = followed;
+                followed = *switches.borrow_and_update();
+                let server = &core.server.address();
+                core.observers().tell(|| ClientEvent::MasterSwitched { server });
+                suspect_holds(core, before);
+                if repeats == 0 {
+                    since = before;
+                }
+                repeats = REPEATS;
             }
             () = tokio::time::sleep(pause) => match repeats {
-            0 => core.holds.forget_gone(),
-            _ => repeats -= 1,
+                0 => core.holds.forget_gone(),
+                _ => repeats -= 1,
             }
-            }
+        }
         if repeats > 0 {
             // Answers of the old master may still be in flight, so this is repeated for a while.
             release_again(core, since, followed);
@@ -89,7 +89,7 @@ fn release_again(core: &Core, since: u64, followed: u64) {
     }
 }
 
-/// How often the releases are sent again after a switch, within a second.
+/// How often the watchdog looks for further holds to release again after a switch, within a second.
 const REPEATS: u32 = 4;
 const A_MINUTE: Duration = Duration::from_secs(60);
 /// The pause between two checks for a new master.

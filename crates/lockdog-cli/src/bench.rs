@@ -26,7 +26,7 @@ pub(crate) async fn bench(
     if settings.is_quorum() {
         return Err(Failed::new("it measures one server; give one --url"));
     }
-    let builder = settings.builders().remove(0).watchdog_lease(LEASE);
+    let builder = settings.builders().remove(0);
     try_out(builder.clone()).await?;
     if !args.yes && !settings.is_local() {
         return Err(Failed::new(format_args!(
@@ -47,7 +47,7 @@ pub(crate) async fn bench(
         signal = signals.ending() => Err(Failed::signalled(number(signal))),
     };
     // Whatever is still held is released here.
-    tokio::join!(client.shutdown(), other.shutdown());
+    tokio::join!(client.shutdown_within(END), other.shutdown_within(END));
     ended.map(|()| YES)
 }
 
@@ -191,8 +191,8 @@ impl Row {
 
 const HEADER: &str = "MEASURE         TASKS    P50 ms    P99 ms    MAX ms ROUND TRIPS PER SECOND";
 const DURATIONS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
-/// What a killed bench leaves ends then.
-const LEASE: Duration = Duration::from_secs(10);
+/// How long a server that does not answer keeps the command from its end. What it has ends with its lease.
+const END: Duration = Duration::from_secs(5);
 const TASKS: [usize; 3] = [1, 16, 64];
 /// Each has the same share of the time.
 const ROWS: u32 = 6;

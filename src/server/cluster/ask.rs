@@ -29,9 +29,9 @@ impl Cluster {
         let pending = links.iter_mut().map(|link| link.ask(limit)).collect();
         let answers = gather(pending, enough, soon, limit).await?;
         let answers = self.of_ours(answers, links, asked)?;
-        let sharded = answers.iter().all(|answer| answer.sharded);
+        let sharded: Vec<_> = answers.iter().map(|answer| answer.sharded).collect();
         let views: Vec<ClusterView> = answers.into_iter().map(|answer| answer.view).collect();
-        self.sharded.lock().get_or_insert(sharded);
+        self.sharding.decide(&sharded)?;
         // A master that gives slots away may have restarted without its data. So its identity is queried before
         // the new owners take over what is known of its data.
         let givers = self.map.read().givers(&views, asked);
@@ -164,7 +164,7 @@ mod tests {
         let late = ASK_TIMEOUT / 4;
         let answers = |late: &[Duration]| -> FuturesUnordered<_> {
             let answer = |late: &Duration| {
-                let (view, sharded, late) = (ClusterView::default(), true, *late);
+                let (view, sharded, late) = (ClusterView::default(), Some(true), *late);
                 let by = ConnectionAddr::Tcp(String::new(), 0);
                 async move {
                     tokio::time::sleep(late).await;

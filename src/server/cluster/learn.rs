@@ -24,8 +24,15 @@ impl Cluster {
             // another cluster.
             let enough = links.len() / 2 + 1;
             let limit = own.context.command_timeout;
-            own.ask(&mut links, enough, SOON.min(limit / 4), limit)
-                .await?;
+            let mut asked = own
+                .ask(&mut links, enough, SOON.min(limit / 4), limit)
+                .await;
+            while asked.is_err() && own.sharding.asks_again() {
+                asked = own
+                    .ask(&mut links, enough, SOON.min(limit / 4), limit)
+                    .await;
+            }
+            asked?;
             if !own.is_known() {
                 return Err(Failure::Unsent("no server of the cluster has slots".into()));
             }

@@ -9,6 +9,7 @@ mod ask;
 mod learn;
 mod node_link;
 mod shard;
+mod sharding;
 mod shown;
 mod slot_claim;
 mod slot_map;
@@ -33,6 +34,7 @@ use super::wire::address_like;
 use crate::clock::Moment;
 use crate::slot::slot;
 use node_link::NodeLink;
+use sharding::Sharding;
 use slot_map::{Change, MasterData, SlotMap};
 use view::{ClusterView, NodeView};
 
@@ -58,8 +60,7 @@ pub(super) struct Cluster {
     queried: watch::Sender<Moment>,
     /// The query that discovers the cluster. All waiting callers share it.
     learning: SingleFlight<()>,
-    /// Use sharded channels. `None` until it is known.
-    sharded: Mutex<Option<bool>>,
+    sharding: Sharding,
 }
 
 /// How to connect to a node at any address.
@@ -91,7 +92,7 @@ impl Cluster {
             switches: watch::Sender::new(0),
             ask_now: Notify::new(),
             queried: watch::Sender::new(Moment(0)),
-            sharded: Mutex::default(),
+            sharding: Sharding::default(),
         }
     }
 
@@ -184,7 +185,7 @@ impl Cluster {
 
     /// Whether messages use sharded channels.
     pub(super) fn is_sharded(&self) -> bool {
-        self.sharded.lock().unwrap_or_default()
+        self.sharding.is_sharded()
     }
 
     /// Asks the nodes repeatedly, at this interval and after signs of a change. Never ends.

@@ -25,8 +25,8 @@ pub(super) struct NodeAnswer {
     /// The address that the query was sent to.
     pub(super) by: ConnectionAddr,
     pub(super) view: ClusterView,
-    /// The node supports sharded channels.
-    pub(super) sharded: bool,
+    /// Whether the node supports sharded channels, if it said so.
+    pub(super) sharded: Option<bool>,
 }
 
 impl NodeLink {
@@ -100,11 +100,10 @@ impl NodeLink {
             by: self.info.addr().clone(),
             view: ClusterView::new(nodes, slots.ok().as_ref(), host),
             sharded: match sharded {
-                Ok(_) => true,
+                Ok(_) => Some(true),
                 // Before Redis 7, or not permitted.
-                Err(failure @ Failure::Refused { .. }) if !failure.passes() => false,
-                // The client keeps the first answer for its lifetime.
-                Err(failure) => return Err(failure),
+                Err(failure @ Failure::Refused { .. }) if !failure.passes() => Some(false),
+                Err(_) => None,
             },
         })
     }
