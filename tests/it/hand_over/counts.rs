@@ -12,7 +12,7 @@ use crate::support::RedisServer;
 #[tokio::test]
 async fn owners_of_one_client_take_turns_at_one_command_per_pair() {
     for owners in [2, 16] {
-        let shares = take_turns(owners).await;
+        let shares = take_turns(owners, 0).await;
         let fair = |share: &f64| (0.9..=1.1).contains(share);
         assert!(shares.iter().all(fair), "{shares:?}");
     }
@@ -22,12 +22,13 @@ async fn owners_of_one_client_take_turns_at_one_command_per_pair() {
 /// costs some of them turns, so that the shares are not promised, but no client is left out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn owners_on_several_threads_take_turns_at_one_command_per_pair() {
-    let shares = take_turns(16).await;
+    // On a busy machine an unlock may find that no other owner has come back yet.
+    let shares = take_turns(16, 40).await;
     assert!(shares.iter().all(|share| *share >= 0.2), "{shares:?}");
 }
 
-/// Answers the owners' shares; 1 is fair.
-async fn take_turns(owners: usize) -> Vec<f64> {
+/// Answers the owners' shares; 1 is fair. `alone`: so many of 800 unlocks may find nobody to hand over to.
+async fn take_turns(owners: usize, alone: u64) -> Vec<f64> {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let client = Client::connect(server.url()).await.unwrap();
@@ -36,7 +37,7 @@ async fn take_turns(owners: usize) -> Vec<f64> {
     let began = Instant::now();
     let pairs = race.run(&client.lock("l"), owners).await;
     // The lock is set free for those who cannot be seen every 250 ms, and at the end.
-    let free = began.elapsed().as_millis() as u64 / 250 + 2;
+    let free = began.elapsed().as_millis() as u64 / 250 + 2 + alone;
     let stats = redis.commandstats().await;
     let calls = |name: &str| stats.get(name).copied().unwrap_or(0);
     let sent = calls("evalsha") + calls("eval");
