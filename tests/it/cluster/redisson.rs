@@ -47,7 +47,9 @@ async fn locks_pass_between_redisson_and_lockdog_before_and_after_failovers() {
         assert!(!has_ended || got.result.is_err(), "two have it");
         if let Err(error) = got.result {
             // A waiter of Redisson may fail while its master is replaced. Its caller asks again.
-            assert_eq!((round, &*error.class), ("killed", CONNECTION_LOST));
+            // Which exception it throws depends on what it sent at that moment.
+            let is_of_redis = error.class.starts_with("org.redisson.client.Redis");
+            assert!(round == "killed" && is_of_redis, "{round}: {error:?}");
             soon("Java gets it", thread.lock(name)).await;
         }
 
@@ -121,8 +123,6 @@ async fn locks_pass_between_redisson_and_lockdog_after_their_slot_moved() {
     client.shutdown().await;
     java.shutdown().await;
 }
-
-const CONNECTION_LOST: &str = "org.redisson.client.RedisConnectionException";
 
 /// A waiter hears of the lock at its slot's master.
 async fn listens(cluster: &Cluster, name: &str) {

@@ -119,7 +119,7 @@ async fn ctrl_c_leaves_no_key() {
     }
     assert!(keys.iter().all(|key| key.starts_with("ours:")), "{keys:?}");
     for key in &keys {
-        assert!((1..=10_000).contains(&redis.pttl(key).await), "{key}");
+        assert!((1..=30_000).contains(&redis.pttl(key).await), "{key}");
     }
     running.signal(Signal::INT);
     tokio::time::sleep(Duration::from_millis(100)).await;
