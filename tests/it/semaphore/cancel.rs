@@ -100,12 +100,16 @@ async fn an_acquire_that_is_not_polled_any_more_is_undone() {
         fn wake(self: Arc<Self>) {}
     }
     let test = Fixture::with(2, |client| client.poll_cap(ms(200))).await;
-    let mut left = Box::pin(test.seats.acquire_many(2).into_future());
     let waker = Waker::from(Arc::new(Deaf));
     let mut context = Context::from_waker(&waker);
-    for _ in 0..3 {
-        assert!(left.as_mut().poll(&mut context).is_pending());
-    }
+    let left = loop {
+        let mut left = Box::pin(test.seats.acquire_many(2).into_future());
+        if (0..3).all(|_| left.as_mut().poll(&mut context).is_pending()) {
+            break left;
+        }
+        // On a busy machine the answer may come between two polls.
+        test.eventually_free().await;
+    };
     let next = tokio::time::timeout(SOON, test.seats.acquire_many(2).into_future()).await;
     next.expect("the other one is undone")
         .unwrap()
