@@ -53,6 +53,42 @@ pub(super) enum Lingered {
     Acquired,
 }
 
+/// How often the run met the cases of a least time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct KeptSeen {
+    /// Locks that an unlock left to the rest.
+    pub(super) kept: u64,
+    /// Commands for that which shortened the TTL, which found it short already, and which found that the lock had
+    /// been lost.
+    pub(super) shortened: u64,
+    pub(super) lingered_twice: u64,
+    pub(super) lost_before: u64,
+    /// Locks left to the rest that a late renewal or acquire gave a whole lease again. Few runs have any.
+    pub(super) renewed_again: u64,
+    pub(super) acquired_again: u64,
+}
+
+impl KeptSeen {
+    pub(super) fn count(&mut self, lingered: &Lingered) {
+        *match lingered {
+            Lingered::Shortened => &mut self.shortened,
+            Lingered::Again => &mut self.lingered_twice,
+            Lingered::Lost => &mut self.lost_before,
+            Lingered::Renewed => &mut self.renewed_again,
+            Lingered::Acquired => &mut self.acquired_again,
+        } += 1;
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.kept += other.kept;
+        self.shortened += other.shortened;
+        self.lingered_twice += other.lingered_twice;
+        self.lost_before += other.lost_before;
+        self.renewed_again += other.renewed_again;
+        self.acquired_again += other.acquired_again;
+    }
+}
+
 impl Kept {
     pub(super) fn new(plan: &Plan) -> Self {
         let fastest = plan.rates.into_iter().fold(1_000_000, u64::max);

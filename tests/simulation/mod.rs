@@ -86,10 +86,10 @@ fn no_seed_violates_an_invariant() {
         seen.called * 4,
         seen.awaited * 2,
         seen.listened * 5,
-        seen.kept * 2,
-        seen.shortened * 2,
-        seen.lingered_twice * 5,
-        seen.lost_before * 10,
+        seen.least.kept * 2,
+        seen.least.shortened * 2,
+        seen.least.lingered_twice * 5,
+        seen.least.lost_before * 10,
         seen.polls,
     ];
     assert!(rates.iter().all(|rate| *rate >= seeds / 10), "{seen:?}");

@@ -9,7 +9,7 @@ use redis::Value;
 use super::awaited::Awaited;
 use super::command::SimulatedCommand;
 use super::findings::Findings;
-use super::kept::{Kept, Lingered};
+use super::kept::{Kept, KeptSeen};
 use super::keys::Hash;
 use super::network::{Delivery, Network};
 use super::plan::{LockKind, Plan};
@@ -78,15 +78,8 @@ pub(super) struct Observed {
     /// Releases while a call waited, and while Redisson listened.
     pub(super) awaited: u64,
     pub(super) listened: u64,
-    /// Locks that an unlock left to the rest of a least time; commands for that which shortened the TTL, which found the
-    /// TTL short already, and which found that the lock had been lost.
-    pub(super) kept: u64,
-    pub(super) shortened: u64,
-    pub(super) lingered_twice: u64,
-    pub(super) lost_before: u64,
-    /// Locks left to the rest that a late renewal or acquire gave a whole lease again. Few runs have any.
-    pub(super) renewed_again: u64,
-    pub(super) acquired_again: u64,
+    /// Of locks with a least time.
+    pub(super) least: KeptSeen,
     /// Polls of a spin lock by clients with several calls that may ask.
     pub(super) polls: u64,
 }
@@ -115,12 +108,7 @@ impl Observed {
         self.called += other.called;
         self.awaited += other.awaited;
         self.listened += other.listened;
-        self.kept += other.kept;
-        self.shortened += other.shortened;
-        self.lingered_twice += other.lingered_twice;
-        self.lost_before += other.lost_before;
-        self.renewed_again += other.renewed_again;
-        self.acquired_again += other.acquired_again;
+        self.least.add(&other.least);
         self.polls += other.polls;
     }
 }
@@ -506,7 +494,7 @@ impl Observer {
 
     /// An unlock returned that the lock is kept for this time.
     pub(super) fn look_at_kept(&mut self, field: &str, rest: Duration) {
-        self.seen.kept += 1;
+        self.seen.least.kept += 1;
         let hash = self.redis.hash(KEY, self.found.now_ms());
         let (forced, now) = (self.forced.contains(field), self.network.now());
         let is_there = self
@@ -530,12 +518,7 @@ impl Observer {
         let now = self.network.now();
         let command = command.keeping();
         match self.kept.see(&command, delivery, value, hashes, now) {
-            Ok(Some(Lingered::Shortened)) => self.seen.shortened += 1,
-            Ok(Some(Lingered::Again)) => self.seen.lingered_twice += 1,
-            Ok(Some(Lingered::Lost)) => self.seen.lost_before += 1,
-            Ok(Some(Lingered::Renewed)) => self.seen.renewed_again += 1,
-            Ok(Some(Lingered::Acquired)) => self.seen.acquired_again += 1,
-            Ok(None) => {}
+            Ok(lingered) => lingered.iter().for_each(|it| self.seen.least.count(it)),
             Err(wrong) => self.found.violated(wrong),
         }
     }

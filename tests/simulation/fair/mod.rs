@@ -61,10 +61,10 @@ fn no_seed_violates_an_invariant() {
         seen.changes * 2,
         seen.resumed * 10,
         seen.in_time * 5,
-        seen.kept * 10,
-        seen.shortened * 2,
-        seen.lingered_twice * 10,
-        seen.lost_before * 10,
+        seen.least.kept * 10,
+        seen.least.shortened * 2,
+        seen.least.lingered_twice * 10,
+        seen.least.lost_before * 10,
     ];
     assert!(rates.iter().all(|rate| *rate >= seeds / 10), "{seen:?}");
 }

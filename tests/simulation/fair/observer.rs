@@ -16,7 +16,7 @@ use super::vacancy::{Candidates, Vacancy};
 use super::watches::{StreamId, Watches};
 use crate::hold::{Hold, HoldPhase};
 use crate::simulation::findings::Findings;
-use crate::simulation::kept::{Kept, Lingered};
+use crate::simulation::kept::{Kept, KeptSeen};
 use crate::simulation::keys::Hash;
 use crate::simulation::network::{Delivery, Faults, Network};
 use crate::simulation::observer::is_redissons;
@@ -95,12 +95,8 @@ pub(super) struct Seen {
     pub(super) changes: u64,
     pub(super) resumed: u64,
     pub(super) in_time: u64,
-    /// Locks that an unlock left to the rest of a least time; commands for that which shortened the TTL, which found the
-    /// TTL short already, and which found that the lock had been lost.
-    pub(super) kept: u64,
-    pub(super) shortened: u64,
-    pub(super) lingered_twice: u64,
-    pub(super) lost_before: u64,
+    /// Of locks with a least time.
+    pub(super) least: KeptSeen,
 }
 
 impl Seen {
@@ -131,10 +127,7 @@ impl Seen {
         self.changes += other.changes;
         self.resumed += other.resumed;
         self.in_time += other.in_time;
-        self.kept += other.kept;
-        self.shortened += other.shortened;
-        self.lingered_twice += other.lingered_twice;
-        self.lost_before += other.lost_before;
+        self.least.add(&other.least);
     }
 }
 
@@ -336,7 +329,7 @@ impl Observer {
 
     /// An unlock returned that the lock is kept for this time.
     fn look_at_kept(&mut self, field: &str, rest: Duration) {
-        self.seen.kept += 1;
+        self.seen.least.kept += 1;
         let hash = self.redis.hash(KEY, self.found.now_ms());
         let (forced, now) = (self.forced.contains(field), self.network.now());
         let is_there = self
@@ -363,10 +356,7 @@ impl Observer {
         let hashes = [Some(&before), Some(&after)];
         let command = command.keeping();
         match self.kept.see(&command, delivery, value, hashes, now) {
-            Ok(Some(Lingered::Shortened)) => self.seen.shortened += 1,
-            Ok(Some(Lingered::Again)) => self.seen.lingered_twice += 1,
-            Ok(Some(Lingered::Lost)) => self.seen.lost_before += 1,
-            Ok(Some(Lingered::Renewed | Lingered::Acquired) | None) => {}
+            Ok(lingered) => lingered.iter().for_each(|it| self.seen.least.count(it)),
             Err(wrong) => self.found.violated(wrong),
         }
     }
