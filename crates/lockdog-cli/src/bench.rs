@@ -34,8 +34,7 @@ pub(crate) async fn bench(
             duration::shown(args.duration)
         )));
     }
-    let signals = Signals::new();
-    let mut signals = signals.map_err(|error| Failed::new(format_args!("no signals: {error}")))?;
+    let mut signals = Signals::of_command()?;
     // The second one is the other client of the wake-ups.
     let building = async { tokio::try_join!(builder.clone().build(), builder.clone().build()) };
     let (client, other) = tokio::select! {

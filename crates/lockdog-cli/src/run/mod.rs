@@ -47,8 +47,7 @@ async fn under_lock(
     output: Output,
     report: &mut Report,
 ) -> Result<u8, Failed> {
-    let signals = Signals::new();
-    let mut signals = signals.map_err(|error| Failed::new(format_args!("no signals: {error}")))?;
+    let mut signals = Signals::of_command()?;
     let ancestors = Ancestors::of_environment();
     let acquired = match acquire(args, settings, &ancestors, &mut signals, output, report).await? {
         Outcome::Acquired(acquired) => acquired,

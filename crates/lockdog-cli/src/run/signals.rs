@@ -8,11 +8,18 @@ use std::task::Poll;
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind};
 
+use crate::failed::Failed;
+
 /// Listens to the signals that a command may expect. A signal that was ignored when lockdog started stays
 /// ignored, here and in the command: that is what `nohup` and shells in the background ask for.
 pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
+    /// For a command, whose failure says what it could not have.
+    pub(crate) fn of_command() -> Result<Self, Failed> {
+        Self::new().map_err(|error| Failed::new(format_args!("no signals: {error}")))
+    }
+
     pub(crate) fn new() -> io::Result<Self> {
         let ignored = ignored();
         let mut signals = Vec::new();

@@ -49,8 +49,7 @@ pub(crate) async fn top(args: &Top, settings: &Settings, output: Output) -> Resu
         }
         return Ok(YES);
     }
-    let signals = Signals::new();
-    let mut signals = signals.map_err(|error| Failed::new(format_args!("no signals: {error}")))?;
+    let mut signals = Signals::of_command()?;
     let mut shown = Shown {
         screen: Screen::open()?,
         table,
