@@ -27,14 +27,14 @@ local given, taken = 0, {}
 for i = 1, #found, 2 do
     if string.sub(found[i], 1, #ARGV[1]) == ARGV[1] then
         local ended = not is_whole and redis.pcall('zadd', KEYS[2], '4503599627370496', found[i])
-        if type(ended) == 'table' and not string.find(ended.err, 'OOM', 1, true) then
-            return ended
-        end
-        if is_whole or type(ended) == 'table' then
+        if is_whole then
             redis.call('zrem', KEYS[2], found[i])
-        end
-        if type(ended) == 'table' then
+        elseif type(ended) == 'table' then
+            if not string.find(ended.err, 'OOM', 1, true) then
+                return ended
+            end
             -- A server out of memory lets a script go on that has written.
+            redis.call('zrem', KEYS[2], found[i])
             redis.call('zadd', KEYS[2], '4503599627370496', found[i])
         end
         given = given + found[i + 1]

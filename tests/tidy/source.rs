@@ -427,7 +427,7 @@ const REVIEWED: [(&str, &str); 54] = [
     ),
     (
         "lua/semaphore/reclaim.lua",
-        "4681410d0cdd223ca5bb48c7d94f8e6430b92e4d",
+        "4edf834f56ce63002d7da1d275b5aeae34287cc3",
     ),
     (
         "lua/semaphore/release.lua",

@@ -24,15 +24,13 @@ impl Cluster {
             // another cluster.
             let enough = links.len() / 2 + 1;
             let limit = own.context.command_timeout;
-            let mut asked = own
-                .ask(&mut links, enough, SOON.min(limit / 4), limit)
-                .await;
-            while asked.is_err() && own.sharding.asks_again() {
-                asked = own
-                    .ask(&mut links, enough, SOON.min(limit / 4), limit)
-                    .await;
+            loop {
+                let asked = own.ask(&mut links, enough, SOON.min(limit / 4), limit);
+                match asked.await {
+                    Err(_) if own.sharding.asks_again() => {}
+                    asked => break asked?,
+                }
             }
-            asked?;
             if !own.is_known() {
                 return Err(Failure::Unsent("no server of the cluster has slots".into()));
             }
