@@ -47,7 +47,7 @@ pub(super) async fn release_all(core: &Arc<Core>, deadline: Moment) -> ShutdownR
         if hold.state().left > 0 {
             // A claim was left to the lease: notify the other guards, and let the lease end the hold.
             core.lose_quietly(&hold, LostReason::ShutDown);
-            core.tell_released(&hold, true);
+            core.notify_released(&hold, true);
         } else if core.lose_quietly(&hold, LostReason::ShutDown) {
             hold.state().ended_as = End::ShutDown;
             let (job, answer) = Job::answering(hold.clone());
@@ -63,7 +63,7 @@ pub(super) async fn release_all(core: &Arc<Core>, deadline: Moment) -> ShutdownR
     }
     for (hold, answer) in held {
         let outcome = outcome(core, answer, deadline).await;
-        core.tell_released(&hold, outcome != JobOutcome::Unanswered);
+        core.notify_released(&hold, outcome != JobOutcome::Unanswered);
         match outcome {
             JobOutcome::Unanswered => report.unconfirmed += 1,
             JobOutcome::Done | JobOutcome::Nothing => report.released += 1,

@@ -75,7 +75,7 @@ impl<C: Contender> Contest<C> {
             self.awaits_message = false;
             match self.iterate(now).await? {
                 Step::Won(won) => {
-                    self.tell_woken();
+                    self.notify_woken();
                     return Ok(Some(won));
                 }
                 Step::GaveUp => return Ok(None),

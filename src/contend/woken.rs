@@ -17,11 +17,11 @@ impl<C: Contender> Contest<C> {
         });
     }
 
-    pub(super) fn tell_woken(&self) {
+    pub(super) fn notify_woken(&self) {
         let (Some(by), Some(lock)) = (self.woken_by, self.contender.shown()) else {
             return;
         };
         let observers = self.contender.core(None).observers();
-        observers.tell(|| ClientEvent::Woken { lock, by });
+        observers.notify(|| ClientEvent::Woken { lock, by });
     }
 }

@@ -68,7 +68,7 @@ impl Inner {
             self.session
                 .core()
                 .observers()
-                .tell(|| ClientEvent::Acquired {
+                .notify(|| ClientEvent::Acquired {
                     lock: LockRef::of(key, owner),
                     how: How::Reentered,
                     waited: Duration::ZERO,

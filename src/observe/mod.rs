@@ -89,21 +89,21 @@ impl Observers {
         self.list.is_empty()
     }
 
-    /// Tells each observer. An observer is user code that may call this client: no mutex may be held here.
-    pub(crate) fn tell<'a>(&self, event: impl FnOnce() -> ClientEvent<'a>) {
+    /// Notifies each observer. An observer is user code that may call this client: no mutex may be held here.
+    pub(crate) fn notify<'a>(&self, event: impl FnOnce() -> ClientEvent<'a>) {
         if !self.is_none() {
-            self.tell_all(&event());
+            self.notify_all(&event());
         }
     }
 
     #[cold]
-    fn tell_all(&self, event: &ClientEvent<'_>) {
+    fn notify_all(&self, event: &ClientEvent<'_>) {
         for observed in &*self.list {
             if observed.is_off.load(Ordering::Relaxed) {
                 continue;
             }
-            let told = panics::catch(|| observed.observer.event(event));
-            if told.is_none() && !observed.is_off.swap(true, Ordering::Relaxed) {
+            let notified = panics::catch(|| observed.observer.event(event));
+            if notified.is_none() && !observed.is_off.swap(true, Ordering::Relaxed) {
                 // The user's log subscriber may panic, too.
                 panics::catch(|| {
                     tracing::error!(
@@ -143,11 +143,11 @@ mod tests {
     }
 
     #[test]
-    fn an_observer_that_panicked_is_told_nothing_any_more_and_others_are() {
+    fn an_observer_that_panicked_is_not_notified_again_and_others_are() {
         let (panics, counts) = (Arc::new(Panics::default()), Arc::new(Counts::default()));
         let observers = Observers::new(vec![panics.clone(), counts.clone()]);
         for _ in 0..3 {
-            observers.tell(|| ClientEvent::Late { by: Duration::ZERO });
+            observers.notify(|| ClientEvent::Late { by: Duration::ZERO });
         }
         assert_eq!(panics.0.load(Ordering::Relaxed), 1);
         assert_eq!(counts.0.load(Ordering::Relaxed), 3);
@@ -156,6 +156,6 @@ mod tests {
     #[test]
     fn without_an_observer_no_event_is_made() {
         let observers = Observers::default();
-        observers.tell(|| panic!("it is made"));
+        observers.notify(|| panic!("it is made"));
     }
 }

@@ -213,7 +213,7 @@ impl RedLockCall<'_> {
         let won = hold.claim_first(self.terms);
         if won {
             std::mem::forget(attempt);
-            hold.tell_round(true);
+            hold.notify_round(true);
             hold.log_round_won();
             for instance in self.lock.instances() {
                 let waiters = &instance.core().waiters;
@@ -225,7 +225,7 @@ impl RedLockCall<'_> {
             return Ok(RoundOutcome::Won((guard, How::First)));
         }
         drop(attempt);
-        hold.tell_round(false);
+        hold.notify_round(false);
         hold.log_round_lost();
         Ok(RoundOutcome::Lost(hold))
     }

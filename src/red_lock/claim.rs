@@ -9,7 +9,7 @@ use lockdog_quorum::{Event, Phase};
 use tokio_util::sync::CancellationToken;
 
 use super::dispatch::InFlight;
-use super::observed::TellsEnd;
+use super::observed::EndNotifier;
 use super::query::{Completion, Request};
 use super::quorum_hold::{QuorumHold, QuorumHoldState};
 use crate::error::{Error, Instance, Lost, LostReason, Result};
@@ -126,9 +126,9 @@ impl CompositeHold for QuorumClaim {
             match ending? {
                 ClaimEnd::Kept(count) => Ok(Unlocked::StillHeld { count }),
                 ClaimEnd::Last(requests) => {
-                    let end = TellsEnd::new(&self.hold);
+                    let end = EndNotifier::new(&self.hold);
                     let outcome = self.hold.give_back(requests).await;
-                    end.tell(&outcome);
+                    end.notify(&outcome);
                     outcome
                 }
             }
@@ -140,7 +140,7 @@ impl CompositeHold for QuorumClaim {
         if let Ok(ClaimEnd::Last(requests)) = self.hold.end(self.watched) {
             // Dropped requests are executed in the background.
             drop(requests);
-            self.hold.tell_released(End::Dropped, true);
+            self.hold.notify_released(End::Dropped, true);
         }
     }
 
@@ -210,7 +210,7 @@ impl QuorumHold {
                     claim.leave();
                 }
             }
-            self.tell_released(End::Expired, true);
+            self.notify_released(End::Expired, true);
             return Ok(ClaimEnd::Kept(left));
         }
         Ok(ClaimEnd::Last(requests))

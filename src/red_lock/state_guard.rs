@@ -80,7 +80,7 @@ impl Drop for DeferredRun<'_> {
         if deferred.lost.is_none() && deferred.jeopardy.is_none() {
             return;
         }
-        hold.tell(deferred);
+        hold.notify(deferred);
         let (key, owner) = (hold.lock.home_instance().key(), hold.owner);
         let (lock, hash) = (key.logged_name(), key.fingerprint());
         match deferred.jeopardy.take() {

@@ -43,7 +43,7 @@ impl<'a> WatchedCall<'a> {
             return;
         };
         let waited = core.clock.now().since(began);
-        core.observers().tell(|| match outcome {
+        core.observers().notify(|| match outcome {
             Ok(Some(acquired)) => ClientEvent::Acquired {
                 lock,
                 how: how(acquired),
@@ -64,7 +64,7 @@ impl Drop for WatchedCall<'_> {
         if let Some(OpenCall { core, lock, began }) = self.0.take() {
             let waited = core.clock.now().since(began);
             core.observers()
-                .tell(|| ClientEvent::Cancelled { lock, waited });
+                .notify(|| ClientEvent::Cancelled { lock, waited });
         }
     }
 }

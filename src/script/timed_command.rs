@@ -34,7 +34,7 @@ impl<'a> TimedCommand<'a> {
 
     pub(super) fn end<T, E>(self, answer: &Result<T, E>) {
         let Some(began) = self.began else { return };
-        self.server.observers().tell(|| ClientEvent::Command {
+        self.server.observers().notify(|| ClientEvent::Command {
             kind: self.kind,
             took: self.server.clock().now().since(began),
             failed: answer.is_err(),

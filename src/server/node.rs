@@ -104,10 +104,12 @@ impl Node {
     /// Abandons a connection that broke or does not answer. The next use opens another one.
     pub(crate) fn abandon(&self, connection: &Connection) {
         if self.callers.remove(connection) {
-            self.endpoint.tell(Role::Commands, ConnectionChange::Closed);
+            self.endpoint
+                .notify(Role::Commands, ConnectionChange::Closed);
         }
         if self.own.abandon(connection) {
-            self.endpoint.tell(Role::Watchdog, ConnectionChange::Closed);
+            self.endpoint
+                .notify(Role::Watchdog, ConnectionChange::Closed);
         }
     }
 

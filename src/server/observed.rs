@@ -8,9 +8,9 @@ use crate::clock::Clock;
 use crate::observe::{ClientEvent, ConnectionChange, Observers, Role};
 
 impl Endpoint {
-    pub(super) fn tell(&self, role: Role, change: ConnectionChange) {
+    pub(super) fn notify(&self, role: Role, change: ConnectionChange) {
         let run = &self.identity().run;
-        run.observers.tell(|| ClientEvent::Connection {
+        run.observers.notify(|| ClientEvent::Connection {
             role,
             server: run.address(),
             change,
@@ -19,7 +19,7 @@ impl Endpoint {
 
     /// Reports an attempt to open a connection to the observers, and returns its result.
     pub(super) fn opened<T>(&self, role: Role, opened: Result<T, Failure>) -> Result<T, Failure> {
-        self.tell(
+        self.notify(
             role,
             match &opened {
                 Ok(_) => ConnectionChange::Opened,
@@ -32,9 +32,9 @@ impl Endpoint {
 
 impl Node {
     /// Reports to the observers that the connection for messages is gone.
-    pub(crate) fn tell_messages_gone(&self) {
+    pub(crate) fn notify_messages_gone(&self) {
         self.endpoint()
-            .tell(Role::Messages, ConnectionChange::Closed);
+            .notify(Role::Messages, ConnectionChange::Closed);
     }
 }
 
@@ -49,9 +49,9 @@ impl Server {
     }
 
     /// Reports to the observers that the connection for messages of the only server is gone.
-    pub(crate) fn tell_messages_gone(&self) {
+    pub(crate) fn notify_messages_gone(&self) {
         if let [node] = &self.nodes()[..] {
-            node.tell_messages_gone();
+            node.notify_messages_gone();
         }
     }
 }

@@ -134,7 +134,8 @@ impl RunId {
         drop(known);
         if is_another {
             let server = self.address();
-            self.observers.tell(|| ClientEvent::ServerReborn { server });
+            self.observers
+                .notify(|| ClientEvent::ServerReborn { server });
             tracing::warn!(
                 target: "lockdog::server",
                 server = self.address,

@@ -267,7 +267,7 @@ impl Core {
     /// waiter. `confirmed`: Redis has nothing of it, or what it has is left to its lease.
     pub(crate) fn forget(&self, hold: &Arc<Hold>, confirmed: bool) {
         self.holds.remove(hold);
-        self.tell_released(hold, confirmed);
+        self.notify_released(hold, confirmed);
         if hold.state().is_left() {
             self.end_outlived(hold.clone());
         }
@@ -314,7 +314,7 @@ impl Core {
                 "one instance of a RedLock was lost"
             );
         } else if let Some(lost) = hold.loss(now) {
-            self.tell_lost(hold, &lost);
+            self.notify_lost(hold, &lost);
             tracing::warn!(
                 target: "lockdog::lock",
                 {

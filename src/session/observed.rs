@@ -52,7 +52,7 @@ impl Core {
 
     /// Notifies the observers that a hold ended by its owner's will, unless they were notified of its end
     /// before.
-    pub(crate) fn tell_released(&self, hold: &Hold, confirmed: bool) {
+    pub(crate) fn notify_released(&self, hold: &Hold, confirmed: bool) {
         if self.observers().is_none() {
             return;
         }
@@ -69,7 +69,7 @@ impl Core {
             };
             (how, state.acquired)
         };
-        self.observers().tell(|| ClientEvent::Released {
+        self.observers().notify(|| ClientEvent::Released {
             lock: LockRef::of(hold.key(), hold.owner()),
             held: self.clock.now().since(acquired),
             how,
@@ -78,7 +78,7 @@ impl Core {
     }
 
     /// Notifies the observers that a hold was lost, unless they were notified of its end before.
-    pub(super) fn tell_lost(&self, hold: &Hold, lost: &Lost) {
+    pub(super) fn notify_lost(&self, hold: &Hold, lost: &Lost) {
         let reason = lost.reason();
         let is_expiry = {
             let mut state = hold.state();
@@ -92,7 +92,7 @@ impl Core {
         let lock = LockRef::of(hold.key(), hold.owner());
         let held = lost.held_for();
         if is_expiry {
-            return self.observers().tell(|| ClientEvent::Released {
+            return self.observers().notify(|| ClientEvent::Released {
                 lock,
                 held,
                 how: End::Expired,
@@ -100,7 +100,7 @@ impl Core {
             });
         }
         self.totals.count_loss();
-        self.observers().tell(|| ClientEvent::Lost {
+        self.observers().notify(|| ClientEvent::Lost {
             lock,
             reason,
             held,

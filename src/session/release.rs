@@ -275,14 +275,14 @@ impl PendingUnlock {
         // No earlier sending can have deleted the field: there was none, or it kept the lock until now.
         if !self.sent.repeated || self.must_linger(now) {
             let lost = self.claim.hold.lost_as(LostReason::NotOurs, now);
-            core.tell_lost(&self.claim.hold, &lost);
+            core.notify_lost(&self.claim.hold, &lost);
             return Err(Error::Lost(lost));
         }
         // The lease is not over, so an earlier sending deleted the field.
         if now < self.claim.hold.state().deadline {
             return Ok(Unlocked::Released);
         }
-        core.tell_released(&self.claim.hold, false);
+        core.notify_released(&self.claim.hold, false);
         Err(self.unconfirmed(None))
     }
 }
@@ -311,7 +311,7 @@ impl Drop for PendingUnlock {
         } else if self.handed_on {
             // The next owner has the lock already, so no waiter has to check.
             core.holds.remove(&self.claim.hold);
-            core.tell_released(&self.claim.hold, true);
+            core.notify_released(&self.claim.hold, true);
         } else if self.target == 0 {
             core.forget(&self.claim.hold, true);
         }

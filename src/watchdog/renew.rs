@@ -80,7 +80,7 @@ pub(super) async fn keep_renewing(core: &Arc<Core>) {
         early = Duration::ZERO;
         tokio::select! {
             biased;
-            () = core.clock.sleep_until(due.next) => core.observers().tell(|| ClientEvent::Late {
+            () = core.clock.sleep_until(due.next) => core.observers().notify(|| ClientEvent::Late {
                 by: core.clock.now().since(due.next),
             }),
             () = core.holds.earlier() => {}
@@ -123,7 +123,7 @@ async fn renew_together(
     lease: Duration,
 ) {
     let ExtendOutcome { sent, answers } = extend(core, &holds, lease, |_, _| {}).await;
-    tell_renewed(core, &answers, sent, late);
+    notify_renewed(core, &answers, sent, late);
     report_failing(core, &holds, &answers);
     process_answers(core, &holds, lease, sent, answers);
 }
@@ -150,7 +150,7 @@ fn process_answers(
                 });
                 if recovered {
                     let lock = LockRef::of(hold.key(), hold.owner());
-                    core.observers().tell(|| ClientEvent::Recovered { lock });
+                    core.observers().notify(|| ClientEvent::Recovered { lock });
                     tracing::debug!(
                         target: "lockdog::renewal",
                         { lock = hold.key().logged_name(), lock.hash = %hold.key().fingerprint() },
@@ -175,7 +175,7 @@ fn process_answers(
                     is_first
                 });
                 if is_first {
-                    core.observers().tell(|| ClientEvent::Jeopardy {
+                    core.observers().notify(|| ClientEvent::Jeopardy {
                         lock: LockRef::of(hold.key(), hold.owner()),
                         remaining: hold.remaining(core.clock.now()),
                     });
@@ -186,7 +186,7 @@ fn process_answers(
 }
 
 /// Notifies the observers of a renewal that was sent at `sent`, this `late` after it was due.
-fn tell_renewed(
+fn notify_renewed(
     core: &Core,
     answers: &[Result<RenewReply, Failure>],
     sent: Moment,
@@ -201,7 +201,7 @@ fn tell_renewed(
         return;
     }
     if failed < answers.len() {
-        core.observers().tell(|| ClientEvent::Renewed {
+        core.observers().notify(|| ClientEvent::Renewed {
             holds: count(|answer| matches!(answer, Ok(RenewReply::Extended))),
             gone: count(|answer| matches!(answer, Ok(RenewReply::Missing))),
             took: core.clock.now().since(sent),
@@ -212,7 +212,7 @@ fn tell_renewed(
         let error = &Error::from(failure.clone());
         let holds = failed;
         core.observers()
-            .tell(|| ClientEvent::RenewalFailed { holds, error });
+            .notify(|| ClientEvent::RenewalFailed { holds, error });
     }
 }
 

@@ -33,7 +33,7 @@ async fn follow(core: &Core) {
                 let before = followed;
                 followed = *switches.borrow_and_update();
                 let server = &core.server.address();
-                core.observers().tell(|| ClientEvent::MasterSwitched { server });
+                core.observers().notify(|| ClientEvent::MasterSwitched { server });
                 suspect_holds(core, before);
                 if repeats == 0 {
                     since = before;

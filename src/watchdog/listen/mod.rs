@@ -57,7 +57,7 @@ async fn hear<T>(core: &Core, link: MessageConnection, switched: impl Future<Out
         _ = switched => {}
         () = keep_subscribed(&core.waiters, list(core), plain(core, link.sink.clone())) => {}
     }
-    core.server.tell_messages_gone();
+    core.server.notify_messages_gone();
     tracing::debug!(target: "lockdog::wait", "the connection for messages is gone");
 }
 
@@ -69,7 +69,7 @@ async fn hear_here<T>(core: &Core, connection: PubSub, switched: impl Future<Out
         _ = switched => {}
         () = keep_subscribed(&core.waiters, list(core), plain(core, sink)) => {}
     }
-    core.server.tell_messages_gone();
+    core.server.notify_messages_gone();
     tracing::debug!(target: "lockdog::wait", "the connection for messages is gone");
 }
 

@@ -148,7 +148,7 @@ async fn listen(
                     () = subscriber.gone() => {}
                     () = node.until_left() => {}
                 }
-                node.tell_messages_gone();
+                node.notify_messages_gone();
                 tracing::debug!(
                     target: "lockdog::wait",
                     server = node.address(),
