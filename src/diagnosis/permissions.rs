@@ -105,16 +105,16 @@ pub(super) async fn tried(
     let names = Names::new();
     let mut permissions = Permissions::default();
     let silent = || Err(Failure::silent(inspection.limit));
-    let heard = match subscriber {
-        Some(subscriber) => subscriber.hear(&names.channel, inspection.limit).await,
+    let subscribed = match subscriber {
+        Some(subscriber) => subscriber.probe(&names.channel, inspection.limit).await,
         None => [silent(), silent()],
     };
     let tries = needs.into_iter().map(|need| {
-        let (names, heard) = (&names, &heard);
+        let (names, subscribed) = (&names, &subscribed);
         async move {
             let outcome = match need.rule {
-                "subscribe" | "ssubscribe" => heard[0].clone(),
-                "unsubscribe" | "sunsubscribe" => heard[1].clone(),
+                "subscribe" | "ssubscribe" => subscribed[0].clone(),
+                "unsubscribe" | "sunsubscribe" => subscribed[1].clone(),
                 _ => {
                     let command = names.command(&need, inspection.expected);
                     let sent = inspection.connection.send(&command, inspection.limit).await;
@@ -174,7 +174,7 @@ impl ProbeSubscriber {
     }
 
     /// Whether the user may subscribe to this channel, and unsubscribe from it.
-    async fn hear(self, channel: &str, limit: Duration) -> [Result<(), Failure>; 2] {
+    async fn probe(self, channel: &str, limit: Duration) -> [Result<(), Failure>; 2] {
         match self {
             Self::Of(mut messages) => {
                 let answers = async {

@@ -208,7 +208,7 @@ impl Contender for RedLockContender<'_> {
     }
 
     async fn park(&mut self, place: &QueuePlace, until: Moment) -> Result<()> {
-        let (heard, ended) = {
+        let (received, ended) = {
             let mut listeners: FuturesUnordered<_> = self
                 .listeners
                 .iter()
@@ -221,7 +221,7 @@ impl Contender for RedLockContender<'_> {
             }
         };
         let now = self.clock().now();
-        match heard {
+        match received {
             Some(member) if ended.is_err() => {
                 // Its client was shut down: continue with the others.
                 self.listeners.retain(|(other, _)| *other != member);

@@ -174,7 +174,7 @@ impl Connection {
         });
         let (server, replication) =
             tokio::join!(self.ask(&server, limit), self.ask(&replication, limit));
-        self.inner.identity.hear(server, replication)
+        self.inner.identity.update(server, replication)
     }
 
     /// Sends one command and waits for its answer for at most `limit`.

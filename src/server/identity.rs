@@ -68,7 +68,7 @@ impl Identity {
 
     /// Processes the server's sections `server` and `replication` of `INFO`. Fails if a later answer may have the
     /// identity. A server that never reports its identity is no failure.
-    pub(super) fn hear(
+    pub(super) fn update(
         &self,
         server: Result<Value, Failure>,
         replication: Result<Value, Failure>,
@@ -103,11 +103,11 @@ mod tests {
     #[test]
     fn a_subscriber_that_blocks_one_thread_does_not_block_the_identity_for_others() {
         let identity = Identity::new(Clock::default(), "server".to_owned(), false);
-        let hear = |id: &str| {
+        let update = |id: &str| {
             let info = Value::SimpleString(format!("run_id:{id}"));
-            identity.hear(Ok(info.clone()), Ok(info)).unwrap();
+            identity.update(Ok(info.clone()), Ok(info)).unwrap();
         };
-        hear("a");
+        update("a");
         let (called, calls) = mpsc::channel();
         let (unblock, until) = mpsc::channel::<()>();
         let (done, others) = mpsc::channel();
@@ -120,11 +120,11 @@ mod tests {
                     let _ = called.send(());
                     let _sender_gone = until.lock().recv();
                 });
-                subscriber.during(|| hear("b"));
+                subscriber.during(|| update("b"));
             });
             calls.recv().expect("it logs that the server is another");
             scope.spawn(|| {
-                hear("b");
+                update("b");
                 done.send(()).unwrap();
             });
             let other = others.recv_timeout(soon);

@@ -232,10 +232,10 @@ impl GateQueries {
     /// came, so the message did too. A waiter that came later may have come while the message was in flight:
     /// the client assumes that this takes at most a poll cap.
     fn opened_by_message(&self, listener: &Listener) -> Option<GateState> {
-        let heard = listener.heard_zero()?;
+        let received = listener.zero_received()?;
         // Without the gate there is no waiter, so the moment does not matter.
-        let since = self.gate.upgrade().map_or(heard, |gate| gate.since);
-        let before = since.max(heard.minus(self.core.settings.poll_cap));
+        let since = self.gate.upgrade().map_or(received, |gate| gate.since);
+        let before = since.max(received.minus(self.core.settings.poll_cap));
         Some(GateState::Open { before })
     }
 

@@ -277,18 +277,18 @@ mod tests {
         let name = plain.channel().expect("its releases are published");
         assert_eq!(other.channel().as_ref(), Some(&name));
         let subscribe = |key| subscriptions.subscribe(key, name.clone());
-        let heard = || {
+        let wanted = || {
             let locks = subscriptions.locks_on(&name);
             locks.map(|lock| lock.kind().name).collect::<Vec<_>>()
         };
         let (first, second) = (subscribe(&plain), subscribe(&other));
-        assert_eq!(heard(), ["lock", "other"]);
+        assert_eq!(wanted(), ["lock", "other"]);
         drop(first);
-        assert_eq!(heard(), ["other"]);
+        assert_eq!(wanted(), ["other"]);
         // A newer queue of the same lock subscribes before the older one is gone.
         let third = subscribe(&other);
         drop(second);
-        assert_eq!(heard(), ["other"]);
+        assert_eq!(wanted(), ["other"]);
         drop(third);
         assert!(subscriptions.list().is_empty());
     }

@@ -116,8 +116,8 @@ impl Listener {
     }
 
     /// When the first message said that the count of the latch is zero.
-    pub(crate) fn heard_zero(&self) -> Option<Moment> {
-        self.waiter.heard_zero.get().copied()
+    pub(crate) fn zero_received(&self) -> Option<Moment> {
+        self.waiter.zero_received.get().copied()
     }
 
     /// See [`WaiterGuard::subscribed`](super::WaiterGuard::subscribed).

@@ -194,7 +194,7 @@ impl Waiters {
     pub(crate) async fn hand_on(&self, mut stream: PubSubStream) {
         while let Some(message) = stream.next().await {
             for key in self.subscriptions.locks_on(message.get_channel_name()) {
-                self.hear_message(&key, message.get_payload_bytes());
+                self.handle_message_text(&key, message.get_payload_bytes());
             }
         }
     }

@@ -177,15 +177,15 @@ impl Waiters {
     }
 
     /// Wakes the lock's contender, unless the client leaves this release to other clients.
-    pub(crate) fn hear(&self, key: &LockKey) {
+    pub(crate) fn handle_message(&self, key: &LockKey) {
         if let Some((queue, wake_ups)) = self.shard(key).queue(key) {
-            queue.hear(self.clock.now(), wake_ups);
+            queue.handle_message(self.clock.now(), wake_ups);
         }
     }
 
-    /// As [`Waiters::hear`], for a message with this text. The text matters only for a latch: 0 means that its
-    /// count is zero.
-    pub(crate) fn hear_message(&self, key: &LockKey, text: &[u8]) {
+    /// As [`Waiters::handle_message`], for a message with this text. The text matters only for a latch: 0
+    /// means that its count is zero.
+    pub(crate) fn handle_message_text(&self, key: &LockKey, text: &[u8]) {
         if key.kind().is_latch
             && text == b"0"
             && let Some(queue) = self.shard(key).get(key)
@@ -194,7 +194,7 @@ impl Waiters {
         {
             queue.note_zero(self.clock.now());
         }
-        self.hear(key);
+        self.handle_message(key);
     }
 
     /// Picks the waiter to hand the lock to, and makes it expect the hand-over. `None` if no waiter can
@@ -419,7 +419,11 @@ mod tests {
         for (name, calls, seen) in [
             ("wake", 2, seen_while(|all, key, _| all.wake(key))),
             ("wake_all", 2, seen_while(|all, _, _| all.wake_all())),
-            ("hear", 2, seen_while(|all, key, _| all.hear(key))),
+            (
+                "handle_message",
+                2,
+                seen_while(|all, key, _| all.handle_message(key)),
+            ),
             ("leave", 1, seen_while(|_, _, first| *first = None)),
             ("note_outage", 2, seen_while(note)),
             ("close", 3, seen_while(|all, _, _| all.close())),

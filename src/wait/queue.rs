@@ -259,7 +259,7 @@ impl WaitQueue {
     }
 
     /// Handles a message of the lock: wakes the contender, unless the release is left to other clients.
-    pub(super) fn hear(&mut self, now: Moment, wake_ups: &mut WakeUps) {
+    pub(super) fn handle_message(&mut self, now: Moment, wake_ups: &mut WakeUps) {
         if let Some(retreat) = &mut self.retreat
             && now < retreat.until
         {

@@ -15,7 +15,7 @@ impl WaitQueue {
     pub(super) fn note_zero(&self, now: Moment) {
         for waiter in self.listening_in.values() {
             // The first moment stays: it counts for all waiters.
-            let _ = waiter.heard_zero.set(now);
+            let _ = waiter.zero_received.set(now);
         }
     }
 

@@ -45,7 +45,7 @@ pub(super) struct Waiter {
     /// It was woken as the contender since its last acquire began.
     was_called: AtomicBool,
     /// When a message said that the count of its latch is zero.
-    pub(super) heard_zero: OnceLock<Moment>,
+    pub(super) zero_received: OnceLock<Moment>,
     pub(super) in_queue: Mutex<WaiterEntry>,
     pub(super) asked_for_sign: Mutex<AskedForSign>,
     state: Mutex<WaiterState>,
@@ -92,7 +92,7 @@ impl Waiter {
             entered: now,
             woken: WakeSignal::new(),
             was_called: AtomicBool::new(false),
-            heard_zero: OnceLock::new(),
+            zero_received: OnceLock::new(),
             in_queue: Mutex::default(),
             asked_for_sign: Mutex::default(),
             state: Mutex::new(WaiterState {

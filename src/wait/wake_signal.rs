@@ -11,7 +11,7 @@ use crate::observe::WokenBy;
 pub(super) struct WakeSignal {
     woken: Notify,
     /// A message of the server woke it since its last wait.
-    has_heard: AtomicBool,
+    has_message: AtomicBool,
     /// What ended its last wait.
     by: AtomicU8,
 }
@@ -20,7 +20,7 @@ impl WakeSignal {
     pub(super) fn new() -> Self {
         Self {
             woken: Notify::new(),
-            has_heard: AtomicBool::new(false),
+            has_message: AtomicBool::new(false),
             by: AtomicU8::new(MESSAGE),
         }
     }
@@ -31,7 +31,7 @@ impl WakeSignal {
 
     /// A message of the server is about to wake it.
     pub(super) fn note_message(&self) {
-        self.has_heard.store(true, Ordering::Relaxed);
+        self.has_message.store(true, Ordering::Relaxed);
     }
 
     /// What ended its last wait.
@@ -50,7 +50,7 @@ impl WakeSignal {
         tokio::select! {
             biased;
             () = self.woken.notified() => {
-                if !self.has_heard.swap(false, Ordering::Relaxed) {
+                if !self.has_message.swap(false, Ordering::Relaxed) {
                     self.by.store(RELEASE, Ordering::Relaxed);
                 }
             }

@@ -53,10 +53,10 @@ impl Cluster {
         loop {
             let last_query = *queried.borrow_and_update();
             let certainty = self.map.read().certainty(|it| Arc::ptr_eq(it, node));
-            // `heard < last_query`: no other node answered the last query, so no node that the client can
+            // `answered < last_query`: no other node answered the last query, so no node that the client can
             // reach has taken over. A node that is not in the map has no slots, or has none yet.
             let is_enough = match certainty {
-                Some(Certainty { sure, heard }) => sure >= since || heard < last_query,
+                Some(Certainty { sure, answered }) => sure >= since || answered < last_query,
                 None => true,
             };
             if last_query >= since && is_enough {

@@ -18,5 +18,5 @@ pub(super) struct Certainty {
     /// When another node last said that it is a master and has not failed.
     pub(super) sure: Moment,
     /// When another node last answered, whatever it said.
-    pub(super) heard: Moment,
+    pub(super) answered: Moment,
 }

@@ -185,7 +185,7 @@ impl<N: Clone> SlotMap<N> {
             }
             // If no other node answers, a missing confirmation proves nothing: see `Cluster::confirm`.
             if views.iter().any(|view| !view.is_of(&shard.seen.id)) {
-                shard.certainty.heard = asked;
+                shard.certainty.answered = asked;
             }
         }
         let old = std::mem::take(&mut self.shards);
@@ -198,7 +198,7 @@ impl<N: Clone> SlotMap<N> {
         let mut last = 0;
         let new_here = Certainty {
             sure: asked,
-            heard: asked,
+            answered: asked,
         };
         for (slot, claim) in claims.into_iter().enumerate() {
             // The owner stays if there is no claim, or if the claim does not replace it.
@@ -727,7 +727,7 @@ mod tests {
         let first = queried.now;
         let certainty = |queried: &Queried| {
             let found = queried.map.certainty(|node| *node == 0).unwrap();
-            (found.sure, found.heard)
+            (found.sure, found.answered)
         };
         assert_eq!(certainty(&queried), (first, first));
         queried.query(&[view("a", &at_first())]);

@@ -133,7 +133,7 @@ impl Sentinels {
 
     /// Asks the sentinels at this interval and whenever one announces a switch. Never ends.
     pub(super) async fn watch(&self, every: Duration) {
-        let hearing: FuturesUnordered<_> = self.clients.iter().map(|it| self.hear(it)).collect();
+        let loops: FuturesUnordered<_> = self.clients.iter().map(|it| self.listen(it)).collect();
         let asking = async {
             let mut links = self.links();
             loop {
@@ -151,19 +151,19 @@ impl Sentinels {
                 }
             }
         };
-        tokio::join!(hearing.collect::<()>(), asking);
+        tokio::join!(loops.collect::<()>(), asking);
     }
 
     /// Subscribes to one sentinel's switch messages, and reconnects. Never ends.
-    async fn hear(&self, client: &redis::Client) {
+    async fn listen(&self, client: &redis::Client) {
         let mut pause = SHORTEST_PAUSE;
         loop {
-            let hearing = async {
+            let subscribing = async {
                 let mut connection = client.get_async_pubsub().await?;
                 connection.subscribe("+switch-master").await?;
                 RedisResult::Ok(connection.into_on_message())
             };
-            if let Ok(Ok(mut messages)) = tokio::time::timeout(ASK_TIMEOUT, hearing).await {
+            if let Ok(Ok(mut messages)) = tokio::time::timeout(ASK_TIMEOUT, subscribing).await {
                 // Messages from before the subscription are missed, so ask now.
                 self.ask_now.notify_one();
                 // A half-open connection would otherwise stay silent forever.
@@ -231,8 +231,8 @@ impl Sentinels {
         })?;
         let doubts = answers.iter().filter(|it| !it.is_well).count();
         let is_well = doubts * 2 < answers.len();
-        let heard: Vec<NamedMaster> = answers.into_iter().map(|it| it.named).collect();
-        self.update_master(&heard, is_well, began);
+        let masters: Vec<NamedMaster> = answers.into_iter().map(|it| it.named).collect();
+        self.update_master(&masters, is_well, began);
         Ok(())
     }
 
@@ -270,8 +270,8 @@ impl Sentinels {
     }
 
     /// `is_well`: most of the sentinels consider the master healthy.
-    fn update_master(&self, heard: &[NamedMaster], is_well: bool, asked: Moment) {
-        let Some((before, now)) = self.believe(heard, is_well, asked) else {
+    fn update_master(&self, masters: &[NamedMaster], is_well: bool, asked: Moment) {
+        let Some((before, now)) = self.believe(masters, is_well, asked) else {
             return;
         };
         // No lock is held, because wakers and log subscribers are the user's code.
@@ -287,13 +287,13 @@ impl Sentinels {
     /// Updates the known master from the answers. Returns the old and the new master, if this was a switch.
     fn believe(
         &self,
-        heard: &[NamedMaster],
+        masters: &[NamedMaster],
         is_well: bool,
         asked: Moment,
     ) -> Option<(NamedMaster, NamedMaster)> {
         let mut known = self.known.lock();
         // Without an answer, no majority names another master continuously any more.
-        let Some(best) = heard.iter().max_by_key(|named| named.epoch) else {
+        let Some(best) = masters.iter().max_by_key(|named| named.epoch) else {
             known.doubted = None;
             return None;
         };
@@ -305,7 +305,7 @@ impl Sentinels {
         let mut switch = None;
         // The same server with a larger epoch was replaced in between and took over again.
         let is_newer = best.epoch > master.epoch;
-        if is_newer || (*best != master && self.is_sure(&mut known, best, heard, asked)) {
+        if is_newer || (*best != master && self.is_sure(&mut known, best, masters, asked)) {
             known.doubted = None;
             known.master = Some(best.clone());
             if is_newer || !best.is_at(&master) {
@@ -333,10 +333,10 @@ impl Sentinels {
         &self,
         known: &mut LastElection,
         best: &NamedMaster,
-        heard: &[NamedMaster],
+        masters: &[NamedMaster],
         asked: Moment,
     ) -> bool {
-        let agreeing = heard.iter().filter(|named| *named == best).count();
+        let agreeing = masters.iter().filter(|named| *named == best).count();
         if agreeing <= self.clients.len() / 2 {
             known.doubted = None;
             return false;

@@ -38,10 +38,10 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
         let switched = terms.changed();
         if let Some(link) = messages.take(limit).await {
             pause = SHORTEST_PAUSE;
-            hear(core, link, switched).await;
+            receive(core, link, switched).await;
         } else if let Some(connection) = open_messages(&core.server, limit).await {
             pause = SHORTEST_PAUSE;
-            hear_here(core, connection, switched).await;
+            receive_here(core, connection, switched).await;
         }
         messages.gone();
         list.set_all(SubscriptionState::Failed);
@@ -51,7 +51,7 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
 }
 
 /// Uses a connection that a waiter opened and reads, until the connection is gone.
-async fn hear<T>(core: &Core, link: MessageConnection, switched: impl Future<Output = T>) {
+async fn receive<T>(core: &Core, link: MessageConnection, switched: impl Future<Output = T>) {
     tokio::select! {
         () = link.ended.cancelled() => {}
         _ = switched => {}
@@ -62,7 +62,7 @@ async fn hear<T>(core: &Core, link: MessageConnection, switched: impl Future<Out
 }
 
 /// Uses and reads a connection that was opened here, until it is gone.
-async fn hear_here<T>(core: &Core, connection: PubSub, switched: impl Future<Output = T>) {
+async fn receive_here<T>(core: &Core, connection: PubSub, switched: impl Future<Output = T>) {
     let (sink, stream) = connection.split();
     tokio::select! {
         () = core.waiters.hand_on(stream) => {}
