@@ -16,7 +16,7 @@ use crate::clock::testing::ShiftedClock;
 use crate::clock::{Clock, Moment};
 use crate::guard::Guard;
 use crate::hold::{ClaimFlags, HandOverLimits, Hold, HoldState, Holds, Terms};
-use crate::key::{LockKey, QueueTimes, kind};
+use crate::key::{LockKey, QueueTimeouts, kind};
 use crate::observe::Observers;
 use crate::owner::Owner;
 use crate::server::{Address, Context, Endpoint, Server};
@@ -158,7 +158,7 @@ impl Default for Idle {
                 hand_overs: 16,
                 time: Duration::from_millis(20),
             },
-            line: QueueTimes::default(),
+            queue_timeouts: QueueTimeouts::default(),
             reentry: Reentry::Counted,
             name_mapper: None,
             log_names: false,

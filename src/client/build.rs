@@ -10,7 +10,7 @@ use crate::background::{Background, ensure_runtime};
 use crate::clock::Clock;
 use crate::diagnosis::{self, ClientProfile};
 use crate::error::{Error, Result};
-use crate::key::QueueTimes;
+use crate::key::QueueTimeouts;
 use crate::lease;
 use crate::observe::Observers;
 use crate::server::{Address, Context, Logins, ReplicaAck, Server, Time};
@@ -42,7 +42,7 @@ impl ClientBuilder {
         self.check()?;
         ensure_runtime()?;
         let wake = self.wake_or_poll();
-        let line = QueueTimes {
+        let queue_timeouts = QueueTimeouts {
             fair_wait: self.fair_wait,
             fair_absence: self.longest_silence(),
         };
@@ -118,7 +118,7 @@ impl ClientBuilder {
             max_lease: self.max_lease,
             wake,
             hand_overs: self.hand_overs,
-            line,
+            queue_timeouts,
             reentry: self.reentry,
             quarantine_on_server: self.quarantine_on_server,
             expected: Some(expected),
@@ -249,7 +249,7 @@ impl ClientBuilder {
 
     /// The user's setting, or the default that fits the poll cap.
     fn longest_silence(&self) -> Duration {
-        let least = QueueTimes::default()
+        let least = QueueTimeouts::default()
             .fair_absence
             .max(LOOKS_IN_AN_ABSENCE * self.poll_cap);
         self.fair_absence.unwrap_or(least)

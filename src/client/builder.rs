@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::diagnosis::FindingKind;
 use crate::hold::HandOverLimits;
-use crate::key::{LockGroup, NameMapper, QueueTimes};
+use crate::key::{LockGroup, NameMapper, QueueTimeouts};
 use crate::observe::Observer;
 use crate::server::{Connector, CredentialSource, Protocol, ReplicaAck, TlsSettings, UserPool};
 use crate::session::Reentry;
@@ -101,7 +101,7 @@ impl Default for ClientBuilder {
                 hand_overs: 16,
                 time: Duration::from_millis(20),
             },
-            fair_wait: QueueTimes::default().fair_wait,
+            fair_wait: QueueTimeouts::default().fair_wait,
             fair_absence: None,
             reentry: Reentry::default(),
             replica_ack: None,

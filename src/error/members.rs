@@ -32,7 +32,7 @@ impl Error {
     }
 
     /// A quorum was to be made of a fair lock.
-    pub(crate) fn in_line(name: &str) -> Self {
+    pub(crate) fn has_server_queue(name: &str) -> Self {
         let why = format!(
             "a RedLock cannot have a fair lock: each server has a queue of its own, so a quorum has no order \
              of waiters, lock={name:?}"

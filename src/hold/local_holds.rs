@@ -100,7 +100,7 @@ impl Holds {
 
     /// What this client has on the lock, for `owner`, which wants to acquire it.
     pub(crate) fn local_holds(&self, key: &LockKey, owner: Owner) -> LocalHolds {
-        if let Cow::Owned(writer) = key.line() {
+        if let Cow::Owned(writer) = key.queue_key() {
             return self.local_holds_of_reader(key, &writer, owner);
         }
         let table = self.table.lock();

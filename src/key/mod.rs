@@ -19,7 +19,7 @@ use crate::slot::slot;
 
 pub use fingerprint::lock_hash;
 use hashed::Hashed;
-pub(crate) use kind::{Kind, Mode, QueueSide, QueueTimes, Script, WRITER};
+pub(crate) use kind::{Kind, Mode, QueueSide, QueueTimeouts, Script, WRITER};
 use kind::{PLAIN, PermitKind};
 pub(crate) use lock_group::LockGroup;
 pub use permit_id::PermitId;
@@ -129,21 +129,21 @@ impl LockKey {
 
     /// The lock that names the queue of its waiters, and whose holds keep others out. It is the lock itself;
     /// for a read lock it is the write lock.
-    pub(crate) fn line(&self) -> Cow<'_, Self> {
+    pub(crate) fn queue_key(&self) -> Cow<'_, Self> {
         match self.kind.mode {
             Some(Mode::Read) => self.partner().map_or(Cow::Borrowed(self), Cow::Owned),
             Some(Mode::Write) | None => Cow::Borrowed(self),
         }
     }
 
-    /// The locks whose holds keep others from getting this one: the one that [`LockKey::line`] returns, and
+    /// The locks whose holds keep others from getting this one: the one that [`LockKey::queue_key`] returns, and
     /// for a write lock the read lock.
     pub(crate) fn rivals(&self) -> impl Iterator<Item = Cow<'_, Self>> {
         let reads = match self.kind.mode {
             Some(Mode::Write) => self.partner().map(Cow::Owned),
             Some(Mode::Read) | None => None,
         };
-        iter::once(self.line()).chain(reads)
+        iter::once(self.queue_key()).chain(reads)
     }
 
     /// Whether the key ends when nothing of one hold is left, and its TTL is that hold's lease.
@@ -408,12 +408,12 @@ mod tests {
         let key = |kind| LockKey::new(kind, "orders", None).unwrap();
         let (read, write) = (key(&kind::READ), key(&kind::WRITE));
         assert!(read.partner().unwrap() == write && write.partner().unwrap() == read);
-        assert!(*read.line() == write && *write.line() == write);
+        assert!(*read.queue_key() == write && *write.queue_key() == write);
         let rivals = |key: &LockKey| key.rivals().map(Cow::into_owned).collect::<Vec<_>>();
         assert!(rivals(&read).iter().eq([&write]));
         assert!(rivals(&write).iter().eq([&write, &read]));
         let plain = key(&PLAIN);
-        assert!(plain.partner().is_none() && *plain.line() == plain);
+        assert!(plain.partner().is_none() && *plain.queue_key() == plain);
         assert!(rivals(&plain).iter().eq([&plain]));
     }
 

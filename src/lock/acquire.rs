@@ -278,7 +278,7 @@ pub(crate) async fn released(
         kind: WaiterKind::Sole,
     };
     let waiter = core.waiters.enter(key, options, now)?;
-    let mut demands_at = now + POLL_TIMEOUT;
+    let mut requests_at = now + POLL_TIMEOUT;
     let is_in_flight = |hold: Arc<Hold>| {
         let state = hold.state();
         !state.is_living() || state.is_lowering
@@ -292,11 +292,11 @@ pub(crate) async fn released(
         if deadline.is_some_and(|deadline| now >= deadline) {
             break;
         }
-        if now >= demands_at {
-            // The first demand wakes the future that releases. If it is not polled, the next demand takes
+        if now >= requests_at {
+            // The first request wakes the future that releases. If it is not polled, the next request takes
             // the release over.
-            core.demand_turn(releasing);
-            demands_at = now + POLL_TIMEOUT;
+            core.request_turn(releasing);
+            requests_at = now + POLL_TIMEOUT;
         }
         waiter.wait(now + RELEASED_SOON).await?;
     }

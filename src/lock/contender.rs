@@ -171,7 +171,7 @@ impl Contender for LockContender<'_> {
         // speeds up that release, which blocks the lock for all clients.
         let core = self.caller.core();
         if let Some(releasing) = core.holds.releasing(self.caller.key) {
-            core.demand_turn(&releasing);
+            core.request_turn(&releasing);
         }
         LocalState::Nothing
     }
@@ -213,8 +213,8 @@ impl Contender for LockContender<'_> {
     }
 
     fn asks_at_once(&self) -> bool {
-        let is_in_line = self.caller.key.kind().queue == QueueSide::Server;
-        is_in_line && self.queue_wait.asks_at_once()
+        let has_server_queue = self.caller.key.kind().queue == QueueSide::Server;
+        has_server_queue && self.queue_wait.asks_at_once()
     }
 
     async fn ask_beside(&mut self, now: Moment) -> Result<Attempted<Claim>> {

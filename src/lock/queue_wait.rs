@@ -178,7 +178,7 @@ impl QueueWait {
 /// How long the contender may send nothing while its own client has the lock: until its next query for all
 /// of its client's waiters.
 pub(crate) fn next_query(core: &Core, waiter: &WaiterGuard, now: Moment) -> Duration {
-    let within = core.settings.line.fair_absence / LOOKS;
+    let within = core.settings.queue_timeouts.fair_absence / LOOKS;
     waiter.next_query(now, within, MOST_OTHERS)
 }
 

@@ -29,7 +29,7 @@ struct MultiLockContender<'a> {
     /// Some grants of the last round came after their own deadline.
     too_late: bool,
     /// Its place in the server's queue of the member in whose queue it is, if that has one.
-    line: Option<MemberQueueWait>,
+    queue_wait: Option<MemberQueueWait>,
 }
 
 impl MultiLockCall<'_> {
@@ -40,7 +40,7 @@ impl MultiLockCall<'_> {
             lead: None,
             collisions: 0,
             too_late: false,
-            line: None,
+            queue_wait: None,
         };
         let at = self.awaited();
         let now = contender.core(at).clock.now();
@@ -80,7 +80,7 @@ impl Contender for MultiLockContender<'_> {
     fn enter(&mut self, at: usize, now: Moment) -> Result<WaiterGuard> {
         let member = &self.call.members.list()[at];
         // A place in another queue is given back here: the call has a place in one queue at a time.
-        self.line = member.is_in_line().then(|| MemberQueueWait::of(at));
+        self.queue_wait = member.has_server_queue().then(|| MemberQueueWait::of(at));
         let options = WaitRequest {
             owner: self.call.owner,
             // A single member is of no use to this call, so it must not be handed over.
@@ -97,8 +97,8 @@ impl Contender for MultiLockContender<'_> {
         place: Option<&QueuePlace>,
         now: &mut Moment,
     ) -> Result<OwnerHas<Self::Won>> {
-        if let (Some(place), Some(line)) = (place, &mut self.line) {
-            line.check(self.call, &place.waiter, *now);
+        if let (Some(place), Some(queue_wait)) = (place, &mut self.queue_wait) {
+            queue_wait.check(self.call, &place.waiter, *now);
         }
         Ok(match place {
             // What its owner holds already it may have once more.
@@ -124,15 +124,15 @@ impl Contender for MultiLockContender<'_> {
     }
 
     fn asks_at_once(&self) -> bool {
-        self.line
+        self.queue_wait
             .as_ref()
             .is_some_and(MemberQueueWait::asks_at_once)
     }
 
     fn kept(&mut self, _now: Moment, has_waited: bool) -> LocalState {
-        if let Some(line) = &self.line {
+        if let Some(queue_wait) = &self.queue_wait {
             // It keeps its place in that member's queue, whatever its clients do with the other members.
-            return line.kept(self.call, has_waited);
+            return queue_wait.kept(self.call, has_waited);
         }
         for (at, member) in self.call.members.list().iter().enumerate() {
             let core = member.core();
@@ -165,8 +165,8 @@ impl Contender for MultiLockContender<'_> {
     ) -> Result<Attempted<Self::Won>> {
         let began = self.call.now();
         let mut turn = None;
-        if let (Some(place), Some(line)) = (place, &mut self.line) {
-            match line.query(self.call, &place.waiter).await {
+        if let (Some(place), Some(queue_wait)) = (place, &mut self.queue_wait) {
+            match queue_wait.query(self.call, &place.waiter).await {
                 MemberAnswer::Turn(granted) => turn = Some(granted),
                 MemberAnswer::Held => {}
                 MemberAnswer::Waits(attempted) => return Ok(attempted),
@@ -256,7 +256,7 @@ impl MultiLockContender<'_> {
         self.lead = Some(self.call.members.group_of(at));
         if blocked.collided {
             // It leaves the queue.
-            self.line = None;
+            self.queue_wait = None;
             return Attempted::Collided(self.back_off(at, took));
         }
         Attempted::Busy {
@@ -282,7 +282,7 @@ impl MultiLockContender<'_> {
         let is_elsewhere = place.is_none_or(|place| members.group_of(place.at) != group);
         if is_elsewhere {
             // It leaves the queue.
-            self.line = None;
+            self.queue_wait = None;
         }
         let had_full_timeout = trouble.had_full_timeout;
         let is_cut_off = !had_full_timeout && trouble.error.is_timeout();

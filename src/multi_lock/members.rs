@@ -122,7 +122,7 @@ impl LockMember {
     }
 
     /// Whether its waiters stand in a queue on the server.
-    pub(super) fn is_in_line(&self) -> bool {
+    pub(super) fn has_server_queue(&self) -> bool {
         self.key.kind().queue == QueueSide::Server
     }
 

@@ -16,7 +16,7 @@ use crate::wait::WaiterGuard;
 /// A multi lock's place in the server's queue of one of its members.
 pub(super) struct MemberQueueWait {
     at: usize,
-    line: QueueWait,
+    queue_wait: QueueWait,
     /// How long it may send nothing while its client has the member.
     silent_for: Duration,
 }
@@ -38,14 +38,14 @@ impl MemberQueueWait {
     pub(super) fn of(at: usize) -> Self {
         Self {
             at,
-            line: QueueWait::default(),
+            queue_wait: QueueWait::default(),
             silent_for: Duration::MAX,
         }
     }
 
     /// Whether the server has to be asked now, in turn or not.
     pub(super) fn asks_at_once(&self) -> bool {
-        self.line.asks_at_once()
+        self.queue_wait.asks_at_once()
     }
 
     /// Finds out how long it may send nothing.
@@ -66,7 +66,7 @@ impl MemberQueueWait {
     ) -> MemberAnswer {
         let at = self.at;
         if call.may_overtake(at) {
-            self.line.give_up(waiter);
+            self.queue_wait.give_up(waiter);
             return MemberAnswer::Held;
         }
         let began = call.now();
@@ -79,7 +79,7 @@ impl MemberQueueWait {
             local: false,
             ..call.terms[call.members.group_of(at)]
         };
-        let line_call = QueueCall {
+        let query_call = QueueCall {
             session: &member.session,
             key: &member.key,
             owner: call.owner,
@@ -88,11 +88,11 @@ impl MemberQueueWait {
         };
         let now = core.clock.now();
         let until = call.until(core, now);
-        match self.line.query(&line_call, waiter, now, until).await {
+        match self.queue_wait.query(&query_call, waiter, now, until).await {
             QueryResult::Waits(attempted) => MemberAnswer::Waits(attempted),
             QueryResult::Ended(_, AttemptOutcome::Granted(claim)) => {
                 // The next of this client's waiters queries while this call asks for the other members.
-                self.line.give_up(waiter);
+                self.queue_wait.give_up(waiter);
                 MemberAnswer::Turn(MemberTurn {
                     member: at,
                     claim,

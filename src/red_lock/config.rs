@@ -215,7 +215,7 @@ fn refusal(key: &LockKey) -> Option<Error> {
     if !key.kind().reentrant {
         Some(Error::not_reentrant(name))
     } else if key.server_queue().is_some() {
-        Some(Error::in_line(name))
+        Some(Error::has_server_queue(name))
     } else if key.counter().is_some() {
         Some(Error::own_tokens(name))
     } else if key.mode().is_some() {

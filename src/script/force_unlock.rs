@@ -7,7 +7,7 @@ use redis::Value;
 use super::more_keys::{more_keys, values, with_more};
 use super::{Arg, LoweredHold, ScriptCall, UnlockReply, unexpected, unlock};
 use crate::hold::LedgerView;
-use crate::key::{LockKey, QueueTimes};
+use crate::key::{LockKey, QueueTimeouts};
 use crate::observe::CommandKind;
 use crate::server::{Failure, Sent, Server, TimeBox};
 
@@ -58,7 +58,7 @@ async fn force_unlock_in_mode(
         target: 0,
         view: LedgerView::UNKNOWN,
         lease: Duration::ZERO,
-        line: QueueTimes::default(),
+        queue_timeouts: QueueTimeouts::default(),
     };
     let freed = unlock(server, &lowered, time, &mut sent).await;
     server.abandon_silent(&freed, &sent);

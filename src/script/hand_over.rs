@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use crate::key::{QueueTimes, Script};
+use crate::key::{QueueTimeouts, Script};
 
 /// What a hand-over ends and begins. Both holds are named by their fields and have the same kind.
 pub(crate) struct HandOver<'a> {
@@ -12,7 +12,7 @@ pub(crate) struct HandOver<'a> {
     pub(crate) begins: &'a str,
     /// Of the hold that begins.
     pub(crate) lease: Duration,
-    pub(crate) line: QueueTimes,
+    pub(crate) queue_timeouts: QueueTimeouts,
     /// For permits without leases: how many.
     pub(crate) permits: u32,
     /// A sending of the acquire of the hold that ends may still run.

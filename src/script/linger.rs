@@ -83,7 +83,7 @@ impl LingerTexts {
             Arg::Number(lease::millis(rest) + 1),
             Arg::Text(&self.channel),
             Arg::Text(server.publishes()),
-            Arg::Number(lease::millis(hold.line.fair_wait)),
+            Arg::Number(lease::millis(hold.queue_timeouts.fair_wait)),
         ]
     }
 }

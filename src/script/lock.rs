@@ -10,7 +10,7 @@ use super::more_keys::{more_keys, with_more};
 use super::read_write::Sharing;
 use super::{Arg, HandOver, ScriptCall, TransferReply, semaphore, token, unexpected};
 use crate::hold::LedgerView;
-use crate::key::{LockKey, QueueSide, QueueTimes};
+use crate::key::{LockKey, QueueSide, QueueTimeouts};
 use crate::lease;
 use crate::observe::CommandKind;
 use crate::server::{Connection, Failure, Sent, Server, TimeBox};
@@ -119,7 +119,7 @@ pub(crate) struct LoweredHold<'a> {
     pub(crate) view: LedgerView,
     /// The longest lease that was sent for the hold.
     pub(crate) lease: Duration,
-    pub(crate) line: QueueTimes,
+    pub(crate) queue_timeouts: QueueTimeouts,
 }
 
 /// What the arguments and keys of a [`LoweredHold`] refer to.
@@ -160,7 +160,7 @@ impl LoweredHold<'_> {
             args.push(Arg::Number(lease::millis(self.lease)));
         }
         if self.key.kind().queue == QueueSide::Server {
-            args.push(Arg::Number(lease::millis(self.line.fair_wait)));
+            args.push(Arg::Number(lease::millis(self.queue_timeouts.fair_wait)));
             args.push(Arg::Number(u64::from(may_wait)));
         }
         for value in self.key.values() {
@@ -232,7 +232,7 @@ pub(crate) async fn transfer(
             Arg::Text(&channel),
             Arg::Text(server.publishes()),
             match key.kind().queue {
-                QueueSide::Server => Arg::Number(lease::millis(hand_over.line.fair_wait)),
+                QueueSide::Server => Arg::Number(lease::millis(hand_over.queue_timeouts.fair_wait)),
                 QueueSide::Client => from(key),
             },
         ][..5 + args_of_tokens(key).max(args_of_queue(key))],

@@ -7,7 +7,7 @@ use redis::Value;
 
 use super::more_keys::{more_keys, with_more};
 use super::{Arg, ScriptCall, number, token, unexpected};
-use crate::key::{LockKey, QueueTimes};
+use crate::key::{LockKey, QueueTimeouts};
 use crate::lease;
 use crate::observe::CommandKind;
 use crate::server::{Failure, Sent, Server, TimeBox};
@@ -30,7 +30,7 @@ pub(crate) struct QueueQuery<'a> {
     /// The count that the hold is to have.
     pub(crate) target: u32,
     pub(crate) lease: Duration,
-    pub(crate) line: QueueTimes,
+    pub(crate) queue_timeouts: QueueTimeouts,
     /// The fields of further waiters of this client, which are kept present.
     pub(crate) others: &'a [String],
 }
@@ -71,8 +71,8 @@ pub(crate) async fn query_queue(
         Arg::Text(query.field),
         Arg::Number(query.target.into()),
         Arg::Number(lease::millis(query.lease)),
-        Arg::Number(lease::millis(query.line.fair_wait)),
-        Arg::Number(lease::millis(query.line.fair_absence)),
+        Arg::Number(lease::millis(query.queue_timeouts.fair_wait)),
+        Arg::Number(lease::millis(query.queue_timeouts.fair_absence)),
         Arg::Text(match query.mode {
             QueryMode::Enter => "enter",
             QueryMode::Again => "look",

@@ -342,7 +342,7 @@ impl Drop for PendingAcquire {
                 core.holds.change(&self.hold, |state| {
                     if self.has_place {
                         // The settlement is retried for as long as other waiters respect the place.
-                        state.sending(core.clock.now(), core.settings.line.fair_absence);
+                        state.sending(core.clock.now(), core.settings.queue_timeouts.fair_absence);
                     }
                     state.end();
                 });

@@ -9,7 +9,7 @@ use super::{Core, Reentry, Settings};
 use crate::background::Background;
 use crate::clock::Clock;
 use crate::hold::HandOverLimits;
-use crate::key::QueueTimes;
+use crate::key::QueueTimeouts;
 use crate::observe::Observers;
 use crate::server::{Address, Context, Endpoint, Server};
 use crate::wait::Wake;
@@ -37,7 +37,7 @@ pub(crate) fn disconnected(clock: &Clock) -> Arc<Core> {
             hand_overs: 16,
             time: Duration::from_millis(20),
         },
-        line: QueueTimes::default(),
+        queue_timeouts: QueueTimeouts::default(),
         reentry: Reentry::Counted,
         name_mapper: None,
         log_names: false,

@@ -39,7 +39,7 @@ use crate::diagnosis::ClientProfile;
 use crate::error::{Error, LostReason};
 use crate::hold::{HandOverLimits, Hold, Holds};
 use crate::key::kind::PermitKind;
-use crate::key::{Kind, LockGroup, LockKey, Mode, NameMapper, PermitId, QueueTimes, WRITER};
+use crate::key::{Kind, LockGroup, LockKey, Mode, NameMapper, PermitId, QueueTimeouts, WRITER};
 use crate::script::{AcquireItem, ModeOptions, Remembered, Sharing};
 use crate::server::Server;
 use crate::wait::{Backoff, Waiters, Wake};
@@ -69,7 +69,7 @@ pub(crate) struct Settings {
     pub(crate) wake: Wake,
     pub(crate) hand_overs: HandOverLimits,
     /// The times of queues on the server.
-    pub(crate) line: QueueTimes,
+    pub(crate) queue_timeouts: QueueTimeouts,
     pub(crate) reentry: Reentry,
     /// Servers remember that they lost their data.
     pub(crate) quarantine_on_server: bool,

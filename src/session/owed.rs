@@ -76,7 +76,7 @@ impl Core {
             if has_ended && hold.key().kind().queue == QueueSide::Server {
                 // Other waiters respect the place for `fair_absence`, so the client retries the
                 // settlement for that long.
-                state.sending(self.clock.now(), self.settings.line.fair_absence);
+                state.sending(self.clock.now(), self.settings.queue_timeouts.fair_absence);
             }
             has_ended
         })
@@ -108,7 +108,7 @@ impl Core {
     /// Ends the slow release of a hold: the future that releases it may be frozen. The watchdog calls this
     /// repeatedly until the hold is gone. A future that is polled keeps its turn, because it completes by
     /// itself, and during a pause of the server there are many such futures.
-    pub(crate) fn demand_turn(&self, hold: &Arc<Hold>) {
+    pub(crate) fn request_turn(&self, hold: &Arc<Hold>) {
         let was_not_polled = hold.was_not_polled();
         let (mut job, _) = Job::if_listed(hold.clone());
         let is_owed = match was_not_polled {

@@ -83,7 +83,7 @@ impl PendingAcquire {
             field: &field,
             target,
             lease: terms.lease,
-            line: core.settings.line,
+            queue_timeouts: core.settings.queue_timeouts,
             others,
         };
         let turn = self.command.as_ref();

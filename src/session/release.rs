@@ -162,7 +162,7 @@ impl PendingUnlock {
             target: self.target,
             view,
             lease,
-            line: core.settings.line,
+            queue_timeouts: core.settings.queue_timeouts,
         };
         let (server, rest, sent) = (&core.server, self.rest, &mut self.sent);
         let sending = pin!(async {

@@ -222,7 +222,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
                 target,
                 view: hold.state().ledger_view(),
                 lease,
-                line: core.settings.line,
+                queue_timeouts: core.settings.queue_timeouts,
             };
             let sending = async {
                 if target > 0 || rest.is_zero() {

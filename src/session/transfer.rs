@@ -150,7 +150,7 @@ impl Transfer {
                 ends: &from,
                 begins: &to,
                 lease: self.lease,
-                line: core.settings.line,
+                queue_timeouts: core.settings.queue_timeouts,
                 permits: self.permits,
                 in_doubt,
             },

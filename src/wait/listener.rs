@@ -29,9 +29,9 @@ impl Waiters {
         key: &Arc<LockKey>,
         owner: Owner,
     ) -> Result<Listener, Error> {
-        let key = match key.line() {
+        let key = match key.queue_key() {
             Cow::Borrowed(_) => key.clone(),
-            Cow::Owned(line) => Arc::new(line),
+            Cow::Owned(queue_key) => Arc::new(queue_key),
         };
         let mut queues = self.queues_of(&key)?;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);

@@ -3,12 +3,11 @@
 //! Only the contender, usually the head of the queue, sends attempts to Redis (design: invariant 9). If the
 //! contender is a reader, the readers behind it send attempts too. The others wait for the contender's role. The
 //! role passes on when the contender leaves for any reason, or misses its check-in. The two modes of a
-//! read/write lock share one queue: see [`LockKey::line`].
+//! read/write lock share one queue: see [`LockKey::queue_key`].
 
 mod backoff;
 mod channel;
 mod channel_list;
-mod in_line;
 mod listener;
 mod locked_shard;
 mod messages;
@@ -20,6 +19,7 @@ mod queue_places;
 mod queue_receiver;
 mod receiver;
 mod retreat;
+mod server_queue;
 mod sign;
 mod subscriptions;
 mod waiter;
@@ -113,9 +113,9 @@ impl Waiters {
         request: WaitRequest,
         now: Moment,
     ) -> Result<WaiterGuard, Error> {
-        let key = match key.line() {
+        let key = match key.queue_key() {
             Cow::Borrowed(_) => key.clone(),
-            Cow::Owned(line) => Arc::new(line),
+            Cow::Owned(queue_key) => Arc::new(queue_key),
         };
         let mut queues = self.queues_of(&key)?;
         self.count_one()?;
@@ -157,13 +157,13 @@ impl Waiters {
 
     /// Whether a waiter of this client waits for the lock.
     pub(crate) fn is_awaited(&self, key: &LockKey) -> bool {
-        let key = &*key.line();
+        let key = &*key.queue_key();
         self.shard(key).get(key).is_some_and(WaitQueue::is_awaited)
     }
 
     /// Wakes the lock's contender: the lock may be free.
     pub(crate) fn wake(&self, key: &LockKey) {
-        let key = &*key.line();
+        let key = &*key.queue_key();
         if let Some((queue, wake_ups)) = self.shard(key).queue(key) {
             queue.wake_contender(wake_ups);
         }
@@ -240,7 +240,7 @@ impl Waiters {
 
     /// Wakes all waiters of `owner`: it holds the lock now, so they re-enter.
     pub(crate) fn wake_owner(&self, key: &LockKey, owner: Owner) {
-        let key = &*key.line();
+        let key = &*key.queue_key();
         if let Some((queue, wake_ups)) = self.shard(key).queue(key) {
             queue.wake_owner(owner, wake_ups);
         }

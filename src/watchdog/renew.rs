@@ -51,7 +51,7 @@ pub(super) async fn keep_renewing(core: &Arc<Core>) {
             core.abandon(hold);
         }
         for hold in &due.slow {
-            core.demand_turn(hold);
+            core.request_turn(hold);
         }
         for hold in due.outlived {
             core.end_outlived(hold);

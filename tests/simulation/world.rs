@@ -21,7 +21,7 @@ use super::redis::{Redis, error_answer};
 use crate::background::Background;
 use crate::clock::Clock;
 use crate::hold::HandOverLimits;
-use crate::key::QueueTimes;
+use crate::key::QueueTimeouts;
 use crate::observe::Observers;
 use crate::server::{Context, Endpoint, Server};
 use crate::session::{Core, Reentry, Session, Settings};
@@ -189,9 +189,9 @@ fn client(
             hand_overs: 3,
             time: ms(20),
         },
-        line: QueueTimes {
+        queue_timeouts: QueueTimeouts {
             fair_absence: ms(plan.silence_ms),
-            ..QueueTimes::default()
+            ..QueueTimeouts::default()
         },
         reentry: Reentry::default(),
         quarantine_on_server: false,

@@ -94,14 +94,14 @@ pub(crate) enum QueueSide {
 
 /// The times of a queue on the server.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct QueueTimes {
+pub(crate) struct QueueTimeouts {
     /// After this time a Redisson client drops the first waiter if it does not acquire the lock.
     pub(crate) fair_wait: Duration,
     /// How long a waiter keeps its place without a query.
     pub(crate) fair_absence: Duration,
 }
 
-impl Default for QueueTimes {
+impl Default for QueueTimeouts {
     fn default() -> Self {
         Self {
             fair_wait: Duration::from_secs(300),
