@@ -56,10 +56,10 @@ impl Object {
         let (core, key) = (self.core(), self.key()?);
         ensure_runtime()?;
         core.ensure_open()?;
-        let time = core.server.allot(core.clock.now());
+        let time = core.server.time_box(core.clock.now());
         let mut sent = Sent::default();
         let answer = call(core, key, time, &mut sent).await;
-        core.server.abandon_silent(&answer, &sent);
+        core.server.abandon_unanswered(&answer, &sent);
         Ok((answer?, sent))
     }
 
@@ -158,12 +158,12 @@ impl Sending {
                 // It waited too long for its turn.
                 return;
             }
-            let time = core.server.allot(now);
+            let time = core.server.time_box(now);
             let mut sent = Sent::in_shutdown_too();
             // Boxed, because most of the commands wait for their turn or for the next sending.
             let sending = Box::pin(call.send(&core, &self.key, time, &mut sent));
             let outcome = sending.await;
-            core.server.abandon_silent(&outcome, &sent);
+            core.server.abandon_unanswered(&outcome, &sent);
             drop(turn);
             // A refusal that will not pass is an answer. What could not be sent was not refused, and an
             // earlier sending of the same call may have run.
@@ -193,7 +193,7 @@ impl Sending {
             if self.last.is_none() || core.clock.now() + pause >= until {
                 return;
             }
-            tokio::time::sleep(core.clock.sooner(pause)).await;
+            tokio::time::sleep(core.clock.jitter_down(pause)).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }

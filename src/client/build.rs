@@ -202,7 +202,7 @@ impl ClientBuilder {
         });
         self.add_sentinel_settings(&mut address)?;
         if let Some(tls) = &self.tls {
-            address.certify(tls)?;
+            address.use_certificates(tls)?;
         }
         Ok(address)
     }

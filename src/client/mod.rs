@@ -294,7 +294,7 @@ impl Client {
         if core.server.is_cluster() {
             return Err(Error::invalid("client", NO_PROVISION.to_owned()));
         }
-        let time = core.server.allot(core.clock.now());
+        let time = core.server.time_box(core.clock.now());
         let mut sent = Sent::default();
         let who = script::provision(&core.server, time, &mut sent).await;
         core.server.trust(who?);

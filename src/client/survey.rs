@@ -30,7 +30,7 @@ impl Client {
         ensure_runtime()?;
         core.ensure_open()?;
         // Boxed, because a future of several commands is large.
-        Box::pin(survey::look(core, &key)).await
+        Box::pin(survey::inspect(core, &key)).await
     }
 
     /// The locks of all clients on the servers whose keys match this pattern, a pattern of `SCAN`. A key is found if

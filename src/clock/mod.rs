@@ -36,8 +36,8 @@ pub(crate) trait TimeSource: Debug + Send + Sync + 'static {
 
     /// An unpredictable random number. It comes from the clock because a simulated run has to be
     /// reproducible in its random numbers as in its time.
-    fn chance(&self) -> u64 {
-        chance()
+    fn random(&self) -> u64 {
+        random()
     }
 
     /// What runs at a point where other threads may run: see [`Clock::gap`].
@@ -76,7 +76,7 @@ impl Clock {
     }
 
     /// `next`, but at most `tick` after `now` if timers may stop without notice.
-    pub(crate) fn look_again(&self, next: Moment, now: Moment, tick: Duration) -> Moment {
+    pub(crate) fn wake_up_at(&self, next: Moment, now: Moment, tick: Duration) -> Moment {
         match self.outruns_timers() {
             true => next.min(now + tick),
             false => next,
@@ -90,19 +90,19 @@ impl Clock {
         }
     }
 
-    fn chance(&self) -> u64 {
+    fn random(&self) -> u64 {
         self.source
             .as_ref()
-            .map_or_else(chance, |source| source.chance())
+            .map_or_else(random, |source| source.random())
     }
 
     /// Jitter: up to a tenth less, so that waiters do not poll in step.
-    pub(crate) fn sooner(&self, pause: Duration) -> Duration {
+    pub(crate) fn jitter_down(&self, pause: Duration) -> Duration {
         pause - self.some_of(pause / 10)
     }
 
     /// Jitter: up to a tenth more.
-    pub(crate) fn later(&self, pause: Duration) -> Duration {
+    pub(crate) fn jitter_up(&self, pause: Duration) -> Duration {
         pause + self.some_of(pause / 10)
     }
 
@@ -116,7 +116,7 @@ impl Clock {
 
     /// A random number below 1024.
     pub(crate) fn part(&self) -> u32 {
-        (self.chance() % 1024) as u32
+        (self.random() % 1024) as u32
     }
 
     /// A random part of `duration`.
@@ -167,7 +167,7 @@ fn machine() -> Moment {
     Moment(boottime())
 }
 
-fn chance() -> u64 {
+fn random() -> u64 {
     RandomState::new().hash_one(0)
 }
 

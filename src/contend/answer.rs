@@ -139,7 +139,7 @@ impl<C: Contender> Contest<C> {
         if let Some(backoff) = self.backoff() {
             let core = self.core();
             let pause = backoff.pause(self.attempts).min(core.settings.poll_cap);
-            let until = core.clock.now() + core.clock.later(pause);
+            let until = core.clock.now() + core.clock.jitter_up(pause);
             self.attempts = self.attempts.saturating_add(1);
             return Ok(Step::Wait(until));
         }
@@ -147,7 +147,8 @@ impl<C: Contender> Contest<C> {
         // A TTL of n ms is certainly over after n + 1 ms.
         let ttl = ttl.map_or(Duration::MAX, |ttl| ttl + Duration::from_millis(1));
         let now = self.now();
-        let next_check = now + ttl.min(self.core().clock.sooner(self.core().settings.poll_cap));
+        let next_check =
+            now + ttl.min(self.core().clock.jitter_down(self.core().settings.poll_cap));
         let is_listening = listening && !has_moved;
         // A message of the release will wake this call; or the client cannot subscribe, so only the timer
         // wakes it.

@@ -101,7 +101,7 @@ impl<C: Contender> Contest<C> {
             // acquired for this waiter, and let this waiter ask for itself.
             Some(Found::Overdue(hold)) => {
                 if let Some(hold) = hold
-                    && !self.contender.finds_out(&hold)
+                    && !self.contender.resolves_hand_over(&hold)
                 {
                     self.core().clock.gap().await;
                     self.core().abandon(&hold);
@@ -325,7 +325,7 @@ impl<C: Contender> Contest<C> {
     /// The latest moment of the next check.
     pub(super) fn poll_again(&self, now: Moment) -> Moment {
         let core = self.core();
-        now + core.clock.sooner(core.settings.poll_cap)
+        now + core.clock.jitter_down(core.settings.poll_cap)
     }
 
     pub(super) fn backoff(&self) -> Option<Backoff> {

@@ -118,7 +118,7 @@ pub(crate) trait Contender: Send {
 
     /// A hand-over to this hold has no answer. Returns true if the contender itself finds out whether it was
     /// granted; otherwise it has to be undone.
-    fn finds_out(&mut self, _hold: &Arc<Hold>) -> bool {
+    fn resolves_hand_over(&mut self, _hold: &Arc<Hold>) -> bool {
         false
     }
 

@@ -40,7 +40,7 @@ impl<C: Contender> Contest<C> {
                     self.beside = Beside::Woken(hold, turn);
                 }
             }
-            Beside::Woken(woken, turn) if now >= stages[1] && !woken.gave_a_sign(*turn) => {
+            Beside::Woken(woken, turn) if now >= stages[1] && !woken.was_polled_since(*turn) => {
                 // Boxed because it is large and rare; unboxed it would be part of every acquire.
                 return Box::pin(self.ask_beside(now)).await;
             }

@@ -30,7 +30,7 @@ pub(crate) async fn diagnose(server: &Server, expected: &ClientProfile) -> Resul
     let mut findings = Vec::new();
     let mut failed = None;
     for node in &nodes {
-        match look(server, node, expected, limit).await {
+        match inspect(server, node, expected, limit).await {
             Ok(found) => findings.extend(found),
             Err(failure) => {
                 let error = of(node.address())(failure);
@@ -55,7 +55,7 @@ pub(crate) async fn diagnose(server: &Server, expected: &ClientProfile) -> Resul
 }
 
 /// Checks one server completely.
-async fn look(
+async fn inspect(
     server: &Server,
     node: &Node,
     expected: &ClientProfile,

@@ -20,10 +20,14 @@ pub struct Leader {
 
 impl Leader {
     pub(super) fn new(core: &Core, answer: LeaderReply) -> Self {
-        let LeaderReply { field, ttl, said } = answer;
+        let LeaderReply {
+            field,
+            ttl,
+            proclaimed,
+        } = answer;
         let ttl = ttl.map_or(Ttl::Persistent, Ttl::Expires);
         let is_ours = core.number_of(&field).is_some();
-        let (term, value) = said.unzip();
+        let (term, value) = proclaimed.unzip();
         Self {
             holder: HolderInfo::new(field, 1, ttl, is_ours),
             term: term.map(std::num::NonZeroU64::get),

@@ -69,7 +69,7 @@ impl Leadership {
             held: guard.held(),
             shared: Arc::new(shared),
         };
-        leading.say(value, until).await?;
+        leading.publish(value, until).await?;
         Ok(Self { guard, leading })
     }
 
@@ -122,10 +122,10 @@ impl Leading {
     pub async fn proclaim(&self, value: impl Into<String>) -> Result<()> {
         let value = value.into();
         check_value(&value)?;
-        self.say(value, Moment::NEVER).await
+        self.publish(value, Moment::NEVER).await
     }
 
-    async fn say(&self, value: String, until: Moment) -> Result<()> {
+    async fn publish(&self, value: String, until: Moment) -> Result<()> {
         let Shared {
             election,
             hold,
@@ -143,12 +143,12 @@ impl Leading {
             number: proclaimed.fetch_add(1, Ordering::Relaxed) + 1,
             value: &value,
         };
-        let said = object.call(async |core, key, time, sent| {
+        let published = object.call(async |core, key, time, sent| {
             let until = time.until.min(until);
             let time = TimeBox { until, ..time };
             election::proclaim(&core.server, key, &what, time, sent).await
         });
-        if said.await?.0 {
+        if published.await?.0 {
             return Ok(());
         }
         // Its end is known here before a renewal finds it.

@@ -74,7 +74,7 @@ impl Leaders {
             let asked = self.election.leader().await;
             let core = self.election.inner.object.core();
             // One that failed is not asked again at once either.
-            self.asks_at = Some(core.clock.now() + core.clock.sooner(core.settings.poll_cap));
+            self.asks_at = Some(core.clock.now() + core.clock.jitter_down(core.settings.poll_cap));
             let leader = asked?;
             let is_known = match (&self.seen, &leader) {
                 (Some(Some(seen)), Some(leader)) => seen.is_as(leader),

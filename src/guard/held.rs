@@ -213,7 +213,7 @@ impl HeldLock {
         let lost = self.hold.loss(self.now() + early)?;
         let core = self.session.core();
         // A reported loss stays final, so no renewal may succeed after it.
-        if core.lose_quietly(&self.hold, lost.reason()) {
+        if core.lose_without_log(&self.hold, lost.reason()) {
             core.report_lost(&self.hold);
         }
         Some(lost)

@@ -6,7 +6,7 @@ use crate::lease;
 
 impl HoldState {
     /// The caller has to accept a grant before `until`.
-    pub(crate) fn await_taking_in(&mut self, until: Moment) {
+    pub(crate) fn require_acceptance(&mut self, until: Moment) {
         if self.phase == HoldPhase::Pending {
             self.awaited = true;
             self.deadline = until;

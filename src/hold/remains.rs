@@ -25,7 +25,7 @@ impl HoldState {
     }
 
     /// The server keeps the hold, which was granted just now, until it is released.
-    pub(crate) fn outlast(&mut self) {
+    pub(crate) fn disable_expiry(&mut self) {
         self.deadline = Moment::NEVER;
         self.remains_until = Moment::NEVER;
     }

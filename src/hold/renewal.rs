@@ -13,7 +13,7 @@ impl HoldState {
     }
 
     /// The watchdog has to act at `renew_at`.
-    pub(crate) fn is_looked_after(&self) -> bool {
+    pub(crate) fn needs_watchdog(&self) -> bool {
         self.is_renewed() || (self.is_living() && self.exposed)
     }
 

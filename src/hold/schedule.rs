@@ -50,7 +50,7 @@ impl NextMoments {
         };
         Self {
             expire: (expire != Moment::NEVER).then(|| expire.minus(TOLD_EARLY)),
-            renew: state.is_looked_after().then_some(state.renew_at),
+            renew: state.needs_watchdog().then_some(state.renew_at),
         }
     }
 

@@ -227,7 +227,7 @@ impl Holds {
             .min(next_renewal.max(not_before));
         due.outlived = std::mem::take(&mut table.outlived);
         if !table.schedule.is_empty() {
-            due.next = self.clock.look_again(due.next, now, TICK);
+            due.next = self.clock.wake_up_at(due.next, now, TICK);
         }
         self.next_check.store(due.next.0, Ordering::Release);
         due

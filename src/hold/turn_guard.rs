@@ -106,7 +106,7 @@ impl Hold {
     }
 
     /// The future was polled since then, or its turn is over.
-    pub(crate) fn gave_a_sign(&self, since: TurnSnapshot) -> bool {
+    pub(crate) fn was_polled_since(&self, since: TurnSnapshot) -> bool {
         self.turns.turn.lock().seen() != Some(since)
     }
 
@@ -114,7 +114,7 @@ impl Hold {
     /// caller's future has it. Called repeatedly by the watchdog for a slow release.
     pub(crate) fn was_not_polled(&self) -> Option<bool> {
         let asked = self.turns.turn.lock().caller_mut()?.asked.take();
-        if asked.is_some_and(|seen| !self.gave_a_sign(seen)) {
+        if asked.is_some_and(|seen| !self.was_polled_since(seen)) {
             return Some(true);
         }
         let seen = self.request_poll()?;
@@ -169,7 +169,7 @@ impl TurnGuard {
 
     /// Drives the sending of a command until its answer. Returns `None` if one of its turns was taken
     /// over.
-    pub(crate) async fn attend<F: Future>(
+    pub(crate) async fn drive<F: Future>(
         turns: &[&Self],
         mut sending: Pin<&mut F>,
     ) -> Option<F::Output> {
@@ -287,10 +287,10 @@ mod tests {
         assert!(turn.is_polled(Waker::noop()));
         // A second party asks, which has seen no sign yet.
         let second = hold.request_poll().expect("it is a caller's");
-        assert!(hold.gave_a_sign(first));
+        assert!(hold.was_polled_since(first));
         assert!(hold.take_over(first).is_none());
         assert!(turn.is_valid());
-        assert!(!hold.gave_a_sign(second));
+        assert!(!hold.was_polled_since(second));
         assert!(hold.take_over(second).is_some());
         assert!(!turn.is_valid());
     }

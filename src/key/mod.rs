@@ -257,9 +257,9 @@ impl LockKey {
 
     /// The key with what the leader said of itself, if its kind has that. It is the name of the channel of the
     /// news, too. In a cluster it has the lock's slot.
-    pub(crate) fn said(&self) -> Option<String> {
-        let is_said = self.kind.has_news;
-        is_said.then(|| prefixed(kind::NEWS_PREFIX, self.key()))
+    pub(crate) fn proclaimed(&self) -> Option<String> {
+        let is_published = self.kind.publishes_value;
+        is_published.then(|| prefixed(kind::NEWS_PREFIX, self.key()))
     }
 
     /// The channel of an election's news, as a lock of its own without a holder.

@@ -146,7 +146,7 @@ impl Contender for LockContender<'_> {
 
     fn kept(&mut self, now: Moment, has_waited: bool) -> LocalState {
         let at = ONLY;
-        let reads = self.own_reads(now);
+        let reads = self.reads_until(now);
         // What this client holds of a lock with a queue on the server does not keep it from looking there.
         let own = self
             .own
@@ -207,7 +207,7 @@ impl Contender for LockContender<'_> {
                 self.spare = Some(acquiring);
                 Ok(Attempted::Busy { at: ONLY, ttl })
             }
-            Ok(attempt) => Ok(self.weigh(acquiring.hold(), attempt)),
+            Ok(attempt) => Ok(self.evaluate(acquiring.hold(), attempt)),
             Err(error) => Ok(self.failed(error, now)),
         }
     }
@@ -250,11 +250,11 @@ impl Contender for LockContender<'_> {
             return Ok(self.failed(error, now));
         }
         let attempt = acquiring.accept_grant(self.caller.terms)?;
-        Ok(self.weigh(acquiring.hold(), attempt))
+        Ok(self.evaluate(acquiring.hold(), attempt))
     }
 
     /// A hold that waits in the server's queue keeps its place: the next queries tell.
-    fn finds_out(&mut self, hold: &Arc<Hold>) -> bool {
+    fn resolves_hand_over(&mut self, hold: &Arc<Hold>) -> bool {
         let is_own = self.queue_wait.is_for(hold);
         if is_own {
             self.queue_wait.miss_hand_over();
@@ -324,7 +324,11 @@ impl LockContender<'_> {
     }
 
     /// The result of an attempt that found the lock free.
-    pub(super) fn weigh(&mut self, hold: &Arc<Hold>, attempt: AttemptOutcome) -> Attempted<Claim> {
+    pub(super) fn evaluate(
+        &mut self,
+        hold: &Arc<Hold>,
+        attempt: AttemptOutcome,
+    ) -> Attempted<Claim> {
         match attempt {
             AttemptOutcome::Granted(claim) => Attempted::Won(claim),
             AttemptOutcome::TooLate => {

@@ -27,10 +27,10 @@ impl<G: FromGuard> Lock<G> {
         let (core, key) = (self.session().core(), self.key()?);
         ensure_runtime()?;
         core.ensure_open()?;
-        let time = core.server.allot(core.clock.now());
+        let time = core.server.time_box(core.clock.now());
         let mut sent = Sent::default();
         let answer = group::holders(&core.server, key, time, &mut sent).await;
-        core.server.abandon_silent(&answer, &sent);
+        core.server.abandon_unanswered(&answer, &sent);
         Ok(answer?)
     }
 }

@@ -27,7 +27,7 @@ impl LockContender<'_> {
 
     /// Until when its owner reads the lock that it wants to write, unless it upgrades. Until then there is no
     /// point in asking.
-    pub(super) fn own_reads(&self, now: Moment) -> Option<Moment> {
+    pub(super) fn reads_until(&self, now: Moment) -> Option<Moment> {
         let LockCall {
             key,
             owner,
@@ -49,10 +49,10 @@ impl<G: FromGuard> Lock<G> {
         let (core, key) = (self.session().core(), self.key()?);
         ensure_runtime()?;
         core.ensure_open()?;
-        let time = core.server.allot(core.clock.now());
+        let time = core.server.time_box(core.clock.now());
         let mut sent = Sent::default();
         let answer = script::readers(&core.server, key, time, &mut sent).await;
-        core.server.abandon_silent(&answer, &sent);
+        core.server.abandon_unanswered(&answer, &sent);
         Ok(holder::of_hash(answer?, None))
     }
 }

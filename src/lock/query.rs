@@ -253,13 +253,13 @@ impl<G: FromGuard> Lock<G> {
         let core = self.session().core();
         ensure_runtime()?;
         core.ensure_open()?;
-        let time = core.server.allot(core.clock.now());
+        let time = core.server.time_box(core.clock.now());
         let mut sent = Sent::default();
         let answer = core
             .server
             .call(key.key(), |_, _| query.clone(), time, &mut sent)
             .await;
-        core.server.abandon_silent(&answer, &sent);
+        core.server.abandon_unanswered(&answer, &sent);
         answer.map_err(Failure::into)
     }
 }

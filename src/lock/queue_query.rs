@@ -36,7 +36,7 @@ impl LockContender<'_> {
                 }
                 attempted
             }
-            QueryResult::Ended(hold, outcome) => self.weigh(&hold, outcome),
+            QueryResult::Ended(hold, outcome) => self.evaluate(&hold, outcome),
             QueryResult::Failed(error) => self.failed(error, now),
         }
     }

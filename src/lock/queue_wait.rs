@@ -78,7 +78,9 @@ impl QueueWait {
             QueryMode::Enter
         };
         let others = match mode {
-            QueryMode::Again if waiter.is_contender() => waiter.keep_others(now, MOST_OTHERS),
+            QueryMode::Again if waiter.is_contender() => {
+                waiter.keep_others_present(now, MOST_OTHERS)
+            }
             _ => Vec::new(),
         };
         let others: Vec<String> = others.iter().map(|hold| core.field(hold)).collect();
@@ -204,7 +206,7 @@ fn waits<W>(
         };
     }
     // The contender queries for all, or this client has the lock: its release wakes the next waiter.
-    let mut pause = core.clock.sooner(core.settings.poll_cap);
+    let mut pause = core.clock.jitter_down(core.settings.poll_cap);
     if is_contender {
         pause = pause.min(next);
     }

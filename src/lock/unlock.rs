@@ -85,7 +85,7 @@ impl<G: FromGuard> Lock<G> {
 
     async fn free_from_field(&self, key: &LockKey, field: &str) -> Result<bool> {
         let core = self.session().core();
-        let time = core.server.allot(core.clock.now());
+        let time = core.server.time_box(core.clock.now());
         let freed = script::force_unlock(&core.server, key, field, time).await?;
         if freed {
             tracing::debug!(target: "lockdog::lock", lock = key.name(), field, "freed by force");

@@ -199,7 +199,7 @@ impl CompositeHold for MultiHold {
             let core = member.core();
             if let Some(lost) = hold.loss(core.clock.now() + early) {
                 // A reported loss stays final, so no renewal may succeed after it.
-                if core.lose_quietly(hold, lost.reason()) {
+                if core.lose_without_log(hold, lost.reason()) {
                     core.report_lost(hold);
                 }
                 return Some(self.lose(&lost));

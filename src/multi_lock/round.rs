@@ -31,7 +31,7 @@ impl MultiLockCall<'_> {
         let members = self.members.list();
         let claims = RoundClaims::new(members[0].core(), members.len());
         let round = pin!(self.round_into(&claims, lead, place, turn));
-        claims.attend(round).await
+        claims.drive(round).await
     }
 
     async fn round_into(

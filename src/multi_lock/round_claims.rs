@@ -81,7 +81,7 @@ impl RoundClaims {
     }
 
     /// Drives the round.
-    pub(super) async fn attend<F: Future>(&self, mut round: Pin<&mut F>) -> F::Output {
+    pub(super) async fn drive<F: Future>(&self, mut round: Pin<&mut F>) -> F::Output {
         poll_fn(|context| {
             let polled = round.as_mut().poll(context);
             if polled.is_pending() && self.watched.get().is_some() {

@@ -116,7 +116,7 @@ impl Contender for PermitContender<'_> {
         let attempt = self.call.ask(acquires, now, until).await;
         waiter.attempted();
         Ok(match attempt {
-            Ok(attempt) => self.weigh(&asked_for, attempt),
+            Ok(attempt) => self.evaluate(&asked_for, attempt),
             Err(error) => self.failed(error, now),
         })
     }
@@ -126,7 +126,7 @@ impl Contender for PermitContender<'_> {
         let asked_for = acquires[0].hold().clone();
         let until = self.call.until(now);
         Ok(match self.call.ask(acquires, now, until).await {
-            Ok(attempt) => self.weigh(&asked_for, attempt),
+            Ok(attempt) => self.evaluate(&asked_for, attempt),
             Err(error) => self.failed(error, now),
         })
     }
@@ -149,7 +149,7 @@ impl Contender for PermitContender<'_> {
         }
         let hold = acquiring.hold().clone();
         let attempt = BatchAttempt::of_hand_over(acquiring, self.call.wanted.terms.lease)?;
-        Ok(self.weigh(&hold, attempt))
+        Ok(self.evaluate(&hold, attempt))
     }
 
     fn decline(&self, handed: HandedOver) {
@@ -180,7 +180,7 @@ impl Contender for PermitContender<'_> {
 
 impl PermitContender<'_> {
     /// The result of an attempt that was answered.
-    fn weigh(&mut self, hold: &Arc<Hold>, attempt: BatchAttempt) -> Attempted<Vec<Claim>> {
+    fn evaluate(&mut self, hold: &Arc<Hold>, attempt: BatchAttempt) -> Attempted<Vec<Claim>> {
         self.too_late = None;
         match attempt {
             BatchAttempt::Granted { claims, free } => {

@@ -144,7 +144,7 @@ impl PermitCall<'_> {
         let Wanted { permits, .. } = self.wanted;
         let first = || PendingAcquire::first(self.session, self.key, self.owner);
         match self.key.kind().permits {
-            Some(PermitKind::Counted) => vec![first().weighing(permits)],
+            Some(PermitKind::Counted) => vec![first().with_permits(permits)],
             Some(PermitKind::Leased) | None => (0..permits).map(|_| first()).collect(),
         }
     }

@@ -174,7 +174,7 @@ impl Contender for RedLockContender<'_> {
             RoundOutcome::Lost(hold) => hold,
             RoundOutcome::Elsewhere => return Ok(Attempted::Unasked),
         };
-        self.learn(&hold);
+        self.note_lost_round(&hold);
         let failed = self.failure(&hold);
         if failed.is_none() {
             // Noted before the call subscribes, because that takes time.
@@ -261,8 +261,8 @@ impl RedLockContender<'_> {
         let core = self.home.core();
         let cap = core.settings.poll_cap;
         match shortest {
-            None => core.clock.sooner(cap),
-            Some(pause) => core.clock.later(pause.min(cap)),
+            None => core.clock.jitter_down(cap),
+            Some(pause) => core.clock.jitter_up(pause.min(cap)),
         }
     }
 
@@ -278,7 +278,7 @@ impl RedLockContender<'_> {
     }
 
     /// Learns from a lost round when the next one may succeed.
-    fn learn(&mut self, hold: &QuorumHold) {
+    fn note_lost_round(&mut self, hold: &QuorumHold) {
         let clock = &hold.clock;
         let now = clock.now();
         let mut acquired = false;

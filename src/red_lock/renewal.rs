@@ -159,7 +159,7 @@ impl Dependant for QuorumHold {
 }
 
 impl Timed for QuorumHold {
-    fn look(self: Arc<Self>) -> bool {
+    fn on_due(self: Arc<Self>) -> bool {
         if self.see(|state, now| state.is_undecided() && now >= state.overdue_at()) {
             // The caller does not poll its future any more. The tick records which instances did not answer.
             drop(self.step(Event::Tick));
@@ -172,7 +172,7 @@ impl Timed for QuorumHold {
         is_any
     }
 
-    fn leave(self: Arc<Self>, turn: TimerKey) {
+    fn on_stopped(self: Arc<Self>, turn: TimerKey) {
         let mut state = self.state();
         if state.turn != Some(turn) {
             // The hold has set another timer meanwhile.

@@ -43,7 +43,7 @@ impl QuorumHold {
             owner: self.owner.to_string(),
             held_for,
             renewed,
-            instances: self.as_given(members),
+            instances: self.in_caller_order(members),
         })
     }
 
@@ -77,7 +77,7 @@ impl QuorumHold {
             };
         }
         if is_unsure {
-            let members = self.as_given(members);
+            let members = self.in_caller_order(members);
             return Error::unconfirmed(self.lock.name(), waited, members);
         }
         // Every refusal was "not ours", so it was lost before the unlock.
@@ -86,11 +86,11 @@ impl QuorumHold {
 
     /// The outcome of each instance, in the order in which the caller gave them.
     pub(super) fn instances(&self) -> Vec<Instance> {
-        self.as_given(self.members(&self.state()))
+        self.in_caller_order(self.members(&self.state()))
     }
 
     /// Reorders sorted members into the order in which the caller gave them.
-    fn as_given(&self, members: Vec<Instance>) -> Vec<Instance> {
+    fn in_caller_order(&self, members: Vec<Instance>) -> Vec<Instance> {
         let given = self.lock.given.iter();
         given.map(|member| members[*member].clone()).collect()
     }

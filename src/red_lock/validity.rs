@@ -47,7 +47,7 @@ impl QuorumHold {
     pub(super) fn is_valid(self: &Arc<Self>) -> bool {
         let mut state = self.state();
         let now = self.clock.now();
-        if state.is_sound(now) {
+        if state.is_intact(now) {
             return true;
         }
         let requests = self.collect_work(&mut state);
@@ -87,7 +87,7 @@ impl QuorumHoldState {
     }
 
     /// Whether it has not ended, and nothing is known that would end it.
-    fn is_sound(&self, now: Moment) -> bool {
+    fn is_intact(&self, now: Moment) -> bool {
         let is_living = self.quorum.is_living() && now < self.quorum.notified_at();
         is_living && !self.part_lost && !self.has_lost_part(now)
     }

@@ -27,7 +27,7 @@ pub(crate) struct LeaderReply {
     /// `None`: its hold has no TTL.
     pub(crate) ttl: Option<Duration>,
     /// What the leader published about itself: the term and the value.
-    pub(crate) said: Option<(NonZeroU64, String)>,
+    pub(crate) proclaimed: Option<(NonZeroU64, String)>,
 }
 
 /// Publishes the leader's value. Returns false if the field does not lead. See `lua/election/proclaim.lua`.
@@ -43,7 +43,7 @@ pub(crate) async fn proclaim(
     let call = ScriptCall {
         kind: CommandKind::Query,
         script: &SCRIPT,
-        keys: &[key.key(), &key.said().unwrap_or_default()],
+        keys: &[key.key(), &key.proclaimed().unwrap_or_default()],
         args: &[
             Arg::Text(what.field),
             Arg::Number(what.term),
@@ -71,7 +71,7 @@ pub(crate) async fn leader(
     let call = ScriptCall {
         kind: CommandKind::Query,
         script: &SCRIPT,
-        keys: &[key.key(), &key.said().unwrap_or_default()],
+        keys: &[key.key(), &key.proclaimed().unwrap_or_default()],
         args: &[],
     };
     let answer = call.through(server, time, sent).await?;
@@ -85,25 +85,25 @@ fn read(answer: &Value) -> Option<LeaderReply> {
     let Value::Array(parts) = answer else {
         return None;
     };
-    let (field, ttl, said) = match &parts[..] {
+    let (field, ttl, proclaimed) = match &parts[..] {
         [Value::BulkString(field), Value::Int(ttl)] => (field, ttl, None),
         [
             Value::BulkString(field),
             Value::Int(ttl),
-            Value::BulkString(said),
-        ] => (field, ttl, parse(said)),
+            Value::BulkString(proclaimed),
+        ] => (field, ttl, parse(proclaimed)),
         _ => return None,
     };
     Some(LeaderReply {
         field: String::from_utf8(field.clone()).ok()?,
         ttl: u64::try_from(*ttl).ok().map(Duration::from_millis),
-        said,
+        proclaimed,
     })
 }
 
 /// Parses "term number value". A text of another form was not written by lockdog.
-fn parse(said: &[u8]) -> Option<(NonZeroU64, String)> {
-    let mut words = str::from_utf8(said).ok()?.splitn(3, ' ');
+fn parse(proclaimed: &[u8]) -> Option<(NonZeroU64, String)> {
+    let mut words = str::from_utf8(proclaimed).ok()?.splitn(3, ' ');
     let term: u64 = words.next()?.parse().ok()?;
     let _number = words.next()?;
     let value = words.next()?;
@@ -117,13 +117,14 @@ mod tests {
 
     #[test]
     fn what_a_leader_said_is_read_and_all_else_is_nothing() {
-        let said = |text: &str| parse(text.as_bytes()).map(|(term, value)| (term.get(), value));
+        let proclaimed =
+            |text: &str| parse(text.as_bytes()).map(|(term, value)| (term.get(), value));
         assert_eq!(
-            said("17 1 10.0.0.7:9000"),
+            proclaimed("17 1 10.0.0.7:9000"),
             Some((17, "10.0.0.7:9000".to_owned()))
         );
-        assert_eq!(said("17 2 a b  c"), Some((17, "a b  c".to_owned())));
-        assert_eq!(said("17 2 "), Some((17, String::new())));
+        assert_eq!(proclaimed("17 2 a b  c"), Some((17, "a b  c".to_owned())));
+        assert_eq!(proclaimed("17 2 "), Some((17, String::new())));
         for other in [
             "",
             "17",
@@ -133,7 +134,7 @@ mod tests {
             "-1 1 a",
             "9007199254740992 1 a",
         ] {
-            assert_eq!(said(other), None, "{other}");
+            assert_eq!(proclaimed(other), None, "{other}");
         }
         assert!(parse(&[b'1', b' ', b'1', b' ', 0xff]).is_none());
     }
@@ -141,13 +142,13 @@ mod tests {
     #[test]
     fn only_the_answers_of_the_script_are_read() {
         let field = || Value::BulkString(b"u:1.1".to_vec());
-        let said = Value::BulkString(b"17 1 me".to_vec());
-        let all = read(&Value::Array(vec![field(), Value::Int(900), said])).unwrap();
+        let proclaimed = Value::BulkString(b"17 1 me".to_vec());
+        let all = read(&Value::Array(vec![field(), Value::Int(900), proclaimed])).unwrap();
         assert_eq!(all.field, "u:1.1");
         assert_eq!(all.ttl, Some(Duration::from_millis(900)));
-        assert_eq!(all.said.unwrap().0.get(), 17);
+        assert_eq!(all.proclaimed.unwrap().0.get(), 17);
         let silent = read(&Value::Array(vec![field(), Value::Int(-1)])).unwrap();
-        assert!(silent.ttl.is_none() && silent.said.is_none());
+        assert!(silent.ttl.is_none() && silent.proclaimed.is_none());
         for other in [Value::Nil, Value::Int(1), Value::Array(vec![field()])] {
             assert!(read(&other).is_none(), "{other:?}");
         }

@@ -33,7 +33,7 @@ pub(crate) async fn force_unlock(
     };
     let mut sent = Sent::default();
     let answer = call.through(server, time, &mut sent).await;
-    server.abandon_silent(&answer, &sent);
+    server.abandon_unanswered(&answer, &sent);
     match answer? {
         Value::Int(1) => Ok(true),
         // If an earlier sending was not answered, that one may have freed the lock.
@@ -61,7 +61,7 @@ async fn force_unlock_in_mode(
         queue_timeouts: QueueTimeouts::default(),
     };
     let freed = unlock(server, &lowered, time, &mut sent).await;
-    server.abandon_silent(&freed, &sent);
+    server.abandon_unanswered(&freed, &sent);
     Ok(match freed? {
         UnlockReply::Released => true,
         UnlockReply::Kept => false,

@@ -19,8 +19,8 @@ pub(super) fn more_keys(key: &LockKey, field: &str) -> SmallVec<[String; 3]> {
     if let Some(queue) = key.server_queue() {
         more.extend(queue);
     }
-    if let Some(said) = key.said() {
-        more.push(said);
+    if let Some(proclaimed) = key.proclaimed() {
+        more.push(proclaimed);
     }
     more
 }

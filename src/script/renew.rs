@@ -35,7 +35,7 @@ pub(crate) async fn renew(
     // and a leader a published value. A permit is only in the set of permits.
     let other = |(key, field, _): &(&LockKey, String, Duration)| match key.mode() {
         Some(Mode::Read) => Some(key.timeout_of(field)),
-        Some(Mode::Write) | None => key.permits().or_else(|| key.said()),
+        Some(Mode::Write) | None => key.permits().or_else(|| key.proclaimed()),
     };
     let others: Vec<Option<String>> = holds.iter().map(other).collect();
     let mut keys: Vec<&str> = Vec::with_capacity(holds.len() * 2);

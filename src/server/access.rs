@@ -81,7 +81,7 @@ impl Address {
     }
 
     /// Sets the certificates for all connections that use TLS.
-    pub(crate) fn certify(&mut self, tls: &TlsSettings) -> Result<(), Error> {
+    pub(crate) fn use_certificates(&mut self, tls: &TlsSettings) -> Result<(), Error> {
         let sentinels = match self {
             Self::Sentinel { sentinels, .. } => sentinels.clone(),
             Self::Server(_) | Self::Connector { .. } | Self::Cluster { .. } => Vec::new(),

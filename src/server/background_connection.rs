@@ -104,7 +104,7 @@ impl BackgroundConnection {
             return false;
         };
         // On another server, or after a restart, that id may belong to another client's connection.
-        if !connection.leads_where(old) {
+        if !connection.leads_to_same_server(old) {
             return false;
         }
         let mut kill = redis::cmd("CLIENT");

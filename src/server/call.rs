@@ -190,14 +190,14 @@ impl Server {
 
     /// Abandons the connection of a call that was not answered and is not settled. The connection
     /// may be half open, and no later command would detect it.
-    pub(crate) fn abandon_silent<T>(&self, answer: &Result<T, Failure>, sent: &Sent) {
+    pub(crate) fn abandon_unanswered<T>(&self, answer: &Result<T, Failure>, sent: &Sent) {
         if let (Err(Failure::Silent { .. }), Some(silent)) = (answer, &sent.on) {
             self.abandon(silent);
         }
     }
 
     /// The time limit for a command that begins now.
-    pub(crate) fn allot(&self, now: Moment) -> TimeBox {
+    pub(crate) fn time_box(&self, now: Moment) -> TimeBox {
         TimeBox {
             now,
             until: now + self.command_timeout(),

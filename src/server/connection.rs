@@ -117,7 +117,7 @@ impl Connection {
     /// permits. It takes one round trip, and the caller limits its time. It fails if the connection
     /// breaks, because no command may be sent before the client knows which server would execute
     /// it. It also fails if the server requires a password: redis-rs connects without one.
-    pub(super) async fn introduce(
+    pub(super) async fn handshake(
         &self,
         name: Option<&str>,
         limit: Duration,
@@ -195,7 +195,7 @@ impl Connection {
         let answer = async {
             let answer = if self.asking {
                 // Boxed: it is rare, and would otherwise enlarge the future of every command.
-                Box::pin(self.ask_asking(command, limit)).await
+                Box::pin(self.ask_with_asking(command, limit)).await
             } else {
                 self.ask(command, limit).await
             };
@@ -239,7 +239,7 @@ impl Connection {
     }
 
     /// Whether both lead to the same server and no restart is known in between.
-    pub(super) fn leads_where(&self, other: &Self) -> bool {
+    pub(super) fn leads_to_same_server(&self, other: &Self) -> bool {
         let (own, others) = (&self.inner, &other.inner);
         own.term == others.term && own.reborn.get() == others.reborn.get()
     }
@@ -285,7 +285,7 @@ impl Connection {
     }
 
     /// Like [`Connection::ask`], with `ASKING` before the command.
-    pub(super) async fn ask_asking(
+    pub(super) async fn ask_with_asking(
         &self,
         command: &Cmd,
         limit: Duration,

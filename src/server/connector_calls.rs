@@ -38,7 +38,7 @@ impl ConnectorCalls {
     }
 
     /// The same limits, for other calls.
-    pub(super) fn apart(&self) -> Arc<Self> {
+    pub(super) fn separate(&self) -> Arc<Self> {
         Self::new(self.at_once, self.timeout)
     }
 
@@ -88,7 +88,7 @@ mod tests {
         let _hangs = calls.begin().map_err(|_| ()).expect("it is the first");
         // Its age has to be that of a call.
         assert!(calls.begin().is_err());
-        calls.apart().begin().map(drop).expect("it is the first");
+        calls.separate().begin().map(drop).expect("it is the first");
     }
 
     #[tokio::test(start_paused = true)]

@@ -122,7 +122,7 @@ impl Endpoint {
 
     /// Logs in with the credentials that the caller's code gives, if there is such code.
     pub(super) fn logging_in(mut self, logins: Option<&Logins>) -> Self {
-        self.logins = logins.map(Logins::apart);
+        self.logins = logins.map(Logins::separate);
         self
     }
 

@@ -85,7 +85,7 @@ impl Identity {
                 if failure.is_ambiguous() || failure.passes() {
                     return Err(failure);
                 }
-                self.run.miss(&failure);
+                self.run.log_missing(&failure);
             }
         }
         Ok(())

@@ -46,7 +46,7 @@ impl Server {
             let limit = until.since(self.context.clock.now());
             // Boxed: it is rare, and would otherwise enlarge the future of every acquire of a
             // quorum's member.
-            let known = Box::pin(self.know(key, on, sent.moved, limit));
+            let known = Box::pin(self.query_server(key, on, sent.moved, limit));
             let known = tokio::time::timeout(limit, known).await;
             known
                 .unwrap_or_else(|_| Err(Failure::Unsent("server identity not known yet".into())))?;
@@ -55,7 +55,7 @@ impl Server {
     }
 
     /// Queries which server gave an answer, and whether it has the key.
-    async fn know(
+    async fn query_server(
         &self,
         key: &str,
         on: &Connection,

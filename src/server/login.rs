@@ -76,10 +76,10 @@ impl Logins {
     }
 
     /// For another server.
-    pub(super) fn apart(&self) -> Self {
+    pub(super) fn separate(&self) -> Self {
         Self {
             source: self.source.clone(),
-            calls: self.calls.apart(),
+            calls: self.calls.separate(),
         }
     }
 

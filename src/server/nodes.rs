@@ -109,7 +109,7 @@ impl Server {
             && !cluster.is_known()
         {
             // Boxed: it is rare, and would otherwise enlarge the future of every call.
-            Box::pin(cluster.learn(limit)).await?;
+            Box::pin(cluster.discover(limit)).await?;
         }
         let node = self.node(key)?;
         Ok(Route::plain(node))
@@ -229,7 +229,7 @@ impl Server {
         let limit = self.command_timeout();
         match &self.nodes {
             Nodes::One { node, .. } => node.connection(limit).await.map(drop),
-            Nodes::Cluster(cluster) => cluster.learn(limit).await,
+            Nodes::Cluster(cluster) => cluster.discover(limit).await,
         }
     }
 

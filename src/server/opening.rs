@@ -42,7 +42,7 @@ impl Endpoint {
         multiplexed.set_response_timeout(NO_LIMIT);
         let kept = ConnectionParts::Pooled(pooled);
         let connection = Connection::new(multiplexed, &self.identity, None, 0, kept);
-        connection.introduce(None, limit).await?;
+        connection.handshake(None, limit).await?;
         Ok(connection)
     }
 
@@ -72,7 +72,7 @@ impl Endpoint {
             let (multiplexed, kept) = log_in(logins, &client, purpose, limit, connect).await?;
             let connection =
                 Connection::new(multiplexed, &self.identity, server.clone(), term, kept);
-            connection.introduce(self.name.as_deref(), limit).await?;
+            connection.handshake(self.name.as_deref(), limit).await?;
             Ok(connection)
         };
         let opened = tokio::select! {

@@ -110,7 +110,7 @@ impl RunId {
     pub(super) fn see(&self, server: &Value, replication: &Value) {
         let parts = [field(server, "run_id"), field(replication, "master_replid")];
         if parts == [None, None] {
-            return self.miss(&Failure::Broken("INFO contains no server id".into()));
+            return self.log_missing(&Failure::Broken("INFO contains no server id".into()));
         }
         let who = parts.map(Option::unwrap_or_default).join(":");
         let mut known = self.known.lock();
@@ -156,7 +156,7 @@ impl RunId {
     }
 
     /// Logs once that the server does not report its identity.
-    pub(super) fn miss(&self, failure: &Failure) {
+    pub(super) fn log_missing(&self, failure: &Failure) {
         if !self.has_logged.swap(true, Ordering::Relaxed) {
             self.met.fetch_add(1, Ordering::AcqRel);
             tracing::debug!(

@@ -226,7 +226,7 @@ impl<T> Flight<T> {
             false => SHORTEST,
         };
         state.ended = Some(now);
-        state.not_before = Some(now + self.clock.sooner(state.backoff));
+        state.not_before = Some(now + self.clock.jitter_down(state.backoff));
         state.failed = outcome.as_ref().err().cloned();
         state.under_way = None;
     }

@@ -75,7 +75,7 @@ impl UserConnector {
         purpose: Purpose,
     ) -> Result<(MultiplexedConnection, Driver), Failure> {
         let (stream, client) = (self.stream(purpose), client.clone());
-        apart(async move {
+        in_own_task(async move {
             let (stream, info) = (stream.await?, client.get_connection_info());
             let opened =
                 MultiplexedConnection::new_with_config(info.redis_settings(), stream, config());
@@ -96,7 +96,7 @@ impl UserConnector {
     /// Same as [`UserConnector::open`].
     pub(super) async fn open_pubsub(&self, client: &redis::Client) -> Result<PubSub, Failure> {
         let (stream, client) = (self.stream(Purpose::Messages), client.clone());
-        apart(async move {
+        in_own_task(async move {
             let (stream, info) = (stream.await?, client.get_connection_info());
             let opened = PubSub::new(info.redis_settings(), stream).await;
             opened.map_err(|error| Failure::of_connect(&error, password(info)))
@@ -129,12 +129,12 @@ impl UserCalls {
     }
 
     /// With limits of its own: calls for one server never delay those for another.
-    pub(super) fn apart(&self) -> Self {
+    pub(super) fn separate(&self) -> Self {
         Self {
             background: self.background.clone(),
-            commands: self.commands.apart(),
-            renewals: self.renewals.apart(),
-            messages: self.messages.apart(),
+            commands: self.commands.separate(),
+            renewals: self.renewals.separate(),
+            messages: self.messages.separate(),
         }
     }
 
@@ -179,7 +179,7 @@ impl UserCalls {
 }
 
 /// Runs the work in its own task. The task ends when the caller drops this future.
-async fn apart<T: Send + 'static>(
+async fn in_own_task<T: Send + 'static>(
     work: impl Future<Output = Result<T, Failure>> + Send + 'static,
 ) -> Result<T, Failure> {
     let mut task = JoinSet::new();

@@ -140,7 +140,7 @@ impl PendingAcquire {
     }
 
     /// The hand-over acquired this hold for its receiver, which has to accept the grant.
-    pub(super) fn hand_on(&mut self, sent: &Sent) -> HandedOver {
+    pub(super) fn give_to_receiver(&mut self, sent: &Sent) -> HandedOver {
         // The receiver has everything now, so the drop must undo nothing.
         self.granted = true;
         HandedOver {
@@ -205,7 +205,7 @@ impl PendingAcquire {
                 TimeBox { now, until },
                 &mut self.sent,
             ));
-            TurnGuard::attend(turn.as_slice(), sending).await
+            TurnGuard::drive(turn.as_slice(), sending).await
         };
         let Some(acquired) = acquired else {
             // Another party took the turn over, and settles the command.
@@ -257,7 +257,7 @@ impl PendingAcquire {
             state.sending(until.min(latest), lease);
             // If the future was polled late, `until` may be over. Its time to accept begins now.
             let until = until.max(now);
-            state.await_taking_in(match self.accept_limit {
+            state.require_acceptance(match self.accept_limit {
                 Some(limit) => core.left_for(limit, until),
                 None => core.left_after(until),
             });

@@ -63,7 +63,7 @@ impl BatchAttempt {
 
 impl PendingAcquire {
     /// Asks for this many permits of a semaphore; 0: for all that are free.
-    pub(crate) fn weighing(self, permits: u32) -> Self {
+    pub(crate) fn with_permits(self, permits: u32) -> Self {
         self.hold.state().weight = permits;
         self
     }
@@ -204,7 +204,7 @@ impl BatchAcquire {
         let asked = self.parts.iter().zip(targets);
         let wanted: Vec<AcquireItem<'_>> = asked.map(|(part, target)| part.item(*target)).collect();
         let sending = script::acquire_all(&core.server, &wanted, lease, time, &mut self.sent);
-        TurnGuard::attend(&turns, pin!(sending)).await
+        TurnGuard::drive(&turns, pin!(sending)).await
     }
 
     fn note(&mut self, refused: bool) {
@@ -223,7 +223,7 @@ impl BatchAcquire {
                 AttemptOutcome::Granted(claim) => {
                     if self.is_endless || !claim.hold().key().kind().has_lease() {
                         let holds = &self.session.core().holds;
-                        holds.change(claim.hold(), HoldState::outlast);
+                        holds.change(claim.hold(), HoldState::disable_expiry);
                     }
                     claims.push(claim);
                 }

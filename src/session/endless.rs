@@ -44,12 +44,12 @@ impl BatchAcquire {
         let key = first.hold().key();
         let answer = {
             let sending = permit::update(&core.server, key, &ids, None, time, &mut sent);
-            TurnGuard::attend(&turns, pin!(sending)).await
+            TurnGuard::drive(&turns, pin!(sending)).await
         };
         let Some(answer) = answer else {
             return Ok(false);
         };
-        core.server.abandon_silent(&answer, &sent);
+        core.server.abandon_unanswered(&answer, &sent);
         Ok(answer?)
     }
 }

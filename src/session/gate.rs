@@ -195,7 +195,7 @@ impl GateQueries {
                 return state;
             }
             self.notify_waiters(state);
-            let until = now + core.clock.sooner(core.settings.poll_cap);
+            let until = now + core.clock.jitter_down(core.settings.poll_cap);
             let waited = tokio::select! {
                 biased;
                 // The count may become zero before the subscription begins, so a query follows it.
@@ -214,10 +214,10 @@ impl GateQueries {
 
     async fn query(&self, listener: &Listener, now: Moment) -> GateState {
         let core = &self.core;
-        let time = core.server.allot(core.clock.now());
+        let time = core.server.time_box(core.clock.now());
         let mut sent = Sent::default();
         let counted = latch::count(&core.server, &self.key, time, &mut sent).await;
-        core.server.abandon_silent(&counted, &sent);
+        core.server.abandon_unanswered(&counted, &sent);
         let counted = match counted {
             Ok(..=0) => return GateState::Open { before: now },
             Ok(_) => GateState::Closed { began: now },

@@ -67,7 +67,7 @@ impl PendingAcquire {
                 TimeBox { now, until },
                 &mut self.sent,
             ));
-            TurnGuard::attend(turn.as_slice(), sending).await
+            TurnGuard::drive(turn.as_slice(), sending).await
         };
         let Some(taken) = taken else {
             return Ok(self.gone().into());

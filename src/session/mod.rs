@@ -276,7 +276,7 @@ impl Core {
 
     /// Ends a hold against its owner's will, notifies its guards and logs the loss.
     pub(crate) fn lose(&self, hold: &Arc<Hold>, reason: LostReason) {
-        if self.lose_quietly(hold, reason) {
+        if self.lose_without_log(hold, reason) {
             self.report_lost(hold);
         }
     }
@@ -295,7 +295,7 @@ impl Core {
 
     /// Ends a hold against its owner's will and notifies its guards, without a log message. Returns
     /// false if it was not held.
-    pub(crate) fn lose_quietly(&self, hold: &Arc<Hold>, reason: LostReason) -> bool {
+    pub(crate) fn lose_without_log(&self, hold: &Arc<Hold>, reason: LostReason) -> bool {
         self.holds.change(hold, |state| state.lose(reason))
     }
 

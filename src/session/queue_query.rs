@@ -69,7 +69,7 @@ impl PendingAcquire {
             if state.awaited {
                 // The caller's future is polled, so it gets more time to accept a grant, even if nothing
                 // can be sent now.
-                state.await_taking_in(until_taken);
+                state.require_acceptance(until_taken);
             }
         });
         let Some(target) = self.prepare(terms.lease, now, until)? else {
@@ -95,7 +95,7 @@ impl PendingAcquire {
                 TimeBox { now, until },
                 &mut self.sent,
             ));
-            TurnGuard::attend(turn.as_slice(), sending).await
+            TurnGuard::drive(turn.as_slice(), sending).await
         };
         let Some(answer) = answer else {
             // Another party took the turn over, and settles the command.
@@ -104,7 +104,7 @@ impl PendingAcquire {
         if until.since(now) >= core.server.command_timeout() {
             // The server had a full command timeout. No settlement follows that would notice a half-open
             // connection.
-            core.server.abandon_silent(&answer, &self.sent);
+            core.server.abandon_unanswered(&answer, &self.sent);
         }
         let is_no = !matches!(&answer, Ok(QueueReply::Granted(_)) | Err(_))
             || matches!(&answer, Err(Failure::Refused { .. }));

@@ -133,7 +133,7 @@ impl PendingUnlock {
     /// Sends a hand-over if a waiter can take the lock, or else the unlock. Returns `None` if its turn was
     /// taken over.
     async fn send(&mut self) -> Option<Result<Answer, Failure>> {
-        let time = self.claim.session.core().server.allot(self.began);
+        let time = self.claim.session.core().server.time_box(self.began);
         if self.target == 0 && self.rest.is_zero() {
             let Claim {
                 session,
@@ -171,7 +171,7 @@ impl PendingUnlock {
             }
             script::linger(server, &lowered, rest, time, sent).await
         });
-        TurnGuard::attend(&[turn], sending).await
+        TurnGuard::drive(&[turn], sending).await
     }
 
     /// Sends the hand-over. Returns `Some(None)` if the server declined it: the hold has to be released.
@@ -182,7 +182,7 @@ impl PendingUnlock {
         let known = std::mem::take(&mut hold.state().known);
         let answer = {
             let sending = pin!(transfer.send(session.core(), hold, time, &mut self.sent));
-            TurnGuard::attend(&[turn], sending).await?
+            TurnGuard::drive(&[turn], sending).await?
         };
         self.handed_on = transfer.finish(session, hold, &answer, &self.sent);
         Some(match answer {

@@ -12,10 +12,10 @@ use crate::clock::Moment;
 /// An object with a timer.
 pub(crate) trait Timed: Send + Sync {
     /// Called when the timer is due. Returns false if there is nothing to do.
-    fn look(self: Arc<Self>) -> bool;
+    fn on_due(self: Arc<Self>) -> bool;
 
     /// Called when the client with this timer stops running it.
-    fn leave(self: Arc<Self>, key: TimerKey);
+    fn on_stopped(self: Arc<Self>, key: TimerKey);
 }
 
 /// A timer's position in the list.
@@ -107,7 +107,7 @@ impl Timers {
         };
         // They run other code, so the list is not locked.
         for (key, timed) in timers {
-            timed.leave(key);
+            timed.on_stopped(key);
         }
     }
 }

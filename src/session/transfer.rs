@@ -52,9 +52,9 @@ impl Next {
         }
     }
 
-    fn hand_on(&mut self, sent: &Sent) -> HandedOver {
+    fn give_to_receiver(&mut self, sent: &Sent) -> HandedOver {
         match self {
-            Self::New(next) => next.hand_on(sent),
+            Self::New(next) => next.give_to_receiver(sent),
             Self::Queued(entry) => HandedOver {
                 hold: entry.hold.clone(),
                 command: None,
@@ -101,7 +101,7 @@ impl Transfer {
                 let next = PendingAcquire::first(session, hold.key(), owner);
                 Next::New(match permits {
                     0 => next,
-                    _ => next.weighing(permits),
+                    _ => next.with_permits(permits),
                 })
             }
             QueueSide::Server => Next::Queued(receiver.queue_entry()?),
@@ -109,7 +109,7 @@ impl Transfer {
         core.holds.change(next.hold(), |state| {
             state.sending(until, lease);
             // The unlock may be abandoned with the hand-over in flight.
-            state.await_taking_in(core.left_after(until));
+            state.require_acceptance(core.left_after(until));
         });
         if !receiver.announce(next.hold()) {
             return None;
@@ -171,7 +171,7 @@ impl Transfer {
         self.finished = true;
         let Ok(TransferReply::Handed { listening, token }) = *answer else {
             let is_no = matches!(answer, Ok(_) | Err(Failure::Refused { .. }));
-            self.miss(hold, sent, is_no && sent.is_answered());
+            self.fail(hold, sent, is_no && sent.is_answered());
             return false;
         };
         let core = session.core();
@@ -187,12 +187,12 @@ impl Transfer {
         core.holds.change(self.next.hold(), |state| {
             state.streak = streak;
             state.handed_over = true;
-            state.await_taking_in(now + core.settings.poll_cap);
+            state.require_acceptance(now + core.settings.poll_cap);
         });
         self.next.hold().note_token(token);
         hold.state().ended_as = End::HandedOn;
         core.totals.count_hand_over();
-        let handed = self.next.hand_on(sent);
+        let handed = self.next.give_to_receiver(sent);
         if let Some(declined) = self.receiver.deliver(handed, now) {
             match self.next {
                 // Dropping it undoes the grant and wakes the next waiter.
@@ -208,12 +208,12 @@ impl Transfer {
     /// Notes that the answer is unknown, unless the hand-over is complete.
     pub(super) fn abandon(&mut self, hold: &Hold, sent: &Sent) {
         if !self.finished {
-            self.miss(hold, sent, false);
+            self.fail(hold, sent, false);
         }
     }
 
     /// The receiver does not get the lock by this. `refused`: the answer was a definite no.
-    fn miss(&mut self, hold: &Hold, sent: &Sent, refused: bool) {
+    fn fail(&mut self, hold: &Hold, sent: &Sent, refused: bool) {
         hold.state().handing_on = false;
         match &mut self.next {
             Next::New(next) => next.note(sent, refused),

@@ -7,11 +7,11 @@ use crate::session::Core;
 
 /// Sends a command that changes nothing to the server that has this key.
 pub(super) async fn ask(core: &Core, key: &str, query: Cmd) -> Result<Value, Failure> {
-    let time = core.server.allot(core.clock.now());
+    let time = core.server.time_box(core.clock.now());
     let mut sent = Sent::default();
     let answer = core.server.call(key, |_, _| query.clone(), time, &mut sent);
     let answer = answer.await;
-    core.server.abandon_silent(&answer, &sent);
+    core.server.abandon_unanswered(&answer, &sent);
     answer
 }
 

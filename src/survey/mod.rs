@@ -6,14 +6,14 @@
 mod ask;
 mod connections;
 mod fields;
-mod look;
+mod inspect;
 mod scan;
 
 use crate::lock::{HolderInfo, Ttl};
 
 pub use connections::ConnectionInfo;
 pub(crate) use connections::connections;
-pub(crate) use look::look;
+pub(crate) use inspect::inspect;
 pub use scan::Locks;
 
 /// The lock or semaphore of one key, from [`Client::inspect`](crate::Client::inspect) and

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use super::ask::{command, page};
-use super::{LockInfo, LockKind, look};
+use super::{LockInfo, LockKind, inspect};
 use crate::background::ensure_runtime;
 use crate::error::{Error, Result};
 use crate::server::{Failure, Node};
@@ -96,7 +96,7 @@ impl Locks {
         self.scanned
     }
 
-    /// Whether all keys have been looked at, and all locks returned.
+    /// Whether all keys have been inspected, and all locks returned.
     pub fn is_done(&self) -> bool {
         self.found.is_empty() && self.at.as_ref().is_some_and(|at| at.nodes.is_empty())
     }
@@ -123,12 +123,12 @@ impl Locks {
                 return Ok(None);
             }
             // Boxed, because the future of a whole page is large.
-            Box::pin(self.turn_page()).await?;
+            Box::pin(self.scan_page()).await?;
         }
     }
 
     /// Looks at the next page of keys.
-    async fn turn_page(&mut self) -> Result<()> {
+    async fn scan_page(&mut self) -> Result<()> {
         let core = self.session.core();
         core.ensure_open()?;
         let Some(at) = &self.at else {
@@ -161,10 +161,10 @@ impl Locks {
         new.retain(|key| !self.seen.contains(key));
         let mut found = Vec::new();
         for some in new.chunks(AT_ONCE) {
-            for looked in join_all(some.iter().map(|key| look(core, key))).await {
-                let looked = looked?;
-                if !matches!(looked.kind, LockKind::Foreign(_) | LockKind::Free) {
-                    found.push(looked);
+            for inspected in join_all(some.iter().map(|key| inspect(core, key))).await {
+                let inspected = inspected?;
+                if !matches!(inspected.kind, LockKind::Foreign(_) | LockKind::Free) {
+                    found.push(inspected);
                 }
             }
         }
@@ -233,5 +233,5 @@ impl fmt::Debug for Locks {
 
 /// The keys that one command looks at. It takes the server less than a millisecond.
 const PAGE: u64 = 500;
-/// The keys that are looked at together.
+/// The keys that are inspected together.
 const AT_ONCE: usize = 50;

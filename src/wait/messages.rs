@@ -145,7 +145,8 @@ impl SubscriberOpening {
         #[expect(clippy::disallowed_methods, reason = "the drop of `opened` stops it")]
         tokio::spawn(async move {
             let _cancels_when_it_ends = guard;
-            stop.run_until_cancelled(waiters.hand_on(stream)).await;
+            stop.run_until_cancelled(waiters.handle_messages(stream))
+                .await;
         });
         let mut stage = self.waiters.messages.stage.lock();
         if !self.stop.is_cancelled() {
@@ -191,7 +192,7 @@ pub(crate) fn open(
 impl Waiters {
     /// Wakes the contenders of a channel's locks at each message of that channel, also if the text of the
     /// message is unknown. Ends with the connection.
-    pub(crate) async fn hand_on(&self, mut stream: PubSubStream) {
+    pub(crate) async fn handle_messages(&self, mut stream: PubSubStream) {
         while let Some(message) = stream.next().await {
             for key in self.subscriptions.locks_on(message.get_channel_name()) {
                 self.handle_message_text(&key, message.get_payload_bytes());

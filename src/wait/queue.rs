@@ -94,7 +94,7 @@ impl WaitQueue {
         if !self.remove(waiter) {
             self.absent.remove(&waiter.id);
         }
-        self.give_place_up(waiter);
+        self.remove_place(waiter);
         if let Some(by_owner) = &mut self.by_owner {
             if let Some(ids) = by_owner.get_mut(&waiter.request.owner) {
                 ids.remove(&waiter.id);

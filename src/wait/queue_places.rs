@@ -37,7 +37,7 @@ impl WaitQueue {
             // Only the first answer has the arrival.
             (Some(known), None) => known,
             (_, arrival) => {
-                self.give_place_up(waiter);
+                self.remove_place(waiter);
                 self.places.add(waiter.id, arrival, now)
             }
         };
@@ -51,7 +51,7 @@ impl WaitQueue {
         }
     }
 
-    pub(super) fn give_place_up(&mut self, waiter: &Waiter) {
+    pub(super) fn remove_place(&mut self, waiter: &Waiter) {
         let mut in_queue = waiter.in_queue.lock();
         if let Some(arrival) = in_queue.arrival() {
             self.places.remove(arrival, waiter.id);
@@ -61,7 +61,7 @@ impl WaitQueue {
 
     /// A waiter has no place in the server's queue any more, so another one has the role.
     pub(super) fn lose_place(&mut self, waiter: &Waiter, wake_ups: &mut WakeUps) {
-        self.give_place_up(waiter);
+        self.remove_place(waiter);
         let next = self.in_places().next().cloned();
         if let Some(next) = next.filter(|_| self.is_its_role(waiter)) {
             wake_ups.add(&next);
@@ -74,7 +74,7 @@ impl WaitQueue {
         self.places.ids().filter_map(|id| self.waiting.get(&id))
     }
 
-    pub(super) fn keep_others(
+    pub(super) fn keep_others_present(
         &mut self,
         waiter: &Waiter,
         now: Moment,

@@ -37,12 +37,12 @@ impl WaiterGuard {
 
     /// The holds of further waiters that a query at `now` keeps present, up to `most`: those that have a place
     /// in the server's queue and have not missed a check-in.
-    pub(crate) fn keep_others(&self, now: Moment, most: usize) -> Vec<Arc<Hold>> {
+    pub(crate) fn keep_others_present(&self, now: Moment, most: usize) -> Vec<Arc<Hold>> {
         let overdue = now.minus(self.waiters.poll_cap);
         let mut queues = self.waiters.shard(&self.key);
         let queue = queues.get_mut(&*self.key);
         queue.map_or_else(Vec::new, |queue| {
-            queue.keep_others(&self.waiter, now, overdue, most)
+            queue.keep_others_present(&self.waiter, now, overdue, most)
         })
     }
 

@@ -40,7 +40,7 @@ impl AskedForSign {
     ) -> Sign {
         let known = self.last.as_ref().filter(|it| it.hold == hold.number());
         let is_first = known.is_none();
-        if let Some(known) = known.filter(|it| !hold.gave_a_sign(it.turn)) {
+        if let Some(known) = known.filter(|it| !hold.was_polled_since(it.turn)) {
             return if now < known.until {
                 Sign::Asked(known.until)
             } else {

@@ -178,17 +178,17 @@ impl Waiter {
         Some((state.asked, state.acquire.clone()?))
     }
 
-    /// For diagnostics: what it waits for, and since when.
+    /// For diagnostics: the state of a hand-over to it, and since when its acquire is in flight.
     pub(super) fn shown(&self, now: Moment) -> String {
         let state = self.state.lock();
         let reception = match state.reception {
-            Reception::Nothing => "nothing",
-            Reception::Expected => "a hand-over",
-            Reception::Unanswered => "its own look after a hand-over",
-            Reception::Here(_) => "its own look at a hand-over",
+            Reception::Nothing => "none",
+            Reception::Expected => "expected",
+            Reception::Unanswered => "unanswered",
+            Reception::Here(_) => "delivered",
         };
         format!(
-            "expects {reception}, asks={} for {:?}, looks in {:?}, overdue by {:?}, absent={}",
+            "hand_over={reception} in_flight={} since={:?} check_in_due={:?} overdue={:?} absent={}",
             state.acquire.is_some(),
             now.since(state.asked),
             state.promised.since(now),

@@ -34,17 +34,17 @@ pub(super) async fn run(core: &Arc<Core>) {
         let now = core.clock.now();
         let mut is_waiting = false;
         for timed in core.timers.due(now) {
-            is_waiting |= !timed.look();
+            is_waiting |= !timed.on_due();
         }
         for task in core.mailbox.tasks() {
-            tasks.spawn(apart(task));
+            tasks.spawn(run_isolated(task));
         }
         // The runtime's timers stop while the machine sleeps. And a timer that is due but has nothing
         // to do yet must not cause a busy loop.
         let soon = if is_waiting { SHORTEST } else { Duration::ZERO };
         let next = match core.timers.next() {
             Moment::NEVER => Moment::NEVER,
-            next => core.clock.look_again(next, now, TICK).max(now + soon),
+            next => core.clock.wake_up_at(next, now, TICK).max(now + soon),
         };
         tokio::select! {
             biased;
@@ -57,7 +57,7 @@ pub(super) async fn run(core: &Arc<Core>) {
 }
 
 /// Runs one task. A panic in it drops its request and affects no other task.
-async fn apart(task: BackgroundTask) {
+async fn run_isolated(task: BackgroundTask) {
     if panics::catch_in(task).await.is_none() {
         // The panic may come from the user's log subscriber.
         panics::catch(|| {

@@ -13,7 +13,7 @@ pub(super) async fn keep_checking(core: &Core) {
     loop {
         // A server that has just restarted first serves the calls that waited for it.
         let now = core.clock.now();
-        let next = core.clock.look_again(now + SELDOM, now, PAUSE);
+        let next = core.clock.wake_up_at(now + SELDOM, now, PAUSE);
         core.clock.sleep_until(next).await;
         let limit = core.server.command_timeout();
         Box::pin(diagnosis::check_new_servers(&core.server, expected, limit)).await;

@@ -72,7 +72,7 @@ fn supervise(core: &Arc<Core>, runtime: &Runtime, jobs: &mut UnboundedReceiver<J
 /// Recovers after a panic of the loop: all holds are lost, and pending releases are queued again.
 fn recover(core: &Arc<Core>) {
     let holds = core.holds.all();
-    let lose = |hold: &&Arc<Hold>| core.lose_quietly(hold, LostReason::Watchdog);
+    let lose = |hold: &&Arc<Hold>| core.lose_without_log(hold, LostReason::Watchdog);
     let lost: Vec<&Arc<Hold>> = holds.iter().filter(lose).collect();
     // Notify the holders before logging: the user's log subscriber may be what panics.
     panics::catch(|| {
@@ -113,7 +113,7 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
                 () = &mut following => {}
                 () = &mut checking => {}
                 Some(job) = jobs.recv() => settling.begin(job),
-                () = settling.go_on() => {}
+                () = settling.process_next() => {}
             }
         }
     }

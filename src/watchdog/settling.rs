@@ -63,7 +63,7 @@ impl<'a> Settlements<'a> {
     pub(super) fn begin(&mut self, mut job: Job) {
         let rest = job.rest(self.core.clock.now());
         if !rest.is_zero() {
-            return self.put_off(job, rest);
+            return self.postpone(job, rest);
         }
         if job.try_turn() {
             return self.enqueue(job);
@@ -79,7 +79,7 @@ impl<'a> Settlements<'a> {
     /// # Cancel safety
     ///
     /// Nothing is lost.
-    pub(super) async fn go_on(&mut self) {
+    pub(super) async fn process_next(&mut self) {
         let next = self.later.peek().map(|next| next.at);
         let next_try = async {
             match next {
@@ -121,7 +121,7 @@ impl<'a> Settlements<'a> {
             }
         }
         while !self.is_idle() {
-            self.go_on().await;
+            self.process_next().await;
         }
     }
 
@@ -155,12 +155,12 @@ impl<'a> Settlements<'a> {
         let mut gave_up = false;
         if let Some(unsettled) = unsettled {
             gave_up = unsettled.gave_up;
-            self.put_off(unsettled.job, unsettled.pause);
+            self.postpone(unsettled.job, unsettled.pause);
         }
         self.end_try(lane, gave_up);
     }
 
-    fn put_off(&mut self, job: Job, pause: Duration) {
+    fn postpone(&mut self, job: Job, pause: Duration) {
         self.delayed += 1;
         self.later.push(DelayedJob {
             at: Instant::now() + pause,
@@ -258,7 +258,7 @@ mod on_servers {
             assert!(tasks <= AT_ONCE, "{tasks} tasks");
         }
         while !settling.is_idle() {
-            settling.go_on().await;
+            settling.process_next().await;
             let tasks = settling.tasks.len();
             assert!(tasks <= AT_ONCE, "{tasks} tasks");
         }
@@ -282,7 +282,7 @@ mod on_servers {
         settling.begin(Job::new(ended(&core, 2 * AT_ONCE)));
         let mut ended = 0;
         eventually(SOON, "the other lock is released", async || {
-            settling.go_on().await;
+            settling.process_next().await;
             ended += 1;
             core.holds.all().len() == 2 * AT_ONCE
         })
@@ -290,7 +290,7 @@ mod on_servers {
         assert_eq!(ended, 1, "others were waited for");
         silent.resume();
         while !settling.is_idle() {
-            settling.go_on().await;
+            settling.process_next().await;
         }
         assert!(core.holds.all().is_empty());
     }

@@ -76,7 +76,7 @@ impl TestCaller {
         guards: InstanceChecks,
     ) -> Result<InstanceReply, Failure> {
         let server = &self.core.server;
-        let time = server.allot(self.now());
+        let time = server.time_box(self.now());
         let sent = &mut Sent::default();
         script::acquire_member(server, &self.key, field, target, lease, guards, time, sent).await
     }
@@ -92,7 +92,7 @@ impl TestCaller {
         lease: Duration,
     ) -> Result<MarkReply, Failure> {
         let server = &self.core.server;
-        let time = server.allot(self.now());
+        let time = server.time_box(self.now());
         let sent = &mut Sent::default();
         script::mark(server, &self.key, field, token, lease, time, sent).await
     }

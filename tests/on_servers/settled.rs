@@ -44,7 +44,7 @@ async fn forgetting_a_lost_guard_frees_the_lock() {
     let lock = member.client.lock("l");
     let guard = lock.lock().lease(ms(60_000)).await.unwrap();
     let hold = member.core.holds.all().pop().unwrap();
-    assert!(member.core.lose_quietly(&hold, LostReason::Watchdog));
+    assert!(member.core.lose_without_log(&hold, LostReason::Watchdog));
     assert!(member.redis.exists("l").await);
     guard.forget();
     eventually(SOON, "the lock is free", async || {
@@ -81,7 +81,7 @@ async fn a_hold_stays_listed_until_its_release_is_settled_despite_other_drops() 
     let lock = member.client.lock("l");
     let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
     let hold = member.core.holds.all().pop().unwrap();
-    assert!(member.core.lose_quietly(&hold, LostReason::Watchdog));
+    assert!(member.core.lose_without_log(&hold, LostReason::Watchdog));
     let now = member.now();
     let flags = WATCHED;
     let drops = |state: &mut HoldState| state.drop_claim(flags, now);

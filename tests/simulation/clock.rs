@@ -42,14 +42,14 @@ impl TimeSource for VirtualClock {
         Moment(self.offset + passed as u64)
     }
 
-    fn chance(&self) -> u64 {
+    fn random(&self) -> u64 {
         let seed = self.chance.fetch_add(1, Ordering::Relaxed);
         Chance::new(seed, 0).next()
     }
 
     /// Lets other tasks run first, now and then.
     fn gap(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
-        let drawn = self.chance();
+        let drawn = self.random();
         let pause = Duration::from_millis(drawn / 4 % 80);
         (!drawn.is_multiple_of(4)).then(|| Box::pin(tokio::time::sleep(pause)) as _)
     }

@@ -64,8 +64,8 @@ impl SimulatedSubscriber {
 }
 
 impl SimulatedMessages {
-    /// As [`Waiters::hand_on`](crate::wait::Waiters::hand_on).
-    pub(crate) async fn hand_on(&mut self, core: &Core) {
+    /// As [`Waiters::handle_messages`](crate::wait::Waiters::handle_messages).
+    pub(crate) async fn handle_messages(&mut self, core: &Core) {
         while let Some(message) = self.arrived.recv().await {
             for key in core.waiters.subscriptions().locks_on(&message.channel) {
                 if core.waiters.is_listening(&key) {

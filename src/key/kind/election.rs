@@ -18,7 +18,7 @@ pub(crate) static ELECTION: Kind = Kind {
     },
     counter: Some(COUNTER),
     commands: &[fair::OF_QUEUE, OF_COUNTER],
-    has_news: true,
+    publishes_value: true,
     ..NON_REENTRANT_FAIR
 };
 
@@ -35,19 +35,19 @@ pub(crate) const NEWS_PREFIX: &str = "lockdog_leader";
 
 static ACQUIRE: LazyScript = LazyScript::new(|| {
     let text = include_str!("../../../lua/election/acquire.lua");
-    Script::above("fair", &fair::ACQUIRE, text)
+    Script::calling("fair", &fair::ACQUIRE, text)
 });
 static UNLOCK: LazyScript = LazyScript::new(|| {
     let text = include_str!("../../../lua/election/unlock.lua");
-    Script::above("fair", &fair::UNLOCK, text)
+    Script::calling("fair", &fair::UNLOCK, text)
 });
 static RENEW: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/election/renew.lua")));
 static TRANSFER: LazyScript = LazyScript::new(|| {
     let text = include_str!("../../../lua/election/transfer.lua");
-    Script::above("fair", &fair::TRANSFER, text)
+    Script::calling("fair", &fair::TRANSFER, text)
 });
 static FORCE_UNLOCK: LazyScript = LazyScript::new(|| {
     let text = include_str!("../../../lua/election/force_unlock.lua");
-    Script::above("fair", &fair::FORCE_UNLOCK, text)
+    Script::calling("fair", &fair::FORCE_UNLOCK, text)
 });

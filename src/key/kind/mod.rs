@@ -79,7 +79,7 @@ pub(crate) struct Kind {
     /// stands for an unused key. They are lists, which kinds share.
     pub(crate) commands: &'static [&'static [&'static str]],
     /// Its holder publishes a value: there is a key with the value, whose name is that of a channel too.
-    pub(crate) has_news: bool,
+    pub(crate) publishes_value: bool,
 }
 
 /// Where the queue of a lock's waiters is, and so which of the waiters of one client ask the server.

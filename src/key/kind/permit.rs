@@ -31,7 +31,7 @@ pub(crate) static PERMIT: Kind = Kind {
             "persist {KEY}:timeout",
         ],
     ],
-    has_news: false,
+    publishes_value: false,
 };
 
 /// What both kinds of semaphores need.

@@ -23,7 +23,7 @@ pub(crate) static PLAIN: Kind = Kind {
     permits: None,
     mode: None,
     commands: &[],
-    has_news: false,
+    publishes_value: false,
 };
 
 static ACQUIRE: LazyScript =
@@ -32,7 +32,7 @@ static ACQUIRE_ALL: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/multi_lock/acquire.lua")));
 static ACQUIRE_MEMBER: LazyScript = LazyScript::new(|| {
     let text = include_str!("../../../lua/red_lock/acquire.lua");
-    Script::above("plain", &ACQUIRE, text)
+    Script::calling("plain", &ACQUIRE, text)
 });
 static UNLOCK: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/lock/unlock.lua")));

@@ -18,7 +18,7 @@ impl Script {
     }
 
     /// A script that may call another one as the function of this name, with the same keys and arguments.
-    pub(super) fn above(function: &str, script: &Self, text: &str) -> Self {
+    pub(super) fn calling(function: &str, script: &Self, text: &str) -> Self {
         let inner = script.text();
         Self::of(format!("local function {function}()\n{inner}\nend\n{text}").into())
     }

@@ -30,7 +30,7 @@ pub(crate) static SEMAPHORE: Kind = Kind {
             "persist lockdog_ledger:{KEY}",
         ],
     ],
-    has_news: false,
+    publishes_value: false,
 };
 
 static ACQUIRE: LazyScript =

@@ -112,7 +112,7 @@ impl Acker {
     pub(super) fn refusal(&self, of: &Connection) -> Option<Failure> {
         let known = self.known.lock();
         let (on, failure) = known.unknown.as_ref()?;
-        on.leads_where(of).then(|| failure.clone())
+        on.leads_to_same_server(of).then(|| failure.clone())
     }
 }
 

@@ -34,7 +34,7 @@ pub(in crate::server) struct Touch {
 impl Touch {
     async fn send(&self, connection: &Connection, limit: Duration) -> Result<Value, Failure> {
         if self.asking {
-            connection.ask_asking(&self.command, limit).await
+            connection.ask_with_asking(&self.command, limit).await
         } else {
             connection.ask(&self.command, limit).await
         }

@@ -73,7 +73,7 @@ impl Node {
         }
         // A caller with a shorter limit does not show whether the replicas are slow.
         if limit >= timeout || !matches!(outcome, Err(Failure::Silent { .. })) {
-            self.learn(&outcome, replicas, clock.now());
+            self.record(&outcome, replicas, clock.now());
         }
         // Another caller that expected fewer replicas may have begun the round.
         let is_enough = outcome.is_ok_and(|count| count.acknowledged >= expected.count);
@@ -135,7 +135,7 @@ impl Node {
             // Boxed: it is rare, and would otherwise enlarge the future of every acquire.
             let opened = Box::pin(acker.slot.get(background.runtime(), limit, open));
             let connection = opened.await?;
-            if connection.leads_where(on) {
+            if connection.leads_to_same_server(on) {
                 return Ok(connection);
             }
             acker.slot.remove(&connection);

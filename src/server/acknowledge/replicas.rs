@@ -65,7 +65,7 @@ impl Node {
     }
 
     /// Records how many acknowledged, so that later locks do not wait for the others each time.
-    pub(super) fn learn(&self, outcome: &AckResult, replicas: Replicas, now: Moment) {
+    pub(super) fn record(&self, outcome: &AckResult, replicas: Replicas, now: Moment) {
         let mut known = self.acker().known.lock();
         let (acknowledged, required) = match outcome {
             Ok(count) => (count.acknowledged, count.required),
@@ -122,7 +122,7 @@ impl Node {
         let is_news = !known
             .unknown
             .as_ref()
-            .is_some_and(|(at, _)| at.leads_where(on));
+            .is_some_and(|(at, _)| at.leads_to_same_server(on));
         known.unknown = Some((on.clone(), failure.clone()));
         drop(known);
         if is_news {

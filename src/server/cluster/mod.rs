@@ -6,7 +6,7 @@
 
 mod answers;
 mod ask;
-mod learn;
+mod discover;
 mod node_link;
 mod shard;
 mod sharding;
@@ -59,7 +59,7 @@ pub(super) struct Cluster {
     /// When the last query with an answer began.
     queried: watch::Sender<Moment>,
     /// The query that discovers the cluster. All waiting callers share it.
-    learning: SingleFlight<()>,
+    discovery: SingleFlight<()>,
     sharding: Sharding,
 }
 
@@ -82,7 +82,7 @@ impl Cluster {
         Self {
             seeds,
             members,
-            learning: SingleFlight::new(&context.clock),
+            discovery: SingleFlight::new(&context.clock),
             context,
             map: RwLock::new(SlotMap::new()),
             strangers: Mutex::default(),

@@ -33,7 +33,7 @@ impl NodeLink {
     pub(super) fn to(info: ConnectionInfo, logins: Option<&Logins>) -> Self {
         Self {
             info,
-            logins: logins.map(Logins::apart),
+            logins: logins.map(Logins::separate),
             answered: false,
             kept: None,
         }

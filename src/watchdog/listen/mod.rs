@@ -65,7 +65,7 @@ async fn receive<T>(core: &Core, link: MessageConnection, switched: impl Future<
 async fn receive_here<T>(core: &Core, connection: PubSub, switched: impl Future<Output = T>) {
     let (sink, stream) = connection.split();
     tokio::select! {
-        () = core.waiters.hand_on(stream) => {}
+        () = core.waiters.handle_messages(stream) => {}
         _ = switched => {}
         () = keep_subscribed(&core.waiters, list(core), plain(core, sink)) => {}
     }

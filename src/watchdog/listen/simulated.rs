@@ -19,7 +19,7 @@ pub(super) async fn keep_listening(core: &Arc<Core>, wiring: &Wiring) {
             tokio::select! {
                 // A message that came before an acknowledgement is read before it.
                 biased;
-                () = messages.hand_on(core) => {}
+                () = messages.handle_messages(core) => {}
                 () = keep_subscribed(&core.waiters, list, subscriber) => {}
             }
         }

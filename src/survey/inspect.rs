@@ -15,7 +15,7 @@ use crate::session::Core;
 use crate::slot::slot;
 
 /// What stands under this key.
-pub(crate) async fn look(core: &Core, key: &str) -> Result<LockInfo> {
+pub(crate) async fn inspect(core: &Core, key: &str) -> Result<LockInfo> {
     let (found, ttl) = tokio::join!(content(core, key), ttl(core, key));
     let (kind, holders) = found?;
     let ttl = ttl?;
@@ -140,7 +140,7 @@ async fn beside(core: &Core, info: &mut LockInfo) -> Result<()> {
                 .and_then(|key| key.counter())
                 .unwrap_or_default();
             let said = of(&kind::ELECTION)
-                .and_then(|key| key.said())
+                .and_then(|key| key.proclaimed())
                 .unwrap_or_default();
             let (queued, token, said) = tokio::join!(
                 number(core, &queue, "LLEN"),

@@ -12,12 +12,15 @@ use crate::server::single_flight::Attempt;
 impl Cluster {
     /// Asks the seeds about the cluster, unless it is known. The background asks them once for all
     /// waiting callers.
-    pub(in crate::server) async fn learn(self: &Arc<Self>, limit: Duration) -> Result<(), Failure> {
+    pub(in crate::server) async fn discover(
+        self: &Arc<Self>,
+        limit: Duration,
+    ) -> Result<(), Failure> {
         if self.is_known() {
             return Ok(());
         }
         let own = self.clone();
-        let learn = || async move {
+        let discover = || async move {
             let seeds = own.seeds.iter().cloned();
             let mut links: Vec<NodeLink> = seeds.map(|seed| own.link(seed)).collect();
             // Waits for most of the seeds if they answer soon after the first: one may belong to
@@ -37,11 +40,11 @@ impl Cluster {
             Ok(())
         };
         let background = self.context.background.runtime();
-        self.learning.get(background, limit, learn).await
+        self.discovery.get(background, limit, discover).await
     }
 
     /// The attempt to discover the servers from the seeds.
     pub(in crate::server) fn attempt(&self) -> &dyn Attempt {
-        &self.learning
+        &self.discovery
     }
 }
