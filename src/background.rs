@@ -31,7 +31,7 @@ pub(crate) struct Thread {
 
 /// Fails outside a tokio runtime, where timers and connections would panic.
 pub(crate) fn ensure_runtime() -> Result<()> {
-    // The first check is cheaper. The body of `main` is no task.
+    // The first check is cheaper, but the body of an async `main` is not a task.
     if tokio::task::try_id().is_some() || Handle::try_current().is_ok() {
         return Ok(());
     }
@@ -76,7 +76,6 @@ impl Background {
     }
 
     /// Runs a future on the thread until it or the thread ends.
-    #[allow(dead_code, reason = "the driver of quorums is to use it")]
     pub(crate) fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send> + Send + 'static,

@@ -52,7 +52,7 @@ pub(crate) fn check(what: &'static str, lease: Duration, longest: Duration) -> R
     Ok(())
 }
 
-/// Rounds down to whole milliseconds, in which Redis counts leases.
+/// Rounds down to whole milliseconds, the unit of leases in Redis.
 pub(crate) fn whole(lease: Duration) -> Duration {
     Duration::from_millis(millis(lease))
 }

@@ -1,5 +1,5 @@
-//! An object with a name on a server that is no lock: what its handles share, and the calls about it that
-//! are for no hold.
+//! A named object on a server that is not a lock: the state that its handles share, and its commands that are
+//! for no hold.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::key::{Kind, LockKey};
 use crate::server::{Failure, Sent, TimeBox};
 use crate::session::{Core, Session, UnansweredCall};
 
-/// What the handles and requests of one object share.
+/// The state that the handles and requests of one object share.
 pub(crate) struct Object {
     session: Arc<Session>,
     name: Box<str>,
@@ -47,8 +47,8 @@ impl Object {
         self.session.core()
     }
 
-    /// Runs a command that is not for a hold of this client. `call` gets what it has to know, and its
-    /// `Sent` says which of its sendings may have run.
+    /// Runs a command that is for no hold of this client. The returned `Sent` says which of its sendings may
+    /// have run.
     pub(crate) async fn call<T>(
         &self,
         call: impl AsyncFnOnce(&Core, &LockKey, TimeBox, &mut Sent) -> Result<T, Failure>,
@@ -63,23 +63,24 @@ impl Object {
         Ok((answer?, sent))
     }
 
-    /// The right to start one more command with [`Object::complete`]. Sends nothing.
+    /// Reserves the right to start one more command with [`Object::complete`]. Sends nothing.
     pub(crate) fn reserve(&self) -> Result<UnansweredCall> {
         self.key()?;
         ensure_runtime()?;
-        // Before the check, so that a shutdown either waits for it or is seen here.
+        // It counts before the check, so a shutdown either waits for it or is seen by the check.
         let reserved = UnansweredCall::new(self.core().clone())?;
         self.core().ensure_open()?;
         Ok(reserved)
     }
 
-    /// Starts a command that has to run, whatever becomes of the caller: the client's thread sends it until
-    /// it is answered, at most for `limit` after the first sending. A shutdown waits for it. Returns the
-    /// first answer, or [`Error::Unconfirmed`] if there is none in time. `what` names the command.
+    /// Starts a command that has to run even if the caller's future is dropped: the client's thread repeats it
+    /// until it is answered, at most for `limit` after the first sending. A shutdown waits for it. Returns
+    /// the answer to the first sending, or [`Error::Unconfirmed`] if there is none in time. `what` names the
+    /// command.
     ///
     /// # Cancel safety
     ///
-    /// From its first poll on, the command is sent all the same.
+    /// After its first poll, the client's thread sends the command even if this is cancelled.
     pub(crate) async fn complete<T: Send + 'static>(
         &self,
         reserved: UnansweredCall,
@@ -107,19 +108,19 @@ impl Object {
             Ok(Err(_)) => return Err(Error::Closed),
             Err(_) => Failure::silent(core.clock.now().since(began)),
         };
-        // Not the failure itself: it may be retriable, and a second call would count on its own.
+        // The failure itself may be retriable, but a second call would count in addition to this one.
         Err(Error::unconfirmed_call(what, unanswered.into()))
     }
 }
 
-/// What became of the first sending of a command.
+/// The outcome of the first sending of a command.
 enum FirstOutcome<T> {
     Answered(Result<T, Failure>),
-    /// The client sends it again.
+    /// The client repeats it.
     Unanswered(Failure),
 }
 
-/// A command that can be sent again and again. Running it twice has the effect of once.
+/// A command that can be repeated: running it twice has the effect of running it once.
 pub(crate) trait AsyncCommand<T>: Send + 'static {
     fn send(
         &self,
@@ -165,8 +166,8 @@ impl Sending {
             let outcome = sending.await;
             core.server.abandon_unanswered(&outcome, &sent);
             drop(turn);
-            // A refusal that will not pass is an answer. What could not be sent was not refused, and an
-            // earlier sending of the same call may have run.
+            // A permanent refusal is an answer. A command that could not be sent has none: an earlier sending
+            // of the same call may have run.
             let first = match outcome {
                 Err(failure)
                     if failure.is_ambiguous()
@@ -176,7 +177,7 @@ impl Sending {
                     self.last = Some(failure.clone());
                     FirstOutcome::Unanswered(failure)
                 }
-                // The error of its call said that the client continues.
+                // The caller has its error, which says that the client continues. No call waits for this answer.
                 Err(failure) if answer.is_none() => {
                     self.last = Some(failure);
                     return;
@@ -199,7 +200,7 @@ impl Sending {
     }
 }
 
-/// Also when the client ends before.
+/// Logs that the command has no usable answer, also if the client ends first.
 impl Drop for Sending {
     fn drop(&mut self) {
         if let Some(failure) = &self.last {

@@ -16,7 +16,7 @@ pub(crate) async fn catch_in<T>(work: impl Future<Output = T>) -> Option<T> {
     given(AssertUnwindSafe(work).catch_unwind().await)
 }
 
-/// Drops the payload of a panic. It is foreign code's value, so its drop may panic too.
+/// Drops the payload of a panic. It is a value of the caller's code, so its drop may panic too.
 pub(crate) fn discard(panic: Box<dyn Any + Send>) {
     if let Err(next) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         // Its drop may panic as well, and so on.

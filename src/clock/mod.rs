@@ -24,7 +24,7 @@ pub(crate) struct Clock {
     source: Option<Arc<dyn TimeSource>>,
 }
 
-/// Gives a clock its time, instead of the machine.
+/// A source of time that replaces the machine's clock.
 pub(crate) trait TimeSource: Debug + Send + Sync + 'static {
     fn now(&self) -> Moment;
 
@@ -40,7 +40,7 @@ pub(crate) trait TimeSource: Debug + Send + Sync + 'static {
         random()
     }
 
-    /// What runs at a point where other threads may run: see [`Clock::gap`].
+    /// A future to run at a point where other threads may run: see [`Clock::gap`].
     fn gap(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
         None
     }
@@ -75,7 +75,8 @@ impl Clock {
         self.source.as_ref()?.runtime()
     }
 
-    /// `next`, but at most `tick` after `now` if timers may stop without notice.
+    /// When to wake up for an event at `next`. If timers may stop without notice, this is at most `tick` after
+    /// `now`, because a timer for `next` may then fire too late.
     pub(crate) fn wake_up_at(&self, next: Moment, now: Moment, tick: Duration) -> Moment {
         match self.outruns_timers() {
             true => next.min(now + tick),

@@ -43,12 +43,12 @@ impl LockKey {
         Fingerprint::of(self.key())
     }
 
-    /// The name, if the client's logs have it at all levels.
+    /// The name, if the client logs names at all levels.
     pub(crate) fn logged_name(&self) -> Option<&str> {
         self.is_named_in_logs.then_some(&*self.name)
     }
 
-    /// Whether logs at all levels have the name beside the hash.
+    /// Sets whether logs at all levels have the name beside the hash.
     pub(crate) fn named_in_logs(self, is_named_in_logs: bool) -> Self {
         Self {
             is_named_in_logs,

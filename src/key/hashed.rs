@@ -8,7 +8,7 @@ pub(crate) struct Hashed(u64);
 
 impl Hasher for Hashed {
     fn write(&mut self, bytes: &[u8]) {
-        // For other types of keys. There are none.
+        // Never called: a `LockKey` hashes itself as one `u64`.
         for byte in bytes {
             self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
         }

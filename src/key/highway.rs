@@ -1,4 +1,4 @@
-//! HighwayHash with 128 bits, by which Redisson names the values of a group.
+//! HighwayHash with 128 bits. Redisson derives the names of a group's values from it.
 //!
 //! The algorithm is Google's, "Fast strong hash functions: SipHash/HighwayHash", in its portable form.
 
@@ -49,7 +49,7 @@ impl State {
         merge(v0, v1);
     }
 
-    /// The last bytes, 1 to 31 of them.
+    /// Adds the last 1 to 31 bytes.
     fn update_rest(&mut self, bytes: &[u8]) {
         let size = bytes.len();
         let whole = size & !3;
@@ -113,7 +113,7 @@ fn words(packet: &[u8; 32]) -> Lanes {
     array::from_fn(|i| u64::from_le_bytes(words[i]))
 }
 
-/// Redisson's.
+/// The key that Redisson uses.
 const KEY: Lanes = [
     0x9e37_79b9_7f4a_7c15,
     0xf39c_c060_5ced_c834,

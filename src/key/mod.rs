@@ -40,9 +40,9 @@ pub(crate) struct LockKey {
     name: Box<str>,
     mapped: Option<Box<str>>,
     kind: &'static Kind,
-    /// The names of the values of a group that it is about, in their order. `None` for other locks.
+    /// The names of the group's values that it locks, sorted. `None` for other locks.
     values: Option<Arc<Vec<String>>>,
-    /// What observers count it as; `None` if it is in no group.
+    /// The group in which observers count it; `None` if it is in none.
     group: Option<Arc<str>>,
     /// Hash of the kind and the key in Redis. It is stored because each acquire needs it several
     /// times.
@@ -93,7 +93,7 @@ impl LockKey {
         })
     }
 
-    /// The names of the values of its group that it is about; none for other locks.
+    /// The names of the group's values that it locks; empty for other locks.
     pub(crate) fn values(&self) -> &[String] {
         self.values.as_deref().map_or(&[], Vec::as_slice)
     }
@@ -127,8 +127,8 @@ impl LockKey {
         Some(self.of_kind(self.kind.mode?.other_kind()))
     }
 
-    /// The lock that names the queue of its waiters, and whose holds keep others out. It is the lock itself;
-    /// for a read lock it is the write lock.
+    /// The lock whose key names the queue of this lock's waiters: the lock itself, or for a read lock the
+    /// write lock. A hold on it keeps every other owner out.
     pub(crate) fn queue_key(&self) -> Cow<'_, Self> {
         match self.kind.mode {
             Some(Mode::Read) => self.partner().map_or(Cow::Borrowed(self), Cow::Owned),
@@ -136,8 +136,8 @@ impl LockKey {
         }
     }
 
-    /// The locks whose holds keep others from getting this one: the one that [`LockKey::queue_key`] returns, and
-    /// for a write lock the read lock.
+    /// The locks whose holds keep other owners from getting this one: the one that [`LockKey::queue_key`]
+    /// returns, and for a write lock also the read lock.
     pub(crate) fn rivals(&self) -> impl Iterator<Item = Cow<'_, Self>> {
         let reads = match self.kind.mode {
             Some(Mode::Write) => self.partner().map(Cow::Owned),
@@ -146,7 +146,8 @@ impl LockKey {
         iter::once(self.queue_key()).chain(reads)
     }
 
-    /// Whether the key ends when nothing of one hold is left, and its TTL is that hold's lease.
+    /// Whether the key in Redis has one hold at a time: it exists only with that hold, and its TTL is that hold's
+    /// lease.
     pub(crate) fn ends_with_its_hold(&self) -> bool {
         self.kind.mode.is_none() && self.kind.permits.is_none() && self.values.is_none()
     }
@@ -202,7 +203,7 @@ impl LockKey {
         self.mapped.as_deref().unwrap_or(&self.name)
     }
 
-    /// The channel on which its releases are published, if they are.
+    /// The channel on which its releases are published; `None` if they are not.
     pub(crate) fn channel(&self) -> Option<String> {
         let prefix = self.kind.channel?;
         Some(match self.kind.is_latch {
@@ -233,7 +234,7 @@ impl LockKey {
         [&self.before_fields(), field, ":rwlock_timeout:1"].concat()
     }
 
-    /// What stands before the fields in the names of the keys for the leases of read holds.
+    /// The prefix, before the field, of the keys for the leases of read holds.
     pub(crate) fn before_fields(&self) -> String {
         suffixed(self.key(), "")
     }
@@ -255,14 +256,14 @@ impl LockKey {
         is_on_server.then(|| prefixes.map(|prefix| prefixed(prefix, self.key())))
     }
 
-    /// The key with what the leader said of itself, if its kind has that. It is the name of the channel of the
-    /// news, too. In a cluster it has the lock's slot.
+    /// The key with the value that the leader published, if holders of this kind publish one. The channel on
+    /// which they publish has the same name. In a cluster the key has the lock's slot.
     pub(crate) fn proclaimed(&self) -> Option<String> {
         let is_published = self.kind.publishes_value;
         is_published.then(|| prefixed(kind::NEWS_PREFIX, self.key()))
     }
 
-    /// The channel of an election's news, as a lock of its own without a holder.
+    /// A lock without a holder, whose channel is the one on which the leaders of this election publish values.
     pub(crate) fn listened(&self) -> Self {
         self.of_kind(&kind::NEWS)
     }
@@ -404,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_kinds_of_a_read_write_lock_are_partners_in_one_line() {
+    fn the_two_kinds_of_a_read_write_lock_are_partners_with_one_queue() {
         let key = |kind| LockKey::new(kind, "orders", None).unwrap();
         let (read, write) = (key(&kind::READ), key(&kind::WRITE));
         assert!(read.partner().unwrap() == write && write.partner().unwrap() == read);

@@ -51,7 +51,7 @@ impl PermitId {
         (*self == Self::of_hold(client, number)).then_some(number)
     }
 
-    /// As it is sent for a hold of this client.
+    /// The id as the field of a hold of this client: the same bytes as text.
     pub(crate) fn into_field(self) -> String {
         self.0.iter().map(|byte| char::from(byte & MASK)).collect()
     }

@@ -1,4 +1,4 @@
-//! A value of a group, in the bytes that Redisson's codec makes of it.
+//! A value of a group, as the bytes that Redisson's codec makes of it.
 
 use super::highway::hash128;
 use crate::error::{Error, Result};
@@ -22,12 +22,12 @@ use crate::error::{Error, Result};
 pub struct Value(Vec<u8>);
 
 impl Value {
-    /// A Java `String` by Redisson's default codec, `Kryo5Codec`.
+    /// A Java `String`, encoded as Redisson's default codec `Kryo5Codec` encodes it.
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] for a text that is not 2 to 32 characters of ASCII: Kryo writes others in another form. Give
-    /// their bytes to [`Value::encoded`].
+    /// [`Error::Invalid`] for a text that is not 2 to 32 ASCII characters: Kryo writes other texts in another form.
+    /// Pass their bytes to [`Value::encoded`].
     pub fn kryo5(text: &str) -> Result<Self> {
         let is_short = (2..=32).contains(&text.len());
         if !text.is_ascii() || !is_short {
@@ -43,7 +43,7 @@ impl Value {
         Ok(Self(bytes))
     }
 
-    /// A text by Redisson's `StringCodec`.
+    /// A text, encoded as Redisson's `StringCodec` encodes it.
     pub fn utf8(text: &str) -> Self {
         Self(text.as_bytes().to_vec())
     }

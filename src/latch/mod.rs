@@ -169,7 +169,7 @@ impl AsyncCommand<bool> for CountDown {
     }
 }
 
-/// How long the client sends that a latch is counted down.
+/// How long the client repeats a count-down that has no answer.
 const SENT_FOR: Duration = Duration::from_secs(3_000);
 
 /// See [`Client`](crate::Client).

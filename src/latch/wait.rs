@@ -73,7 +73,7 @@ impl CountDownLatch {
         let _counted = core.waiters.count()?;
         let is_patient = until != Moment::NEVER;
         let began = core.clock.now();
-        // Also a wait of no time asks once.
+        // A wait of zero has time for one query.
         let until = until.max(began + FIRST_ATTEMPT);
         loop {
             let (gate, came) = core.gate(key)?;

@@ -1,4 +1,4 @@
-//! What is done with permits by their ids, without a [`LeasedPermit`](super::LeasedPermit).
+//! Operations on permits by their ids, without a [`LeasedPermit`](super::LeasedPermit).
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -16,7 +16,7 @@ impl PermitSemaphore {
     /// [`LeasedPermit::into_ids`](crate::LeasedPermit::into_ids), from another process, or from Redisson.
     /// Corresponds to Redisson's `release(permitId)` and `release(permitsIds)`.
     ///
-    /// The holder of such a permit in another client learns it at its next renewal.
+    /// If another client holds such a permit, its next renewal notifies the holder of the loss.
     ///
     /// If the client had to send the command again, because the first sending was not answered, success says
     /// that none of the permits is in use any more: they were given back, or their leases ended.
@@ -64,7 +64,7 @@ impl PermitSemaphore {
             GivenBack::All => true,
             // If an earlier sending was not answered, that one may have given them back.
             GivenBack::NoneInUse => sent.repeated,
-            // It would have given back all.
+            // An earlier sending would have given back all of them.
             GivenBack::SomeInUse => false,
         })
     }

@@ -52,7 +52,7 @@ struct Part {
     guard: Guard,
 }
 
-/// Is cancelled when one of several permits is lost.
+/// A token that is cancelled when one of several permits is lost.
 struct LossToken(CancellationToken);
 
 impl Dependant for LossToken {

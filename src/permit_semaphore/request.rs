@@ -209,5 +209,5 @@ impl fmt::Debug for TryPermitRequest {
     }
 }
 
-/// The most permits of one command. The server runs nothing else during a command.
+/// The largest number of permits in one command. The server runs nothing else during a command.
 pub(super) const MOST_PERMITS: u32 = 1000;

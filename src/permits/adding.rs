@@ -1,4 +1,4 @@
-//! Adds permits to a semaphore of either kind, whatever becomes of the caller.
+//! Adds permits to a semaphore of either kind, even if the caller's future is dropped.
 
 use std::time::Duration;
 
@@ -38,5 +38,5 @@ pub(crate) async fn add_permits(semaphore: &Object, by: i32) -> Result<()> {
     added.await.map(|_| ())
 }
 
-/// How long the client sends such a call.
+/// How long the client repeats such a command.
 pub(crate) const ADDED_FOR: Duration = Duration::from_secs(50);

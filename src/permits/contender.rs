@@ -90,7 +90,7 @@ impl Contender for PermitContender<'_> {
         Ok(OwnerHas::Nothing)
     }
 
-    /// What this client has says nothing about the other permits.
+    /// The holds of this client do not show whether further permits are free.
     fn kept(&mut self, _now: Moment, _has_waited: bool) -> LocalState {
         LocalState::Nothing
     }
@@ -131,7 +131,7 @@ impl Contender for PermitContender<'_> {
         })
     }
 
-    /// The permits that another call of this client had.
+    /// Accepts the permits that another call of this client handed over.
     async fn accept_hand_over(
         &mut self,
         place: &QueuePlace,
@@ -168,8 +168,8 @@ impl Contender for PermitContender<'_> {
         if end.is_known_busy {
             return Ok(());
         }
-        // The contender asks for the whole queue, so its failure is the error. This waiter's own
-        // attempts know no more.
+        // The contender asks for the whole queue, so its failure is the error. This waiter's own attempts do
+        // not say more.
         if let Some(outage) = end.place.and_then(|place| place.waiter.outage()) {
             return Err(outage);
         }

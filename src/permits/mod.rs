@@ -28,7 +28,7 @@ pub(crate) use adding::{ADDED_FOR, Adding, add_permits};
 pub(crate) struct Wanted {
     /// 0: all that are free, of a semaphore without leases.
     pub(crate) permits: u32,
-    /// The permits have leases, and must never end by themselves.
+    /// The permits are of a kind with leases, but must not expire.
     pub(crate) is_endless: bool,
     pub(crate) terms: Terms,
 }
@@ -41,7 +41,7 @@ pub(crate) async fn acquire(
 ) -> Result<Option<Vec<Claim>>> {
     let core = object.core();
     let key = object.key()?;
-    // Permits have no owner that could acquire once more.
+    // Permits have no owner that could re-enter, so each call is an owner of its own.
     let owner = Owner::new();
     let watched = WatchedCall::begin(core, || LockRef::of(key, owner));
     let outcome = acquire_claims(object.session(), key, owner, wanted, wait).await;
@@ -138,7 +138,7 @@ impl PermitCall<'_> {
         }
     }
 
-    /// New holds: one for each permit that has a lease, and else one for all of them. They are registered
+    /// New holds: one for each permit that has a lease, otherwise one for all of them. They are registered
     /// with the watchdog before anything is sent.
     fn acquires(&self) -> Vec<PendingAcquire> {
         let Wanted { permits, .. } = self.wanted;
@@ -165,7 +165,7 @@ impl PermitCall<'_> {
         attempt.map_err(|(_, error)| error)
     }
 
-    /// Gives the claims the watchdog and the bound that the call asks for.
+    /// Applies the terms of the call to the claims: whether the watchdog renews them, and for how long at most.
     fn confirmed(&self, mut claims: Vec<Claim>) -> Vec<Claim> {
         for claim in &mut claims {
             let acquired = claim.hold().state().acquired;

@@ -11,8 +11,9 @@ use crate::lock::{self, HandleOptions};
 use crate::request::WaitLimit;
 use crate::session::Claim;
 
-/// Acquires the lock of `guard` in the other mode for the same owner. The new hold is watched if the guard's
-/// hold is; else its lease is what is left of that one. `None` if others prevented it until the limit.
+/// Acquires the lock of `guard` in the other mode for the same owner. The watchdog renews the new hold if it
+/// renews the guard's hold. Otherwise the new hold has the rest of that one's lease. Returns `None` if other
+/// owners kept the lock busy until the limit.
 ///
 /// # Cancel safety
 ///
@@ -57,7 +58,7 @@ pub(super) async fn acquire(
     .await
 }
 
-/// Ends a hold that the server does not know any more, and says how it was lost.
+/// Marks a hold as lost, because the server does not have it any more. Returns its loss.
 pub(super) fn lose(claim: &Claim) -> Option<Lost> {
     let (core, hold) = (claim.session().core(), claim.hold());
     core.lose(hold, LostReason::NotOurs);

@@ -20,7 +20,7 @@ pub struct ReadGuard(pub(super) Guard);
 pub struct WriteGuard {
     // Dropped in this order: the write hold ends first.
     pub(super) guard: Guard,
-    /// The read hold that the write hold was acquired above. It is given back with it.
+    /// After an upgrade, the read hold of the same owner. It is released with the write hold.
     pub(super) read: Option<ReadGuard>,
 }
 
@@ -54,8 +54,8 @@ impl WriteGuard {
     /// in between. Corresponds to `readLock().lock()` and then `writeLock().unlock()`.
     ///
     /// After an upgrade, it returns the earlier read hold. Otherwise the watchdog renews the read
-    /// hold if it renewed the write hold. After a fixed lease, the read hold has its rest. A call takes at most two
-    /// command timeouts, and three more if an earlier command of the write hold has no answer yet.
+    /// hold if it renewed the write hold. After a fixed lease, the read hold has the rest of that lease. A call takes
+    /// at most two command timeouts, and three more if an earlier command of the write hold has no answer yet.
     ///
     /// # Errors
     ///
@@ -95,8 +95,9 @@ impl WriteGuard {
         let Some(read) = read else {
             return guard.unlock().await;
         };
-        // Both end with the first poll: one that waited for the other would be renewed as long as a caller does
-        // not poll its future. The error of the write hold says more: what was written may be lost.
+        // Both unlocks begin at the first poll. If one waited for the other, the watchdog would renew its hold
+        // for as long as the caller does not poll the future. The error of the write hold comes first, because
+        // it matters more: what was written may be lost.
         let (unlocked, read) = tokio::join!(biased; guard.unlock(), read.unlock());
         let unlocked = unlocked?;
         read.map(|_| unlocked)
@@ -122,7 +123,7 @@ impl WriteGuard {
     }
 }
 
-/// The owner writes, so only the loss of its write hold keeps it from reading.
+/// Why the owner could not read: it writes, so the only possible reason is the loss of its write hold.
 fn lost(guard: &Guard) -> Error {
     let loss = guard.claim().and_then(change::lose);
     loss.map_or(Error::Closed, Error::Lost)

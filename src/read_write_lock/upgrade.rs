@@ -1,4 +1,4 @@
-//! From reading to writing.
+//! Upgrades a read hold to a write hold.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -30,9 +30,9 @@ impl ReadGuard {
     ///
     /// # Errors
     ///
-    /// [`UpgradeError`], with this guard in it if it is still valid:
+    /// [`UpgradeError`], with this guard in it if it is still valid. [`UpgradeError::error`] returns
     ///
-    /// - nothing else if other owners still read at the end of the wait;
+    /// - `None` if other owners still read at the end of the wait;
     /// - [`Error::WouldDeadlock`] if another owner that reads waits for its own upgrade. One of the two has to
     ///   release its read hold;
     /// - [`Error::Lost`] if the read hold was lost;

@@ -54,7 +54,7 @@ impl Semaphore {
         check(permits)?;
         let key = self.inner.key()?;
         let core = self.inner.core();
-        // First: a refusal after some permits were given back would make the caller repeat the call.
+        // Reserved first: after an error the caller repeats the call, so no permits may be given back before it.
         let reserved = self.inner.reserve()?;
         let forgotten = self.take_forgotten(core, key, permits);
         let given: u32 = forgotten.iter().map(Claim::weight).sum();
@@ -77,7 +77,7 @@ impl Semaphore {
         exists
     }
 
-    /// Forgotten claims of up to this number of permits.
+    /// Takes forgotten claims that have at most this number of permits together.
     fn take_forgotten(&self, core: &Core, key: &LockKey, permits: u32) -> Vec<Claim> {
         let mut taken = Vec::new();
         let mut missing = permits;

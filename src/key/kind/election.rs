@@ -1,4 +1,4 @@
-//! A leader election: a fair lock whose holder has a term, and says who it is. Redisson has none.
+//! A leader election: a fair lock whose holder has a term and publishes a value. Redisson has none.
 
 use super::fair;
 use super::fenced::{COUNTER, OF_COUNTER};
@@ -22,7 +22,7 @@ pub(crate) static ELECTION: Kind = Kind {
     ..NON_REENTRANT_FAIR
 };
 
-/// The channel of an election on which leaders publish values. It has no holds.
+/// The channel on which the leaders of an election publish values. It has no holds.
 pub(crate) static NEWS: Kind = Kind {
     name: "news of an election",
     channel: Some(NEWS_PREFIX),

@@ -28,7 +28,7 @@ pub(crate) static NON_REENTRANT_FAIR: Kind = Kind {
     ..FAIR
 };
 
-// Not LPUSH and RPUSH, which have no arguments that the server refuses.
+// Without LPUSH and RPUSH: the server refuses no argument of theirs, so a try would write.
 pub(super) const OF_QUEUE: &[&str] = &[
     "time",
     "lindex redisson_lock_queue:{KEY} 0",

@@ -34,7 +34,7 @@ pub(crate) use script::Script;
 pub(crate) use semaphore::SEMAPHORE;
 pub(crate) use spin::SPIN;
 
-/// Every kind of lock. Semaphores are none.
+/// The kinds of locks that may stand under one key. Semaphores, latches and group locks are not among them.
 pub(super) static ALL: [&Kind; 10] = [
     &PLAIN,
     &SPIN,
@@ -59,8 +59,8 @@ pub(crate) struct Kind {
     pub(crate) channel: Option<&'static str>,
     /// Where the queue of its waiters is.
     pub(crate) queue: QueueSide,
-    /// It is a count-down latch, which has no holder. Redisson puts the name of its channel into braces, also
-    /// if the name has some. Its messages say what happened.
+    /// It is a count-down latch, which has no holder. In the name of its channel, the latch's name is in braces
+    /// even if it contains braces, as in Redisson. The text of its messages matters.
     pub(crate) is_latch: bool,
     /// Whether an owner may acquire a lock again while it holds it.
     pub(crate) reentrant: bool,
@@ -73,26 +73,27 @@ pub(crate) struct Kind {
     /// The mode of its holds. The two kinds of a read/write lock are two kinds of holds under one key, and
     /// their waiters stand in one queue. `None`: its holds have no mode.
     pub(crate) mode: Option<Mode>,
-    /// The commands that it needs and a plain lock does not, which `Client::diagnose` tries. Each is a complete
-    /// command that changes nothing, whatever the server contains: one that would write has an argument that the
-    /// server refuses after it has checked the permission. Words are separated by single spaces. `KEY` in a word
-    /// stands for an unused key. They are lists, which kinds share.
+    /// The commands that it needs in addition to those of a plain lock. `Client::diagnose` tries them. Each is a
+    /// complete command that changes nothing, whatever the server contains: one that would write has an argument
+    /// that the server refuses after it has checked the permission. Words are separated by single spaces. `KEY`
+    /// in a word stands for an unused key. It is a list of lists, so that kinds can share some of them.
     pub(crate) commands: &'static [&'static [&'static str]],
-    /// Its holder publishes a value: there is a key with the value, whose name is that of a channel too.
+    /// Its holder publishes a value. The value is stored under a key, and published on a channel of the same
+    /// name.
     pub(crate) publishes_value: bool,
 }
 
-/// Where the queue of a lock's waiters is, and so which of the waiters of one client ask the server.
+/// Where the queue of a lock's waiters is. It decides which of one client's waiters ask the server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum QueueSide {
-    /// The contender, which is the first in this client's queue.
+    /// In the client. Its contender asks, which is usually the first waiter in the queue.
     Client,
-    /// Each waiter once, to enter the queue on the server. Then the contender, which is the first of
-    /// this client's waiters in that queue, asks for all of them.
+    /// On the server. Each waiter asks once, to enter the queue. Then the contender asks for all of them: the
+    /// first of this client's waiters in that queue.
     Server,
 }
 
-/// The times of a queue on the server.
+/// The timeouts of a queue on the server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueTimeouts {
     /// After this time a Redisson client drops the first waiter if it does not acquire the lock.
@@ -150,7 +151,7 @@ impl Mode {
 pub(crate) const WRITER: &str = ":write";
 
 /// What counts the fencing tokens of a kind. The scripts that grant such a lock have the counter's key
-/// and `from` as their last key and argument, and answer the token.
+/// and `from` as their last key and argument, and return the token.
 #[derive(Clone, Copy)]
 pub(crate) struct Counter {
     /// The prefix of the counter's key.
@@ -170,13 +171,14 @@ impl Kind {
         !self.is_counted()
     }
 
-    /// Whether others can have what an unlock frees while the hold lasts. Otherwise only its last unlock
-    /// frees something.
+    /// Whether each unlock frees something that others can acquire. Otherwise only the last unlock of a hold
+    /// does.
     pub(crate) fn is_freed_in_parts(&self) -> bool {
         self.is_counted()
     }
 
-    /// Whether other holders set the TTL that its holds live by, so that it may become shorter than a lease.
+    /// Whether its holds share a TTL that other holders set too, so that it may become shorter than the lease of
+    /// a hold.
     pub(crate) fn has_shared_ttl(&self) -> bool {
         self.mode == Some(Mode::Read)
     }

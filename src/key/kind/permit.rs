@@ -34,7 +34,7 @@ pub(crate) static PERMIT: Kind = Kind {
     publishes_value: false,
 };
 
-/// What both kinds of semaphores need.
+/// The commands that both kinds of semaphores need.
 pub(super) const OF_PERMITS: &[&str] = &[
     "time",
     "get KEY",

@@ -13,7 +13,7 @@ pub(crate) static READ: Kind = Kind {
     ..WRITE
 };
 
-/// One owner holds it. Below it, the same owner may have a read hold.
+/// One owner holds it. The same owner may have a read hold too.
 pub(crate) static WRITE: Kind = Kind {
     name: "write lock",
     scripts: Scripts {

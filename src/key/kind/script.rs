@@ -17,7 +17,7 @@ impl Script {
         Self::of(Cow::Borrowed(text))
     }
 
-    /// A script that may call another one as the function of this name, with the same keys and arguments.
+    /// A script that can call `script` as a local function of this name. Both have the same keys and arguments.
     pub(super) fn calling(function: &str, script: &Self, text: &str) -> Self {
         let inner = script.text();
         Self::of(format!("local function {function}()\n{inner}\nend\n{text}").into())
