@@ -153,7 +153,7 @@ macro_rules! options {
         ///   until then the client does not detect a deleted key.
         /// - If the server does not answer the command of that end, the client retries, and the lock may stay for
         ///   its whole lease.
-        /// - If the end makes the lock free earlier than a waiter of Redisson expects, a message tells it.
+        /// - If the end makes the lock free earlier than a waiter of Redisson expects, a message wakes that waiter.
         ///
         /// Redisson has no such option. Read/write locks, locks of a group, [`MultiLock`](crate::MultiLock) and
         /// [`RedLock`](crate::RedLock) do not support it: [`Error::Invalid`].

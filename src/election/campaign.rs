@@ -72,7 +72,7 @@ impl CampaignRequest {
 
     options!();
 
-    /// Waits until its owner leads, and says nothing yet.
+    /// Waits until its owner leads. Publishes nothing yet.
     pub(super) async fn elected(&self) -> Result<Guard> {
         check_value(&self.value)?;
         let mut request = self.election.inner.lock.lock();
@@ -85,7 +85,7 @@ impl CampaignRequest {
         request.await
     }
 
-    /// Says who leads by this guard.
+    /// Begins the leadership of this guard's owner: publishes its value.
     pub(super) async fn begin(self, guard: Guard) -> Result<Leadership> {
         Leadership::begin(self.election, guard, self.value, Moment::NEVER).await
     }

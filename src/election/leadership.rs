@@ -1,4 +1,4 @@
-//! What a leader has.
+//! The leadership of a candidate that was elected.
 
 use std::fmt;
 use std::ops::Deref;
@@ -20,7 +20,8 @@ use crate::server::TimeBox;
 /// A leadership, from [`Election::campaign`]. It is a [`Leading`] that can be ended.
 ///
 /// [`resign`](Self::resign) ends it and waits until Redis has confirmed that. Dropping it resigns without waiting:
-/// the client's own thread sends the release to Redis. A leadership can be lost. It has the reports of a [`Guard`].
+/// the client's own thread sends the release to Redis. A leadership can be lost, and reports that as a [`Guard`]
+/// does.
 #[must_use = "a leadership that is dropped at once resigns at once"]
 pub struct Leadership {
     guard: Guard,
@@ -34,7 +35,7 @@ pub struct Leading {
     shared: Arc<Shared>,
 }
 
-/// What the views of one leadership share.
+/// The state that the views of one leadership share.
 struct Shared {
     election: Election,
     hold: Arc<Hold>,
@@ -44,7 +45,7 @@ struct Shared {
 }
 
 impl Leadership {
-    /// Says who leads by this guard, until `until`.
+    /// Publishes the value of the leader with this guard, by `until` at the latest.
     ///
     /// # Cancel safety
     ///
@@ -151,7 +152,7 @@ impl Leading {
         if published.await?.0 {
             return Ok(());
         }
-        // Its end is known here before a renewal finds it.
+        // The server no longer has the leadership. A renewal would find that later.
         core.lose(hold, LostReason::NotOurs);
         let lost = hold.loss(core.clock.now());
         Err(lost.map_or(Error::Closed, Error::Lost))

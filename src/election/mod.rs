@@ -62,9 +62,9 @@ pub struct Election {
     inner: Arc<Inner>,
 }
 
-/// What the handles and requests of one election share.
+/// The state that the handles and requests of one election share.
 struct Inner {
-    /// Whose holder leads.
+    /// The lock whose holder leads.
     lock: Lock,
     object: Object,
 }
@@ -136,7 +136,7 @@ impl Election {
     }
 }
 
-/// An error for a value that is too long to be shown to all.
+/// Refuses a value that is too long.
 fn check_value(value: &str) -> Result<()> {
     if value.len() <= LONGEST_VALUE {
         return Ok(());

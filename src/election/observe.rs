@@ -34,7 +34,7 @@ pub struct Leaders {
     election: Election,
     /// What was reported last; `None` before the first report.
     seen: Option<Option<Leader>>,
-    /// From the second question on.
+    /// Registered before the second query.
     listener: Option<Listener>,
     has_subscribed: bool,
     /// When to ask again, if no message comes before; `None` if it has to ask now.
@@ -68,12 +68,12 @@ impl Leaders {
         loop {
             if let Some(at) = self.asks_at {
                 self.wait(at).await?;
-                // A question that is cancelled is asked at once by the next call.
+                // If the query below is cancelled, the next call sends one at once.
                 self.asks_at = None;
             }
             let asked = self.election.leader().await;
             let core = self.election.inner.object.core();
-            // One that failed is not asked again at once either.
+            // Set before the error is returned, so the call after a failure waits too.
             self.asks_at = Some(core.clock.now() + core.clock.jitter_down(core.settings.poll_cap));
             let leader = asked?;
             let is_known = match (&self.seen, &leader) {
@@ -102,7 +102,7 @@ impl Leaders {
         let listens = core.backoff(key).is_none() && !self.has_subscribed;
         tokio::select! {
             biased;
-            // The change may come before the subscription, so it asks once more behind it.
+            // A change may come before the subscription is active, so the caller queries once more after it.
             () = listener.subscribed(&core.server), if listens => {
                 self.has_subscribed = true;
                 Ok(())

@@ -1,4 +1,4 @@
-//! Leads again and again.
+//! Campaigns again after each leadership that is lost.
 
 use super::{CampaignRequest, Election, Leadership, Leading};
 use crate::error::{Error, Result};
@@ -52,7 +52,8 @@ impl Election {
         }
     }
 
-    /// Campaigns through outages, and again if the leadership is lost before its value was said.
+    /// Campaigns until it leads: again after an outage, and if the leadership is lost before its value was
+    /// published.
     async fn until_elected(&self, campaign: CampaignRequest) -> Result<Leadership> {
         loop {
             let error = match campaign.elected().await {

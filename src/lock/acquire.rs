@@ -70,14 +70,14 @@ async fn acquire_claim(
     outcome.map_err(|error| error.after(core.clock.now().since(began)))
 }
 
-/// What a handle, or a guard that upgrades, says about its acquires.
+/// The options of a handle, or of a guard that upgrades, for its acquires.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HandleOptions {
     /// The pauses of its waiters, if they differ from the client's setting.
     pub(crate) backoff: Option<Backoff>,
     /// Who goes first in a read/write lock.
     pub(crate) preference: Preference,
-    /// The write lock is acquired above the read hold of its owner.
+    /// The call acquires the write lock while its owner keeps its read hold.
     pub(crate) upgrades: bool,
 }
 
@@ -130,12 +130,12 @@ impl LockCall<'_> {
                 AttemptOutcome::Ended if core.clock.now() >= until => {
                     return Err(self.too_late(acquiring.hold()));
                 }
-                // A force unlock came before the grant was read. Treated as not asked yet.
+                // A force unlock ended the hold before its grant was processed. The call asks again.
                 AttemptOutcome::Ended => {
                     core.ensure_open()?;
                     self.ensure_upgradable()?;
                 }
-                // Another branch of this owner may have acquired it meanwhile.
+                // Another call of this owner may have acquired it meanwhile.
                 AttemptOutcome::Busy(_) | AttemptOutcome::Lost(_) => {
                     return self.reenter_meanwhile().await;
                 }
@@ -184,7 +184,7 @@ impl LockCall<'_> {
         }
     }
 
-    /// How an acquire that begins now treats those in the other mode.
+    /// How an acquire that begins now treats holders and waiters in the other mode.
     pub(super) fn modes(&self, now: Moment, waits: bool) -> ModeOptions {
         let HandleOptions {
             preference,
@@ -202,7 +202,7 @@ impl LockCall<'_> {
         }
     }
 
-    /// An error if the read hold that the call is to take over from is gone.
+    /// Fails if the call upgrades and its read hold is lost.
     pub(super) fn ensure_upgradable(&self) -> Result<()> {
         if !self.options.upgrades {
             return Ok(());
@@ -213,12 +213,12 @@ impl LockCall<'_> {
         match state {
             Some(OwnerState::Lost(lost)) => Err(Error::Lost(lost)),
             Some(OwnerState::Holding(_)) => Ok(()),
-            // The hold has a guard, which the call owns.
+            // The call owns a guard of the read hold, so the hold is held or lost.
             _ => Err(Error::Closed),
         }
     }
 
-    /// An error if the call would wait forever, because its own owner reads.
+    /// Fails if the call would wait forever, because its own owner reads.
     pub(super) fn refuse_deadlock(&self) -> Result<()> {
         let waits_for_ever = self.deadline.is_none() && !self.options.upgrades;
         if waits_for_ever

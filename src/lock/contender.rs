@@ -122,7 +122,7 @@ impl Contender for LockContender<'_> {
             options,
             ..
         } = *self.caller;
-        // Others of this client may wait for this very owner, so it need not wait for its turn.
+        // Other waiters may wait for this owner, so it asks without the contender's role.
         Ok(
             match options.upgrades || core.holds.reads_own_write(key, owner) {
                 true => OwnerHas::Part,
@@ -147,7 +147,7 @@ impl Contender for LockContender<'_> {
     fn kept(&mut self, now: Moment, has_waited: bool) -> LocalState {
         let at = ONLY;
         let reads = self.reads_until(now);
-        // What this client holds of a lock with a queue on the server does not keep it from looking there.
+        // With a queue on the server, what this client holds only delays the next query.
         let own = self
             .own
             .kept_until
@@ -236,10 +236,10 @@ impl Contender for LockContender<'_> {
         place: &QueuePlace,
         handed: HandedOver,
     ) -> Result<Attempted<Claim>> {
-        // What the hand-over granted needs no other one.
+        // The hand-over has an acquire of its own, so the spare one is not needed.
         self.spare = None;
         let mut acquiring = match self.queue_wait.receive(&handed) {
-            // It granted what waited in the server's queue.
+            // It granted the acquire that waited in the server's queue.
             Some(waiting) => waiting,
             None => PendingAcquire::handed(self.caller.session, handed),
         };
@@ -253,7 +253,7 @@ impl Contender for LockContender<'_> {
         Ok(self.evaluate(acquiring.hold(), attempt))
     }
 
-    /// A hold that waits in the server's queue keeps its place: the next queries tell.
+    /// A hold that waits in the server's queue keeps its place: its next query finds the grant.
     fn resolves_hand_over(&mut self, hold: &Arc<Hold>) -> bool {
         let is_own = self.queue_wait.is_for(hold);
         if is_own {
@@ -272,7 +272,7 @@ impl Contender for LockContender<'_> {
 
     fn decline(&self, handed: HandedOver) {
         if self.queue_wait.is_for(&handed.hold) {
-            // Its drop gives back what waited in the server's queue, granted or not.
+            // The drop of `queue_wait` gives the place back, or the grant.
             return;
         }
         drop(PendingAcquire::handed(self.caller.session, handed));
@@ -291,11 +291,11 @@ impl Contender for LockContender<'_> {
             return Ok(());
         }
         // The contender asks for the whole queue, so its failure is the error. This waiter's own
-        // attempts know no more.
+        // attempts do not say more.
         if let Some(outage) = end.place.and_then(|place| place.waiter.outage()) {
             return Err(outage);
         }
-        // The hold that an answer is missing for: the contender's, or one that is being released.
+        // The hold whose command has no answer: the contender's, or one that is being released.
         let unanswered = end.silent(waited).or_else(|| self.too_late.clone());
         if unanswered.is_none() && !end.is_unreleased {
             return Ok(());
@@ -323,7 +323,7 @@ impl LockContender<'_> {
         }
     }
 
-    /// The result of an attempt that found the lock free.
+    /// The result of an attempt, or of a hand-over, that did not find the lock busy.
     pub(super) fn evaluate(
         &mut self,
         hold: &Arc<Hold>,

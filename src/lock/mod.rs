@@ -1,4 +1,4 @@
-//! The plain lock: its requests, its queries, and the wait for it.
+//! The lock, of any kind: its requests, its queries, and the wait for it.
 
 mod acquire;
 mod any_lock;
@@ -120,7 +120,7 @@ impl<G: FromGuard> Lock<G> {
         }
     }
 
-    /// The same lock with another way of acquiring.
+    /// A handle of the same lock with other options for its acquires.
     fn with_options(&self, options: HandleOptions) -> Self {
         let inner = Inner {
             session: self.inner.session.clone(),

@@ -25,8 +25,8 @@ impl LockContender<'_> {
         }
     }
 
-    /// Until when its owner reads the lock that it wants to write, unless it upgrades. Until then there is no
-    /// point in asking.
+    /// Until when the owner's own read hold is valid, if the call wants to write and does not upgrade. Until
+    /// then the server would refuse it.
     pub(super) fn reads_until(&self, now: Moment) -> Option<Moment> {
         let LockCall {
             key,
@@ -44,7 +44,7 @@ impl LockContender<'_> {
 }
 
 impl<G: FromGuard> Lock<G> {
-    /// The fields of those that read, with their counts.
+    /// The fields of the readers, with their counts.
     pub(super) async fn readers(&self) -> Result<Vec<(String, u32)>> {
         let (core, key) = (self.session().core(), self.key()?);
         ensure_runtime()?;

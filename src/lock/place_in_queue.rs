@@ -49,8 +49,8 @@ impl PlaceInQueue {
         *self = Self::default();
     }
 
-    /// Whether the waiter has to ask itself, in turn or not: for a place, or whether a command without an
-    /// answer was granted.
+    /// Whether the waiter has to query by itself, even without the contender's role: to get a place, or to find
+    /// whether a command without an answer was granted.
     pub(super) fn asks_at_once(&self) -> bool {
         !self.is_taken || self.is_in_doubt || self.is_hand_over_missed
     }

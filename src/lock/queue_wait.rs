@@ -15,8 +15,8 @@ use crate::script::QueryMode;
 use crate::session::{AttemptOutcome, Core, PendingAcquire, QueueOutcome, Session};
 use crate::wait::{Called, HandedOver, WaiterGuard};
 
-/// The acquire of a call that waits in a lock's queue on the server. It is the same one, and so has the
-/// same field, until it is granted or given up.
+/// The acquire of a call that waits in a lock's queue on the server. It keeps its hold, and so its field in the
+/// queue, until it is granted or given up.
 #[derive(Default)]
 pub(crate) struct QueueWait {
     waiting: Option<PendingAcquire>,
@@ -44,7 +44,7 @@ pub(crate) enum QueryResult<W> {
 }
 
 impl QueueWait {
-    /// One query at `now` from its place in the server's queue, which the first query takes.
+    /// Sends one query at `now`. The first one takes a place in the server's queue.
     ///
     /// # Cancel safety
     ///
@@ -101,7 +101,7 @@ impl QueueWait {
         waiter.attempted();
         match result {
             Ok(QueueOutcome::Waits { .. }) if !acquiring.may_query() => {
-                // Others took it over meanwhile, and give its place back.
+                // Another party took the acquire over meanwhile, and gives its place back.
                 self.lose_place(waiter);
                 QueryResult::Waits(Attempted::Again)
             }
@@ -115,7 +115,7 @@ impl QueueWait {
                 QueryResult::Waits(waits(call, waiter, ttl, asked))
             }
             Ok(QueueOutcome::NoPlace) => {
-                // It was silent for too long, or the queue was deleted: it stands last again.
+                // It sent no query for too long, or the queue was deleted. The next query enters at the end.
                 acquiring.rest();
                 self.lose_place(waiter);
                 self.waiting = Some(acquiring);
@@ -141,12 +141,12 @@ impl QueueWait {
         }
     }
 
-    /// Whether the waiter has to ask itself, in turn or not: see [`PlaceInQueue::asks_at_once`].
+    /// Whether the waiter has to query by itself: see [`PlaceInQueue::asks_at_once`].
     pub(crate) fn asks_at_once(&self) -> bool {
         self.place.asks_at_once()
     }
 
-    /// Gives the place back: the call waits in this queue no more, or begins again at its end.
+    /// Gives the place back. The call leaves this queue, or enters it again at its end.
     pub(crate) fn give_up(&mut self, waiter: &WaiterGuard) {
         *self = Self::default();
         waiter.lose_place();
@@ -158,7 +158,8 @@ impl QueueWait {
         waiting.is_some_and(|waiting| Arc::ptr_eq(waiting.hold(), hold))
     }
 
-    /// The acquire that waits, if the hand-over granted it. It waits no more.
+    /// Takes the waiting acquire, and returns it if the hand-over granted it. Otherwise the acquire is dropped,
+    /// which gives its place back.
     pub(super) fn receive(&mut self, handed: &HandedOver) -> Option<PendingAcquire> {
         let is_granted = self.is_for(&handed.hold);
         let mut granted = self.waiting.take().filter(|_| is_granted)?;
@@ -166,7 +167,7 @@ impl QueueWait {
         Some(granted)
     }
 
-    /// A hand-over to its hold had no answer: the next queries tell.
+    /// A hand-over to its hold had no answer: the next query finds whether it was granted.
     pub(super) fn miss_hand_over(&mut self) {
         self.place.miss_hand_over();
     }
@@ -184,8 +185,8 @@ pub(crate) fn next_query(core: &Core, waiter: &WaiterGuard, now: Moment) -> Dura
     waiter.next_query(now, within, MOST_OTHERS)
 }
 
-/// What a waiter does that stands in the queue.
-/// `asked`: until when the waiter whose turn it is may show that it is there.
+/// How a waiter in the queue continues. `asked`: the moment by which the first waiter in the queue has to be
+/// polled, if that one missed its check-in.
 fn waits<W>(
     call: &QueueCall<'_>,
     waiter: &WaiterGuard,
@@ -216,12 +217,13 @@ fn waits<W>(
     }
 }
 
-/// The lock is free, and it is the turn of the waiter with this field. Returns until when that waiter may
-/// show that it is there, if it has missed its check-in.
+/// Wakes the waiter with this field: it is the first in the queue, and the lock is free. If that waiter missed
+/// its check-in, returns the moment by which it has to be polled.
 fn called(call: &QueueCall<'_>, waiter: &WaiterGuard, head: &str) -> Option<Moment> {
     let core = call.session.core();
     let number = core.number_of(head);
-    // Without one it is another client's. Or this client has given its place back, or its presence ends.
+    // Without a number the waiter is another client's. Without a hold this client has given the place back, or
+    // the presence of the place will end.
     let hold = number.and_then(|number| core.holds.numbered(call.key, number))?;
     match waiter.call(&hold, core.clock.now()) {
         // Its future is not polled.

@@ -1,4 +1,4 @@
-//! How a plain lock executes a request.
+//! How a lock executes a request.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -90,7 +90,7 @@ impl<G: FromGuard> Lock<G> {
         if freed {
             tracing::debug!(target: "lockdog::lock", lock = key.name(), field, "freed by force");
             let number = core.number_of(field);
-            // The holder may have asked for a lock of another kind.
+            // The holder may have acquired it as a lock of another kind.
             for key in key.of_every_kind() {
                 if let Some(hold) = number.and_then(|number| core.holds.numbered(&key, number)) {
                     core.forced(&hold);
@@ -100,7 +100,7 @@ impl<G: FromGuard> Lock<G> {
             if !key.values().is_empty()
                 && let Some(hold) = number.and_then(|it| core.holds.numbered_in_group(key, it))
             {
-                // It may be on other values, some of which are this lock's.
+                // That hold may be for other values too, so its key is another one.
                 core.forced(&hold);
             }
         }

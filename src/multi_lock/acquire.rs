@@ -107,7 +107,7 @@ impl<'a> MultiLockCall<'a> {
             let round = self.round(None, None, None).await;
             match round.map_err(|trouble| self.named(trouble))? {
                 MultiRound::Taken(claims) => return Ok(Some(claims)),
-                // Meanwhile another branch of this owner may have got it.
+                // Another call of this owner may have acquired it meanwhile.
                 MultiRound::Blocked(Blocked { member, .. }) if self.may_reenter(member) => {}
                 MultiRound::Blocked(_) => return Ok(None),
                 MultiRound::Again => {}
@@ -132,7 +132,8 @@ impl<'a> MultiLockCall<'a> {
         self.members.about(trouble.about, trouble.error)
     }
 
-    /// An error if the owner holds a member that is not reentrant, or lost it and has a guard of it still.
+    /// Fails if the owner holds a member that is not reentrant, or lost such a member and still has a guard of
+    /// it.
     pub(super) fn refuse_held(&self) -> Result<()> {
         for (at, member) in self.members.list().iter().enumerate() {
             self.refuse_deadlock(at, member)?;
@@ -154,8 +155,8 @@ impl<'a> MultiLockCall<'a> {
         Ok(())
     }
 
-    /// An error if the call would wait without end for its own owner: for a write lock that the owner reads, or
-    /// for values of a group some of which it has by another lock.
+    /// Fails if the call would wait for its own owner: without limit for a write lock that the owner reads, or
+    /// for values of a group some of which the owner holds by another lock.
     fn refuse_deadlock(&self, at: usize, member: &LockMember) -> Result<()> {
         if !member.key.values().is_empty()
             && let Some(overlapping) = member.core().holds.overlapping(&member.key, self.owner)
@@ -172,8 +173,8 @@ impl<'a> MultiLockCall<'a> {
         Ok(())
     }
 
-    /// Whether the owner holds this member, and so may acquire it again. One that is not reentrant
-    /// is another call's alone: this call waits for it as a stranger does.
+    /// What the owner has of this member. A member that is not reentrant counts as nothing: only another call of
+    /// the owner can hold it, and this call waits for that one as for another owner.
     pub(super) fn owner_state(&self, member: &LockMember) -> OwnerState {
         if !member.key.kind().reentrant {
             return OwnerState::Nothing;
@@ -181,14 +182,14 @@ impl<'a> MultiLockCall<'a> {
         member.core().holds.owner_state(&member.key, self.owner)
     }
 
-    /// The owner holds this member, or lost it, and asks for it once more.
+    /// Whether the owner holds or lost this member: the next round re-enters it, or reports the loss.
     pub(super) fn may_reenter(&self, member: usize) -> bool {
         let state = self.owner_state(&self.members.list()[member]);
         matches!(state, OwnerState::Holding(_) | OwnerState::Lost(_))
     }
 
-    /// The call asks for this member without its turn: it asks once more, or wants to read what its owner
-    /// writes. Others of the client may wait for that owner.
+    /// Whether the call asks for this member without the contender's role: it re-enters, or its owner writes and
+    /// it wants to read. The other waiters of the client may wait for that owner.
     pub(super) fn may_overtake(&self, at: usize) -> bool {
         let member = &self.members.list()[at];
         let holds = &member.core().holds;

@@ -28,7 +28,7 @@ struct MultiLockContender<'a> {
     collisions: u32,
     /// Some grants of the last round came after their own deadline.
     too_late: bool,
-    /// Its place in the server's queue of the member in whose queue it is, if that has one.
+    /// Its place in the server's queue of the member for which it waits, if that member has such a queue.
     queue_wait: Option<MemberQueueWait>,
 }
 
@@ -47,7 +47,7 @@ impl MultiLockCall<'_> {
         contend(contender, at, now).await
     }
 
-    /// The member for which other calls of a client already wait, if any. This call waits after them.
+    /// The member for which other calls of its client already wait, if any. This call waits behind them.
     fn awaited(&self) -> Option<usize> {
         let mut members = self.members.list().iter().enumerate();
         let found = members.find(|(at, member)| {
@@ -91,7 +91,7 @@ impl Contender for MultiLockContender<'_> {
         member.core().waiters.enter(&member.key, options, now)
     }
 
-    /// The round counts the members that the owner holds, together with those that it acquires.
+    /// Takes nothing here: the round counts the members that the owner holds.
     async fn own(
         &mut self,
         place: Option<&QueuePlace>,
@@ -101,7 +101,7 @@ impl Contender for MultiLockContender<'_> {
             queue_wait.check(self.call, &place.waiter, *now);
         }
         Ok(match place {
-            // What its owner holds already it may have once more.
+            // The owner may re-enter a member that it holds.
             Some(place) if self.call.may_overtake(place.at) => OwnerHas::Part,
             _ => OwnerHas::Nothing,
         })
@@ -150,7 +150,7 @@ impl Contender for MultiLockContender<'_> {
                 return LocalState::For { at, left };
             }
             if local.releasing && !has_waited {
-                // An attempt is a round at all servers, so it waits for the release as long as it may.
+                // An attempt is a round at all servers, so the call waits for the release up to its deadline.
                 let timeout = Duration::MAX;
                 return LocalState::Releasing { at, timeout };
             }
@@ -206,8 +206,8 @@ impl Contender for MultiLockContender<'_> {
     }
 
     fn give_up(&self, end: TimedOut<'_>) -> Result<()> {
-        // The failure of its own round may be of another server than the one of its queue. The queue's
-        // contender knows nothing of that.
+        // Its own round may have failed at another server than that of its queue. The queue's contender does not
+        // know of that.
         if let Some(outage) = end.outage {
             return Err(outage);
         }
@@ -239,7 +239,7 @@ impl MultiLockContender<'_> {
         &self.call.members.list()[at]
     }
 
-    /// A round of this length found a member that another owner holds.
+    /// Handles a round that took this long and found a member that another owner holds.
     fn blocked(&mut self, blocked: &Blocked, took: Duration) -> Attempted<Vec<Claim>> {
         let at = blocked.member;
         tracing::debug!(
@@ -250,7 +250,7 @@ impl MultiLockContender<'_> {
             "a member is held by another owner"
         );
         if self.call.may_reenter(at) {
-            // By its owner, since a moment ago.
+            // Another call of its own owner acquired it meanwhile.
             return Attempted::Again;
         }
         self.lead = Some(self.call.members.group_of(at));
@@ -265,8 +265,8 @@ impl MultiLockContender<'_> {
         }
     }
 
-    /// Other callers want the same members, and each got some of them. A random pause, longer each time, lets
-    /// one of them succeed.
+    /// Other callers want the same members, and each acquired some of them. A random pause, longer each time,
+    /// lets one of them succeed.
     fn back_off(&mut self, at: usize, took: Duration) -> Duration {
         self.collisions = (self.collisions + 1).min(MOST_DOUBLINGS);
         let most = took.max(SHORTEST_ROUND) * (1 << self.collisions);
@@ -274,7 +274,7 @@ impl MultiLockContender<'_> {
         clock.some_of(most.min(LONGEST_PAUSE))
     }
 
-    /// A round failed after this time.
+    /// Handles a round that failed after this time.
     fn failed(&mut self, trouble: Trouble, place: Option<&QueuePlace>, took: Duration) -> Failed {
         let members = self.call.members;
         let group = members.group_of(trouble.about.start);

@@ -1,4 +1,4 @@
-//! What a guard of a multi lock holds: one claim on each member.
+//! The hold of a guard of a multi lock: one claim on each member.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -283,7 +283,7 @@ impl CompositeHold for MultiHold {
     }
 
     fn leave(&self) {
-        // A lost one has nothing to be left.
+        // After a loss there is nothing to leave.
         let claims = self.end().unwrap_or_default();
         claims.into_iter().for_each(Claim::leave);
     }

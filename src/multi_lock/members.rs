@@ -15,22 +15,23 @@ use crate::session::{Core, Session};
 use crate::slot::slot;
 use crate::wait::Backoff;
 
-/// The members, sorted by client and name, those that need a command of their own last, so that every multi
-/// lock of this process with the same members has the same order. One command acquires all members of one client whose kinds share an
-/// acquire script. On a cluster (also behind one address) it acquires only members of one slot.
+/// The members, sorted by client, slot of a cluster, and name. In a slot, those that need a command of their own
+/// come last. So every multi lock of this process with the same members has the same order. One command acquires
+/// all members of one client whose kinds share an acquire script. On a cluster (also behind one address) it
+/// acquires only members of one slot.
 pub(super) struct MemberGroups {
     list: Vec<LockMember>,
     groups: Vec<Range<usize>>,
 }
 
-/// One lock among others.
+/// One member.
 #[derive(Clone)]
 pub(super) struct LockMember {
     pub(super) session: Arc<Session>,
     pub(super) key: Arc<LockKey>,
     /// Its handle's own pauses.
     own_backoff: Option<Backoff>,
-    /// Its place among the locks as they were given.
+    /// Its position in the list that the caller gave.
     pub(super) given: usize,
 }
 
@@ -57,7 +58,7 @@ impl MemberGroups {
         {
             return Err(Error::same_lock(pair[0].key.name()));
         }
-        // After those that share a command, so that they do not part them.
+        // Members with a command of their own come last, so that they do not separate those that share one.
         list.sort_by_key(LockMember::rank);
         Ok(Self::grouped(list))
     }
@@ -84,7 +85,7 @@ impl MemberGroups {
         (!is_current).then(|| Self::grouped(self.list.clone()))
     }
 
-    /// How observers see all of them as one lock.
+    /// The multi lock as one lock, for observers.
     pub(super) fn shown<'a>(&'a self, name: &'a str, owner: Owner) -> LockRef<'a> {
         let keys = self.list.iter().map(|member| &*member.key);
         LockRef::of_several(name, "multi lock", keys, owner)
@@ -104,7 +105,7 @@ impl MemberGroups {
         found.unwrap_or_default()
     }
 
-    /// Adds the names of the members that a failure is about to the error: one, or a whole group.
+    /// Adds to an error the names of the members that it is about: one, or a whole group.
     pub(super) fn about(&self, members: Range<usize>, error: Error) -> Error {
         let members = &self.list[members];
         let names: Vec<String> = members
@@ -158,7 +159,7 @@ impl LockMember {
             && core.server.may_share(key, other.key.key())
     }
 
-    /// Says of a failure that it is about this one.
+    /// Adds this member's name and server to an error.
     pub(super) fn about(&self, error: Error) -> Error {
         error.of_part(&format!("{:?}", self.key.name()), &self.server())
     }

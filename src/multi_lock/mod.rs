@@ -32,9 +32,9 @@ use members::MemberGroups;
 /// its waiters as usual.
 ///
 /// One command acquires all plain, spin and non-reentrant members of one client. A member of another kind has
-/// a command of its own. All commands are sent at the same time. If another owner has a member, the clients release at once
-/// what they acquired, and the call waits for that member. It holds nothing while it waits. So multi locks
-/// with common members do not deadlock, in any order of the members.
+/// a command of its own. All commands are sent at the same time. If another owner has a member, the clients
+/// release at once what they acquired, and the call waits for that member. It holds nothing while it waits. So
+/// multi locks with common members do not deadlock, in any order of the members.
 ///
 /// The watchdog renews the members once all of them are held. If one member is lost, the multi lock is
 /// lost: the guard reports it, and the client releases the other members.
@@ -44,7 +44,7 @@ use members::MemberGroups;
 /// # Kinds of members
 ///
 /// A member is any [`Lock`](crate::Lock): a plain, spin, non-reentrant, fenced, fair or group lock, or one mode
-/// of a [`ReadWriteLock`](crate::ReadWriteLock), as `rw.read().into()`. Permits, latches and elections are no
+/// of a [`ReadWriteLock`](crate::ReadWriteLock), as `rw.read().into()`. Permits, latches and elections are not
 /// locks. The guard of the whole has no fencing token;
 /// [`Instance::token`](crate::error::Instance::token) is that of a fenced member.
 ///

@@ -11,7 +11,7 @@ pub(super) enum MultiRound {
     /// A confirmed claim on each member, in their order.
     Taken(Vec<Claim>),
     Blocked(Blocked),
-    /// A hold was given up by others while it was being acquired. Treated as not asked yet.
+    /// Another party ended a hold while it was being acquired. The call asks again.
     Again,
     /// All members were granted, but some grants had expired by then.
     TooLate,
@@ -22,8 +22,8 @@ pub(super) struct Blocked {
     pub(super) member: usize,
     /// The TTL of that owner's lock, if it has one.
     pub(super) ttl: Option<Duration>,
-    /// Other members were acquired in this round and released again. A claim that its owner already
-    /// had, and re-entered, does not count: no other owner misses it.
+    /// Other members were acquired in this round and released again. A member that the owner held before
+    /// and re-entered does not count: no other owner could have had it.
     pub(super) collided: bool,
 }
 

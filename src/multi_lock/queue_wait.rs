@@ -34,7 +34,7 @@ pub(super) enum MemberAnswer {
 }
 
 impl MemberQueueWait {
-    /// In the queue of this member, and without a place on the server yet.
+    /// A wait for this member, which has no place on the server yet.
     pub(super) fn of(at: usize) -> Self {
         Self {
             at,
@@ -43,18 +43,18 @@ impl MemberQueueWait {
         }
     }
 
-    /// Whether the server has to be asked now, in turn or not.
+    /// Whether the call has to query now, even without the contender's role.
     pub(super) fn asks_at_once(&self) -> bool {
         self.queue_wait.asks_at_once()
     }
 
-    /// Finds out how long it may send nothing.
+    /// Updates how long the call may send nothing.
     pub(super) fn check(&mut self, call: &MultiLockCall<'_>, waiter: &WaiterGuard, now: Moment) {
         let core = call.members.list()[self.at].core();
         self.silent_for = next_query(core, waiter, now);
     }
 
-    /// Looks whether it is this call's turn in the server's queue.
+    /// Queries whether this call is the first in the server's queue.
     ///
     /// # Cancel safety
     ///
@@ -109,8 +109,7 @@ impl MemberQueueWait {
         }
     }
 
-    /// What this client does with the member. That does not keep the call from looking there from time to
-    /// time.
+    /// What this client does with the member. The call still queries its place from time to time.
     pub(super) fn kept(&self, call: &MultiLockCall<'_>, has_waited: bool) -> LocalState {
         let at = self.at;
         let member = &call.members.list()[at];

@@ -65,7 +65,7 @@ impl MultiLockCall<'_> {
         let began = taken.began.unwrap_or_else(|| self.now());
         Ok(match claims.take() {
             Some(claims) => self.finish(claims.into_iter().flatten().collect(), began),
-            // The call was not polled.
+            // The call's future was not polled, so the client's thread gave the claims back.
             None => MultiRound::Again,
         })
     }
@@ -88,7 +88,7 @@ impl MultiLockCall<'_> {
                 under_way.push(async move { (is_fresh, sent.await) });
             }
         }
-        // Not before: a member may have waited for another command of its owner.
+        // Read after the preparation, which may have waited for another command of the owner.
         taken.began.get_or_insert_with(|| self.now());
         loop {
             if !under_way.is_empty() {
@@ -150,7 +150,7 @@ impl MultiLockCall<'_> {
                 }
                 Ok(Begun::Asking(acquiring)) => acquiring,
                 Err(error) => {
-                    // If it waited, it waited for a command of its own owner.
+                    // It may have waited for another command of its owner, but it sent none.
                     return Err(Trouble {
                         about: waiter..waiter + 1,
                         error,
@@ -203,8 +203,8 @@ impl MultiLockCall<'_> {
     fn first(&self, member: &LockMember) -> PendingAcquire {
         let LockMember { session, key, .. } = member;
         let mut acquiring = PendingAcquire::first(session, key, self.owner);
-        // A call that holds nothing while it waits announces no writer, but its reads make way for those of
-        // others.
+        // The call holds nothing while it waits, so it announces no writer. Its reads still let the announced
+        // writers of others go first.
         let reads = key.mode() == Some(Mode::Read);
         acquiring.modes.gives_way = reads.then(|| self.waited());
         acquiring

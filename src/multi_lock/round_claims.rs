@@ -1,4 +1,4 @@
-//! The claims of a round that is under way.
+//! The claims of a round in progress.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -11,8 +11,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::hold::POLL_TIMEOUT;
 use crate::session::{Claim, Core};
 
-/// What a round has acquired so far, while it waits for the rest. A call's future that is not polled must not
-/// keep that from others, so the client's thread gives it back then (design: invariant 14).
+/// The claims that a round has acquired so far, while it waits for the rest. If the call's future is not polled,
+/// the client's thread gives them back, so that they do not keep others out (design: invariant 14).
 pub(super) struct RoundClaims {
     core: Arc<Core>,
     shared: Arc<Shared>,
@@ -58,12 +58,12 @@ impl RoundClaims {
         drop(replaced);
     }
 
-    /// All of them, at the end of the round; `None` if they were given back.
+    /// Takes all claims, at the end of the round; `None` if they were given back.
     pub(super) fn take(&self) -> Option<Vec<Option<Claim>>> {
         self.shared.claims.lock().take()
     }
 
-    /// The round is about to wait. If it has something, the client's thread watches the future from now on.
+    /// Called before the round waits. If it has claims, the client's thread watches the future from now on.
     pub(super) fn watch(&self) {
         let has_some = || {
             let claims = self.shared.claims.lock();

@@ -9,7 +9,7 @@ pub(super) fn whole(unlocked: Vec<Result<Unlocked>>) -> Result<Unlocked> {
     let mut worst: Option<Error> = None;
     for outcome in unlocked {
         match outcome {
-            // Kept: a claim of the member alone wanted that.
+            // `Kept` comes from a claim on the single lock with `hold_at_least`. A multi lock has no such option.
             Ok(Unlocked::Released | Unlocked::Kept { .. }) => counts.push(0),
             Ok(Unlocked::StillHeld { count }) => counts.push(count),
             Err(error)

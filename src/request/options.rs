@@ -1,4 +1,4 @@
-//! What a caller may say about an acquire.
+//! The options of an acquire.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ impl AcquireOptions {
         };
         let terms = others.terms(settings)?;
         Ok(Terms {
-            // A client that dies keeps the lock for as long, too.
+            // So the lock stays for this time even if the client dies.
             lease: terms.lease.max(lease::whole(at_least)),
             local: false,
             ..terms
