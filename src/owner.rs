@@ -121,7 +121,7 @@ impl Owner {
     }
 }
 
-/// As in the hash field, between the client's uuid and the hold's number.
+/// The part of the hash field between the client's uuid and the hold's number.
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {

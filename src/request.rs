@@ -109,7 +109,7 @@ pub(crate) trait Acquire: Send + Sync + 'static {
 pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'static>>;
 
 /// The owner that unlocks: `owner`, or the current one if it is `None`. Called at the first poll of an
-/// unlock. An error outside a tokio runtime.
+/// unlock. Fails outside a tokio runtime.
 pub(crate) fn unlocker(owner: Option<Owner>) -> Result<Owner> {
     ensure_runtime()?;
     Ok(owner.unwrap_or_else(Owner::current))

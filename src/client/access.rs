@@ -117,7 +117,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Adds the settings for sentinels. An error if there are such settings and no sentinels.
+    /// Adds the settings for sentinels. Fails if there are such settings and no sentinels.
     pub(super) fn add_sentinel_settings(&self, address: &mut Address) -> Result<()> {
         let no_sentinels = |what| Err(Error::invalid(what, "it needs sentinels".to_owned()));
         let (user, password) = (&self.sentinel_username, &self.sentinel_password);

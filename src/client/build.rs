@@ -52,7 +52,7 @@ impl ClientBuilder {
         let name = name.replace(ID, &id.to_string());
         let expected = ClientProfile {
             user: address.as_ref().and_then(Address::user).or_else(|| {
-                // It may name a user, for each connection another one.
+                // The caller's code may return a user, and another one for each connection.
                 let is_given = self.credentials.is_some();
                 is_given.then(|| "<the user of the credentials>".to_owned())
             }),
@@ -298,12 +298,12 @@ impl ClientBuilder {
     }
 }
 
-/// Says which program has a connection, and with the hash of a lock which of its clients holds the lock.
+/// Names the program, and the client by the id that is also in the fields of its holds.
 const DEFAULT_NAME: &str = "lockdog/{id}";
-/// What the client's id replaces in its name.
+/// The client's id replaces this in its name.
 const ID: &str = "{id}";
 /// How long a connect waits for the check of the server's configuration.
 const DIAGNOSIS_LIMIT: Duration = Duration::from_secs(1);
-/// A waiter of a fair lock shows that it is there several times before it counts as absent.
+/// A waiter of a fair lock has time for this many queries before it counts as absent.
 const LOOKS_IN_AN_ABSENCE: u32 = 4;
 const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);

@@ -129,7 +129,7 @@ impl Client {
     /// The fair lock of this name. Corresponds to Redisson's `getFairLock(name)`.
     ///
     /// It is granted in the order in which its waiters, of all clients, arrived at the server. Waiters of
-    /// Redisson and of lockdog stand in one queue. A waiter that leaves or is dropped leaves the queue. A
+    /// Redisson and of lockdog stand in one queue. A call that ends or is dropped leaves the queue. A
     /// waiter whose client crashed, or whose future is not polled, delays the others by at most
     /// [`ClientBuilder::fair_absence`] and a poll cap while a client of lockdog waits or unlocks.
     ///
@@ -212,8 +212,8 @@ impl Client {
     ///
     /// If the counter is deleted, by Redisson's `delete()` for example, tokens begin again at 1, and a
     /// resource refuses them until they pass the largest one that it has seen. All clients of one name
-    /// should use the same of the two methods. A lock whose counter is at the clock already continues
-    /// from there.
+    /// should use the same of the two methods. If the counter already has a value of the server's clock, the
+    /// tokens continue from that value.
     pub fn fenced_lock_from_one(&self, name: impl AsRef<str>) -> Lock {
         Lock::new(self.session.clone(), &kind::FENCED_FROM_ONE, name.as_ref())
     }

@@ -1,4 +1,4 @@
-//! The objects of a client that are no locks.
+//! The objects of a client that are not locks.
 
 use super::Client;
 use crate::election::Election;

@@ -7,8 +7,8 @@ use super::ClientBuilder;
 use crate::observe::Observer;
 
 impl ClientBuilder {
-    /// Adds an observer, which receives each [`ClientEvent`](crate::observe::ClientEvent) of the client. The client calls
-    /// several observers in the order in which they were added. Without an observer, it makes no event.
+    /// Adds an observer, which receives each [`ClientEvent`](crate::observe::ClientEvent) of the client. The client
+    /// calls several observers in the order in which they were added. Without an observer, it makes no event.
     ///
     /// Defaults to none. Redisson has observers in its commercial edition only.
     pub fn observer(mut self, observer: impl Observer) -> Self {
@@ -17,7 +17,7 @@ impl ClientBuilder {
     }
 
     /// Maps each lock's name to a group. Observers count locks by their groups, because a client may have any number
-    /// of names, which are too many for a metrics system. Use few groups. The client cuts a group off after 64 bytes.
+    /// of names, which are too many for a metrics system. Use few groups. The client truncates a group to 64 bytes.
     /// A lock with an empty group is in no group.
     ///
     /// The client calls the function once for each handle, in the caller's task. If it panics, that call panics.

@@ -19,8 +19,8 @@ impl ClientBuilder {
     /// `sentinel monitor`. `urls` lists every sentinel; a URL may have the sentinel's user and password.
     /// The client asks the sentinels that answer for the master, and the highest config epoch wins. The
     /// connection to the master uses TLS if the first sentinel's URL is `rediss://` or
-    /// [`ClientBuilder::master_tls`] says so. [`ClientBuilder::username`] and its like set the master's
-    /// user, password and database.
+    /// [`ClientBuilder::master_tls`] says so. [`ClientBuilder::username`] and the related settings set the
+    /// master's user, password and database.
     ///
     /// After a failover, calls go to the new master. The client looks for every hold there at once, and
     /// reports a hold that is missing as lost. It extends a lease only if a sentinel named this master
@@ -39,7 +39,7 @@ impl ClientBuilder {
 
     /// Connects to a cluster, in place of [`ClientBuilder::url`]. One node that answers is enough to find
     /// the others; name several. The client uses the user, password and TLS of the first URL for all
-    /// nodes, or those of [`ClientBuilder::username`] and its like.
+    /// nodes, or those of [`ClientBuilder::username`] and the related settings.
     ///
     /// The master of a lock's slot keeps the lock. A name whose braces put the lock and its channel into
     /// different slots is [`Error::Invalid`](crate::Error::Invalid). If a slot gets another master, calls
@@ -55,8 +55,8 @@ impl ClientBuilder {
     }
 
     /// Opens the connections to the server with your own [`Connector`], in place of
-    /// [`ClientBuilder::url`]. [`ClientBuilder::username`] and its like set the user, password, database
-    /// and protocol.
+    /// [`ClientBuilder::url`]. [`ClientBuilder::username`] and the related settings set the user, password,
+    /// database and protocol.
     ///
     /// If [`Connector::time`] returns [`Time::Tokio`](crate::config::Time::Tokio), leases follow tokio's
     /// clock, and the client's background is a task of the runtime where the client is built.

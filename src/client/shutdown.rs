@@ -31,7 +31,7 @@ pub struct ShutdownReport {
     pub unanswered_calls: u32,
 }
 
-/// How long the servers have for their answers.
+/// When a shutdown without a limit stops waiting for answers.
 pub(super) fn usual_end(core: &Core) -> Moment {
     core.clock.now() + core.server.command_timeout() * 2
 }

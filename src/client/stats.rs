@@ -1,4 +1,4 @@
-//! The numbers of this moment.
+//! The current numbers of a client.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::Client;
 use crate::hold::HoldPhase;
 use crate::session::Core;
 
-/// What a client holds, waits for, and counted, from [`Client::stats`].
+/// Numbers about a client: its holds, its waiting calls, and totals. From [`Client::stats`].
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
@@ -14,9 +14,9 @@ pub struct Stats {
     /// are one together. Each lock of a [`MultiLock`](crate::MultiLock) and of a [`RedLock`](crate::RedLock) is one
     /// of its own client.
     pub held: usize,
-    /// Those among them that the watchdog renews.
+    /// How many of the held ones the watchdog renews.
     pub watched: usize,
-    /// Those among them whose last renewal failed.
+    /// How many of the held ones had a renewal that failed last.
     pub in_jeopardy: usize,
     /// Calls that wait.
     pub waiters: usize,
@@ -56,8 +56,7 @@ pub struct Connected {
 }
 
 impl Client {
-    /// The numbers of this moment, for a page of the service's health, or for metrics. The client does not ask
-    /// Redis.
+    /// The current numbers of this client, for a health page or for metrics. The client does not ask Redis.
     ///
     /// It reads the state of each hold, which takes about 0.1 us for each of them.
     pub fn stats(&self) -> Stats {

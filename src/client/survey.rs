@@ -16,7 +16,8 @@ impl Client {
     /// # Errors
     ///
     /// - [`Error::Refused`](crate::Error::Refused) if the user may use neither `HSCAN` nor `HGETALL`.
-    /// - [`Error::Timeout`](crate::Error::Timeout) or [`Error::Unavailable`](crate::Error::Unavailable) if the server did not answer within the command timeout.
+    /// - [`Error::Timeout`](crate::Error::Timeout) or [`Error::Unavailable`](crate::Error::Unavailable) if the server
+    ///   did not answer within the command timeout.
     /// - [`Error::Invalid`](crate::Error::Invalid) for an invalid name, and outside a tokio runtime.
     /// - [`Error::Closed`](crate::Error::Closed) after a shutdown.
     ///
@@ -52,8 +53,10 @@ impl Client {
     /// # Errors
     ///
     /// - [`Error::Refused`](crate::Error::Refused) if the user may not use `CLIENT LIST`.
-    /// - [`Error::Timeout`](crate::Error::Timeout) or [`Error::Unavailable`](crate::Error::Unavailable) if a server did not answer within the command timeout.
-    /// - [`Error::Invalid`](crate::Error::Invalid) outside a tokio runtime, [`Error::Closed`](crate::Error::Closed) after a shutdown.
+    /// - [`Error::Timeout`](crate::Error::Timeout) or [`Error::Unavailable`](crate::Error::Unavailable) if a server
+    ///   did not answer within the command timeout.
+    /// - [`Error::Invalid`](crate::Error::Invalid) outside a tokio runtime, [`Error::Closed`](crate::Error::Closed)
+    ///   after a shutdown.
     ///
     /// # Cancel safety
     ///

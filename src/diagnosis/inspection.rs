@@ -21,7 +21,7 @@ pub(crate) struct ClientProfile {
     pub(crate) listens: bool,
     pub(crate) client_name: Option<String>,
     pub(crate) quarantine_on_server: bool,
-    /// What the user knows of the servers and cannot change.
+    /// The findings that the user expects, because the servers cannot be changed.
     pub(crate) expected_findings: Arc<[FindingKind]>,
     /// The client waits until replicas acknowledge grants.
     pub(crate) waits: bool,
@@ -30,13 +30,13 @@ pub(crate) struct ClientProfile {
     /// A quorum of this client issues fencing tokens. It is shared because it is known only once such a
     /// lock is made.
     pub(crate) fenced: Arc<AtomicBool>,
-    /// The kinds of what was made from this client, if they need more than a plain lock. Shared for the same
-    /// reason.
+    /// The kinds of the objects that were made from this client, if they need more than a plain lock. Shared for
+    /// the same reason.
     pub(crate) kinds: Arc<Mutex<Vec<&'static Kind>>>,
 }
 
 impl ClientProfile {
-    /// The kinds of what was made from this client, if they need more than a plain lock.
+    /// The kinds of the objects that were made from this client, if they need more than a plain lock.
     pub(super) fn kinds(&self) -> Vec<&'static Kind> {
         self.kinds.lock().clone()
     }

@@ -48,7 +48,7 @@ pub(super) fn needs(inspection: &Inspection<'_>) -> Vec<Need> {
     needs
 }
 
-/// What it needs whatever kinds of locks it has.
+/// What the client needs for locks of every kind.
 fn needs_of_client(inspection: &Inspection<'_>) -> Vec<Need> {
     let expected = inspection.expected;
     let is_needed = |need: &Need| match need.rule {
@@ -141,7 +141,7 @@ const NEEDS: [Need; 34] = [
         "wait 0 1",
         "locks do not wait for replicas, and none is granted with ReplicaAck::Require",
     ),
-    // It waits for no file and no replica.
+    // With these arguments it waits for no disk and no replica.
     need(
         "waitaof",
         "waitaof 0 0 1",

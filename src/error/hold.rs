@@ -262,7 +262,7 @@ pub struct UnlockUnconfirmed {
 }
 
 impl UnlockUnconfirmed {
-    /// For a plain lock, after a wait of this time.
+    /// For a single lock, after a wait of this time.
     pub(crate) fn new(lock: &str, waited: Duration, cause: Option<Error>) -> Self {
         Self {
             lock: lock.into(),

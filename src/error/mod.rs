@@ -114,7 +114,8 @@ pub enum Error {
     /// still arrives, the client undoes it in the background.
     ///
     /// Redisson throws `RedisTimeoutException` or `RedisResponseTimeoutException`. Retry later. Until the
-    /// client has undone the command, the lock may look taken, for at most one lease; a permit without a lease, until the server answers.
+    /// client has undone the command, the lock may look taken, for at most one lease; a permit without a
+    /// lease, until the server answers.
     #[error(
         "no answer from the server in time, waited={}ms{}",
         waited.as_millis(),
@@ -230,8 +231,7 @@ impl Error {
     }
 
     /// Whether the lock may remain in Redis for at most one lease, with the caller's owner as its holder; a
-    /// permit without a lease until the server answers.
-    /// The owner does not hold it and must not act on it.
+    /// permit without a lease until the server answers. The owner does not hold it and must not act on it.
     pub fn may_be_held(&self) -> bool {
         match self {
             Self::NoQuorum(_)
@@ -313,13 +313,13 @@ impl Error {
         Self::Timeout { waited, part: None }
     }
 
-    /// The client continues to send this call.
+    /// The error of a call that the client continues to send.
     pub(crate) fn unconfirmed_call(call: &'static str, cause: Self) -> Self {
         let cause = Box::new(cause);
         Self::Unconfirmed { call, cause }
     }
 
-    /// The unlock of a multi lock or quorum was not confirmed; `instances` has the state of each part.
+    /// The error of a multi lock or quorum whose unlock was not confirmed. `instances` has the state of each part.
     pub(crate) fn unconfirmed(lock: &str, waited: Duration, instances: Vec<Instance>) -> Self {
         UnlockUnconfirmed::of_whole(lock, waited, instances).into()
     }

@@ -28,7 +28,7 @@ enum HeldKind {
     Several(Arc<dyn CompositeHold>),
 }
 
-/// A held plain lock.
+/// A held single lock.
 #[derive(Clone)]
 struct HeldLock {
     session: Arc<Session>,

@@ -110,7 +110,7 @@ impl Guard {
         }
     }
 
-    /// The field in Redis of a plain lock; empty for a lock of several parts.
+    /// The field in Redis of a single lock; empty for a lock of several parts.
     #[cfg(test)]
     pub(crate) fn field(&self) -> String {
         match &self.kind {
@@ -246,7 +246,7 @@ impl Guard {
     ///
     /// If it is cancelled at any point, the lock is released in the background, as by a drop.
     pub async fn unlock(self) -> Result<Unlocked> {
-        // A guard that is dropped outside a runtime is released in the background.
+        // After this error the guard is dropped, so the background releases it.
         ensure_runtime()?;
         match self.kind {
             GuardKind::One(claim) => claim.unlock().await,

@@ -9,8 +9,8 @@ use crate::error::{Error, LostReason};
 ///
 /// A *call* acquires, and ends with one of `Acquired`, `Busy`, `Failed` and `Cancelled`. A *hold* begins with an
 /// `Acquired` whose `how` is not [`How::Reentered`], and ends with one of `Released` and `Lost`. A call for
-/// several permits with leases begins as many holds. A hold that a call got although it then failed also ends
-/// with an event.
+/// several permits with leases begins as many holds. If a call fails although the server granted a hold, the end
+/// of that hold is an event too.
 ///
 /// A [`MultiLock`](crate::MultiLock) reports its calls as one lock, to the observers of the client of its first
 /// lock. Its locks report the ends of their holds by themselves. A [`RedLock`](crate::RedLock) reports all as one
@@ -64,8 +64,8 @@ pub enum ClientEvent<'a> {
         held: Duration,
         /// In which way.
         how: End,
-        /// Whether the server confirmed it. If not, the lock may stay taken until its lease ends. True where the
-        /// lock is left to its lease on purpose, and for a `RedLock` whose guard was dropped.
+        /// Whether the server confirmed it. If not, the lock may stay taken until its lease ends. Also true if the
+        /// lock was left to its lease on purpose, and for a `RedLock` whose guard was dropped.
         confirmed: bool,
     },
     /// A hold ended against its owner's will.
@@ -118,8 +118,8 @@ pub enum ClientEvent<'a> {
     /// The client's thread woke up. Timers have a resolution of a millisecond.
     #[non_exhaustive]
     Late {
-        /// How much later than it wanted. A busy machine, or a container without enough CPU, shows here before
-        /// locks are lost by it.
+        /// How much later than planned. A busy machine, or a container without enough CPU, is visible here before
+        /// it costs locks.
         by: Duration,
     },
     /// A call that had waited acquires its lock. Comes before its [`ClientEvent::Acquired`].
@@ -135,7 +135,7 @@ pub enum ClientEvent<'a> {
     Command {
         /// What the script does.
         kind: CommandKind,
-        /// From the first sending to the answer, with what was repeated.
+        /// From the first sending to the answer, including repetitions.
         took: Duration,
         /// There is no answer, or the server refused it.
         failed: bool,
@@ -226,13 +226,13 @@ pub enum WokenBy {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum CommandKind {
-    /// Acquires a lock, or permits; or looks at the queue of a fair lock.
+    /// Acquires a lock, or permits; or queries the queue of a fair lock.
     Acquire,
     /// Releases.
     Unlock,
     /// Hands a lock over to another owner of the same client.
     Transfer,
-    /// Completes what a dropped guard or a cancelled call left.
+    /// Completes the release of a dropped guard, or undoes a cancelled call.
     Settle,
     /// Renews leases.
     Renew,
@@ -266,6 +266,6 @@ pub enum ConnectionChange {
     Opened,
     /// It could not be opened.
     Failed,
-    /// It broke, or did not answer, and the client gave it up.
+    /// It broke, or did not answer, and the client closed it.
     Closed,
 }

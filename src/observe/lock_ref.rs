@@ -3,7 +3,7 @@
 use crate::key::LockKey;
 use crate::owner::Owner;
 
-/// The lock, semaphore, latch or election of an [`ClientEvent`](super::ClientEvent), and who wants or has it.
+/// The lock, semaphore, latch or election of a [`ClientEvent`](super::ClientEvent), and its owner.
 #[derive(Clone, Copy, Debug)]
 pub struct LockRef<'a> {
     name: &'a str,

@@ -64,7 +64,7 @@ impl<T: Observer + ?Sized> Observer for Arc<T> {
 /// The observers of one client.
 #[derive(Clone, Default)]
 pub(crate) struct Observers {
-    /// Usually empty; then nothing below is done.
+    /// Usually empty. Then no event is made.
     list: Arc<[Observed]>,
 }
 

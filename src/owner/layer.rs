@@ -79,7 +79,7 @@ where
 
     fn call(&mut self, request: R) -> Self::Future {
         let owner = Owner::new();
-        // What the service does before its future is polled belongs to the request, too.
+        // The service's own code in `call` runs before the future, and belongs to the request too.
         let response = SCOPE.sync_scope(owner, || self.inner.call(request));
         SCOPE.scope(owner, response)
     }

@@ -12,7 +12,7 @@ pub trait FromGuard: From<Guard> + Into<Guard> + sealed::Sealed + Send + 'static
         Box::pin(async move { Ok(Self::from(guard.await?)) })
     }
 
-    /// The future of an acquire that others may prevent.
+    /// The future of an acquire that may end without the lock.
     #[doc(hidden)]
     fn acquired_in_time(guard: Boxed<Option<Guard>>) -> Boxed<Option<Self>> {
         Box::pin(async move { Ok(guard.await?.map(Self::from)) })
@@ -27,7 +27,7 @@ pub(crate) mod sealed {
 
 impl sealed::Sealed for Guard {}
 
-/// Without a second box for the future.
+/// Needs no second box for the future.
 impl FromGuard for Guard {
     fn acquired(guard: Boxed<Guard>) -> Boxed<Self> {
         guard

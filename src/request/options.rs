@@ -40,8 +40,8 @@ impl AcquireOptions {
         }
     }
 
-    /// The owner that acquires, the same at each call. Called at the first poll of an acquire. An error
-    /// outside a tokio runtime.
+    /// The owner that acquires, the same at each call. Called at the first poll of an acquire. Fails outside a
+    /// tokio runtime.
     pub(crate) fn owner(&mut self) -> Result<Owner> {
         ensure_runtime()?;
         let owner = match self.owner {

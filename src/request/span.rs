@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::guard::Held;
 use crate::server::{Peer, Server};
 
-/// The span of one call that acquires, with these fields before the others. While no subscriber wants it,
-/// the values of the fields are not computed.
+/// The span of one call that acquires, with these fields before the others. If no subscriber uses it, the
+/// values of the fields are not computed.
 macro_rules! acquire_span {
     ($target:literal, $($fields:tt)*) => {
         tracing::debug_span!(
@@ -32,7 +32,7 @@ macro_rules! acquire_span {
 
 pub(crate) use acquire_span;
 
-/// Notes the server of these keys in the span of a call, if it is one server and a subscriber wants the span.
+/// Records the server of these keys in the span of a call, if it is one server and a subscriber uses the span.
 pub(crate) fn record_server<'a>(
     span: &Span,
     mut keys: impl Iterator<Item = (&'a Server, &'a str)>,
@@ -56,7 +56,7 @@ pub(crate) fn record_server<'a>(
     }
 }
 
-/// Notes the end of an acquire in its span.
+/// Records the end of an acquire in its span.
 pub(crate) fn record<T>(span: &Span, outcome: &Result<Option<T>>, waited: Duration) {
     span.record("lockdog.waited_ms", waited.as_millis() as u64);
     let word = match outcome {
@@ -84,7 +84,7 @@ pub(super) fn hold_span(held: &Held) -> Span {
     )
 }
 
-/// Notes in the span of a hold that it was lost, if it was.
+/// Records in the span of a hold that it was lost, if it was.
 pub(super) fn record_loss(span: &Span, error: &Error) {
     if let Error::Lost(lost) = error {
         span.record("lockdog.lost", lost.reason().as_str());

@@ -13,7 +13,7 @@ pub(crate) enum WaitLimit {
 }
 
 impl WaitLimit {
-    /// Of a `try` request with this wait.
+    /// The limit of a `try` request with this wait.
     pub(crate) fn of_try(wait: Option<Duration>) -> Self {
         match wait {
             None | Some(Duration::ZERO) => Self::Not,

@@ -1,4 +1,4 @@
-//! Tells observers how a call that acquires ends.
+//! Notifies observers of the end of a call that acquires.
 
 use crate::clock::Moment;
 use crate::error::Result;
@@ -23,7 +23,7 @@ impl<'a> WatchedCall<'a> {
         }
     }
 
-    /// For a call that knows the time.
+    /// As [`WatchedCall::begin`], for a call that has read the clock.
     pub(crate) fn begin_at(
         core: &'a Core,
         began: Moment,
@@ -37,7 +37,7 @@ impl<'a> WatchedCall<'a> {
         }))
     }
 
-    /// The call ended. `how` looks at what it acquired.
+    /// Reports the end of the call. `how` says in which way it acquired.
     pub(crate) fn end<T>(mut self, outcome: &Result<Option<T>>, how: impl FnOnce(&T) -> How) {
         let Some(OpenCall { core, lock, began }) = self.0.take() else {
             return;

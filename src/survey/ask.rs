@@ -15,7 +15,7 @@ pub(super) async fn ask(core: &Core, key: &str, query: Cmd) -> Result<Value, Fai
     answer
 }
 
-/// As [`ask`], for what the user need not be permitted to know: `None` if the server refuses it.
+/// As [`ask`], for a command that the user may lack the permission for: `None` if the server refuses it.
 pub(super) async fn ask_if_permitted(
     core: &Core,
     key: &str,

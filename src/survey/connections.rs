@@ -19,7 +19,7 @@ pub struct ConnectionInfo {
     pub name: String,
     /// The address of the client: host and port, or the path of a socket.
     pub address: String,
-    /// The library of the client, if it says so and the server is Redis 7.2 or later, or Valkey.
+    /// The library of the client, if the client reports it and the server is Redis 7.2 or later, or Valkey.
     pub library: String,
     /// The time since the client connected.
     pub age: Duration,

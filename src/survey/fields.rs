@@ -1,4 +1,4 @@
-//! Which lock a hash is, from its fields.
+//! Recognizes a lock by the fields of its hash.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ fn count_of(field: &str, count: &str) -> Option<u32> {
     is_owner(field).then_some(count)
 }
 
-/// Whether it is an owner: a client's id, and who of that client.
+/// Whether it is an owner: a client's id, and an owner of that client.
 fn is_owner(field: &str) -> bool {
     let parts = field.split_once(':');
     parts.is_some_and(|(client, owner)| Uuid::try_parse(client).is_ok() && !owner.is_empty())

@@ -1,4 +1,4 @@
-//! Looks at one key.
+//! Inspects one key.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::server::Failure;
 use crate::session::Core;
 use crate::slot::slot;
 
-/// What stands under this key.
+/// Reads the lock of this key.
 pub(crate) async fn inspect(core: &Core, key: &str) -> Result<LockInfo> {
     let (found, ttl) = tokio::join!(content(core, key), ttl(core, key));
     let (kind, holders) = found?;
@@ -94,7 +94,7 @@ async fn hash(core: &Core, key: &str) -> Result<Vec<(String, String)>, Failure> 
             .iter()
             .any(|(field, value)| !fields::may_be_of_lock(field, value));
         for (field, value) in page {
-            // A page may repeat what an earlier one had.
+            // A page may repeat fields of an earlier one.
             if cursor == 0 || !all.iter().any(|(known, _)| *known == field) {
                 all.push((field, value));
             }
@@ -122,10 +122,10 @@ async fn ttl(core: &Core, key: &str) -> Result<Option<Ttl>, Failure> {
     })
 }
 
-/// Adds what other keys and the channels show.
+/// Adds the facts from other keys and from the channels.
 async fn beside(core: &Core, info: &mut LockInfo) -> Result<()> {
     let key = info.key.clone();
-    // A key that is too long for a lock is none.
+    // A key that is too long for a lock's name is not a lock.
     let of = |kind| LockKey::new(kind, &key, None).ok();
     let Some(plain) = of(&kind::PLAIN) else {
         return Ok(());
@@ -206,7 +206,7 @@ async fn listeners(core: &Core, key: &str, channels: &[String]) -> Result<Option
                 .collect::<Vec<_>>(),
         )
     };
-    // Redisson may use either on a cluster.
+    // On a cluster, Redisson clients may use either kind of channel.
     let sharded = async {
         match core.server.publishes() {
             "spublish" => ask_if_permitted(core, key, words("SHARDNUMSUB")).await,
@@ -235,5 +235,5 @@ async fn number(core: &Core, key: &str, word: &str) -> Result<Option<u64>, Failu
 
 /// As many fields as one command reads.
 const PAGE: &str = "100";
-/// Beyond it, holders are left out.
+/// Further pages are not read, so their holders are missing.
 const MOST_PAGES: usize = 100;

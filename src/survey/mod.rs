@@ -29,8 +29,8 @@ pub struct LockInfo {
     pub server: String,
     /// The key's slot, on a cluster.
     pub slot: Option<u16>,
-    /// Who holds it: several owners if they read, or if they have different values of a group. At most
-    /// 10,000 of them. Empty for semaphores.
+    /// Its holders: several owners if they read, or if they have different values of a group. At most 10,000.
+    /// Empty for semaphores.
     pub holders: Vec<HolderInfo>,
     /// How long Redis keeps the key; `None` if there is none.
     pub ttl: Option<Ttl>,
@@ -77,8 +77,8 @@ pub enum LockKind {
     Semaphore,
     /// A semaphore whose permits have leases.
     PermitSemaphore,
-    /// A key that is no known lock, with its Redis type. A latch is shown as this, too, and so is a semaphore
-    /// without an acquire so far: both are numbers.
+    /// A key that is no known lock, with its Redis type. Latches, and semaphores that were never acquired, are
+    /// shown as this too: both are numbers.
     Foreign(String),
 }
 

@@ -1,4 +1,4 @@
-//! Goes through all keys.
+//! Scans all keys.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -127,7 +127,7 @@ impl Locks {
         }
     }
 
-    /// Looks at the next page of keys.
+    /// Inspects the next page of keys.
     async fn scan_page(&mut self) -> Result<()> {
         let core = self.session.core();
         core.ensure_open()?;
@@ -168,7 +168,7 @@ impl Locks {
                 }
             }
         }
-        // Nothing is awaited from here on.
+        // No await from here on, so a cancelled call repeats the whole page.
         for lock in found {
             if self.seen.insert(lock.key.clone()) {
                 self.found.push_back(lock);
@@ -221,7 +221,7 @@ async fn scan(
     })
 }
 
-/// Shows the pattern, and how far it is.
+/// Shows the pattern and the progress.
 impl fmt::Debug for Locks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Locks")
@@ -231,7 +231,7 @@ impl fmt::Debug for Locks {
     }
 }
 
-/// The keys that one command looks at. It takes the server less than a millisecond.
+/// The keys that one command scans. It takes the server less than a millisecond.
 const PAGE: u64 = 500;
 /// The keys that are inspected together.
 const AT_ONCE: usize = 50;
