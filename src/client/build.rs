@@ -251,7 +251,7 @@ impl ClientBuilder {
     fn longest_silence(&self) -> Duration {
         let least = QueueTimeouts::default()
             .fair_absence
-            .max(LOOKS_IN_AN_ABSENCE * self.poll_cap);
+            .max(QUERIES_PER_ABSENCE * self.poll_cap);
         self.fair_absence.unwrap_or(least)
     }
 
@@ -266,7 +266,7 @@ impl ClientBuilder {
         lease::check("poll_cap", self.poll_cap, A_DAY)?;
         lease::check("fair_wait", self.fair_wait, A_DAY)?;
         lease::check("fair_absence", self.longest_silence(), 4 * A_DAY)?;
-        if self.longest_silence() < LOOKS_IN_AN_ABSENCE * self.poll_cap {
+        if self.longest_silence() < QUERIES_PER_ABSENCE * self.poll_cap {
             let why = "it must be at least 4 times the poll_cap".to_owned();
             return Err(Error::invalid("fair_absence", why));
         }
@@ -305,5 +305,5 @@ const ID: &str = "{id}";
 /// How long a connect waits for the check of the server's configuration.
 const DIAGNOSIS_LIMIT: Duration = Duration::from_secs(1);
 /// A waiter of a fair lock has time for this many queries before it counts as absent.
-const LOOKS_IN_AN_ABSENCE: u32 = 4;
+const QUERIES_PER_ABSENCE: u32 = 4;
 const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);

@@ -19,7 +19,7 @@ impl TimeSource for ShiftedClock {
 
 /// CPU time of this thread: other load on a busy machine does not count.
 #[cfg(all(test, target_os = "linux"))]
-pub(crate) fn worked() -> std::time::Duration {
-    let worked = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    std::time::Duration::new(worked.tv_sec as u64, worked.tv_nsec as u32)
+pub(crate) fn cpu_time() -> std::time::Duration {
+    let cpu_time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    std::time::Duration::new(cpu_time.tv_sec as u64, cpu_time.tv_nsec as u32)
 }

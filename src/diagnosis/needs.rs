@@ -100,9 +100,9 @@ const NEEDS: [Need; 34] = [
         "no holder() and no force_unlock()",
     ),
     need("del", "del KEY", "no force_unlock()"),
-    need("publish", "publish CHANNEL x", UNHEARD),
-    need("spublish", "spublish CHANNEL x", UNHEARD),
-    need("pubsub|numsub", "pubsub numsub x", UNSEEN),
+    need("publish", "publish CHANNEL x", NO_MESSAGES),
+    need("spublish", "spublish CHANNEL x", NO_MESSAGES),
+    need("pubsub|numsub", "pubsub numsub x", UNDETECTED),
     need(
         SHARDED,
         "pubsub shardnumsub x",
@@ -125,7 +125,7 @@ const NEEDS: [Need; 34] = [
         "the connection for messages is reopened every ten seconds",
     ),
     need("client|id", "client id", SILENT_STAYS),
-    need("client|kill", KILL_NOBODY, SILENT_STAYS),
+    need("client|kill", KILL_NONE, SILENT_STAYS),
     need(
         "client|setname",
         "client setname NAME",
@@ -160,7 +160,7 @@ const NEEDS: [Need; 34] = [
 
 const RUN_NONE: &str = "evalsha 0000000000000000000000000000000000000000 0";
 /// An id that no connection has. Some servers treat 0 as "any id".
-const KILL_NOBODY: &str = "client kill id 9223372036854775807";
+const KILL_NONE: &str = "client kill id 9223372036854775807";
 
 const NO_LOCK: &str = "no lock at all";
 const NO_QUARANTINE: &str = "no lock with quarantine_on_server";
@@ -168,8 +168,8 @@ pub(super) const SHARDED: &str = "pubsub|shardnumsub";
 const NO_TOKEN: &str = "no RedLock with fencing tokens";
 const NO_REENTRY: &str = "no re-entry, renewal or multi lock";
 const POLLS: &str = "waiters of this client only poll";
-const UNHEARD: &str = "waiters of other clients get no release messages";
-const UNSEEN: &str = "waiters of other clients are not detected";
+const NO_MESSAGES: &str = "waiters of other clients get no release messages";
+const UNDETECTED: &str = "waiters of other clients are not detected";
 const SILENT_STAYS: &str = "a connection that does not answer is not closed";
 
 pub(super) const KEY: &str = "KEY";

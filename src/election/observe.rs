@@ -95,7 +95,7 @@ impl Leaders {
         let listener = match &mut self.listener {
             Some(listener) => listener,
             none => {
-                let news = Arc::new(key.listened());
+                let news = Arc::new(key.news());
                 none.insert(core.waiters.add_listener(&news, Owner::new())?)
             }
         };

@@ -229,7 +229,7 @@ mod tests {
     use crate::clock::Clock;
     use crate::clock::testing::ShiftedClock;
     #[cfg(target_os = "linux")]
-    use crate::clock::testing::worked;
+    use crate::clock::testing::cpu_time;
     use crate::hold::{ClaimFlags, HoldState, Terms};
     use crate::key::{Value, kind};
 
@@ -297,7 +297,7 @@ mod tests {
             assert!(!holds.local_holds(&key, Owner::new()).releasing);
             assert!(holds.kept_from(&key, owner).is_none());
         };
-        let began = worked();
+        let began = cpu_time();
         let mut tried: Vec<Arc<Hold>> = Vec::new();
         for _ in 0..owners {
             let owner = Owner::new();
@@ -319,7 +319,7 @@ mod tests {
             holds.remove(&hold);
             holds.change(&hold, HoldState::end);
         }
-        worked() - began
+        cpu_time() - began
     }
 
     /// How long it takes to give back this many forgotten acquires, while there are as many older holds.
@@ -333,7 +333,7 @@ mod tests {
             let hold = held(&holds, &key);
             holds.change(&hold, |state| state.forget_claim(FLAGS, now));
         }
-        let began = worked();
+        let began = cpu_time();
         let mut last = 0;
         while let Some(hold) = holds.with_forgotten(&key) {
             assert!(hold.number() > last, "the oldest one is first");
@@ -342,7 +342,7 @@ mod tests {
             assert!(taken.is_some());
         }
         assert_eq!(last as usize, 2 * acquires);
-        worked() - began
+        cpu_time() - began
     }
 
     #[cfg(target_os = "linux")]
@@ -411,12 +411,12 @@ mod tests {
         }
         let own = held(&holds, &of_values("g", ["a", "b"]));
         let key = of_values("g", ["b", "c"]);
-        let began = worked();
+        let began = cpu_time();
         for _ in 0..1_000 {
             assert!(holds.overlapping(&key, own.owner()).is_some());
             assert!(holds.overlapping(&key, Owner::new()).is_none());
         }
-        worked() - began
+        cpu_time() - began
     }
 
     #[cfg(target_os = "linux")]

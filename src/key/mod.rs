@@ -264,7 +264,7 @@ impl LockKey {
     }
 
     /// A lock without a holder, whose channel is the one on which the leaders of this election publish values.
-    pub(crate) fn listened(&self) -> Self {
+    pub(crate) fn news(&self) -> Self {
         self.of_kind(&kind::NEWS)
     }
 

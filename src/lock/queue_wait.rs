@@ -181,7 +181,7 @@ impl QueueWait {
 /// How long the contender may send nothing while its own client has the lock: until its next query for all
 /// of its client's waiters.
 pub(crate) fn next_query(core: &Core, waiter: &WaiterGuard, now: Moment) -> Duration {
-    let within = core.settings.queue_timeouts.fair_absence / LOOKS;
+    let within = core.settings.queue_timeouts.fair_absence / QUERIES_PER_ABSENCE;
     waiter.next_query(now, within, MOST_OTHERS)
 }
 
@@ -239,7 +239,7 @@ fn called(call: &QueueCall<'_>, waiter: &WaiterGuard, head: &str) -> Option<Mome
 const MOST_OTHERS: usize = 100;
 
 /// Each waiter is kept present this often while it may be silent.
-const LOOKS: u32 = 4;
+const QUERIES_PER_ABSENCE: u32 = 4;
 
 #[cfg(test)]
 mod tests {

@@ -305,13 +305,13 @@ mod tests {
         let keys: Vec<_> = (0..locks).map(of_value).collect();
         let subscriptions = Arc::new(Subscriptions::default());
         let name = keys[0].channel().expect("its releases are published");
-        let began = crate::clock::testing::worked();
+        let began = crate::clock::testing::cpu_time();
         let subscribe = |key| subscriptions.subscribe(key, name.clone());
         let mut shares: Vec<_> = keys.iter().map(subscribe).collect();
         assert_eq!(subscriptions.locks_on(&name).count(), locks);
         while shares.pop().is_some() {}
         assert!(subscriptions.list().is_empty());
-        crate::clock::testing::worked() - began
+        crate::clock::testing::cpu_time() - began
     }
 
     #[cfg(target_os = "linux")]
