@@ -201,8 +201,7 @@ impl Hold {
     }
 
     /// The error for an owner that would wait for itself: it reads and wants to write, it reads and another
-    /// reader waits to write, or it wants values of a group some
-    /// of which it has by another lock.
+    /// reader waits to write, or it wants values of a group some of which it has by another lock.
     pub(crate) fn would_deadlock(&self) -> Error {
         Error::would_deadlock(self.key.name(), &self.owner.to_string())
     }

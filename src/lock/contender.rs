@@ -253,7 +253,7 @@ impl Contender for LockContender<'_> {
         Ok(self.evaluate(acquiring.hold(), attempt))
     }
 
-    /// A hold that waits in the server's queue keeps its place: its next query finds the grant.
+    /// A hold that waits in the server's queue keeps its place: its next query finds a grant, if any.
     fn resolves_hand_over(&mut self, hold: &Arc<Hold>) -> bool {
         let is_own = self.queue_wait.is_for(hold);
         if is_own {

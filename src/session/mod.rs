@@ -68,7 +68,7 @@ pub(crate) struct Settings {
     pub(crate) max_lease: Duration,
     pub(crate) wake: Wake,
     pub(crate) hand_overs: HandOverLimits,
-    /// The times of queues on the server.
+    /// The timeouts of queues on the server.
     pub(crate) queue_timeouts: QueueTimeouts,
     pub(crate) reentry: Reentry,
     /// Servers remember that they lost their data.

@@ -229,7 +229,8 @@ impl PendingUnlock {
             _ if remains_until <= now && self.must_linger(now) => {
                 Err(Error::Lost(hold.lost_as(LostReason::NotOurs, now)))
             }
-            // Redis has nothing of the hold. Before the deadline this unlock deleted it, or somebody by force.
+            // Redis has nothing of the hold. Before the deadline this unlock deleted it, or a
+            // client freed it by force.
             _ if remains_until <= now && now < deadline => Ok(Unlocked::Released),
             _ => Err(self.unconfirmed(None)),
         }

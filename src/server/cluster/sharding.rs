@@ -28,7 +28,7 @@ impl Sharding {
             return Ok(());
         }
         let is_refused = said.contains(&Some(false));
-        // A proxy may never answer the question, so the client does not ask for ever.
+        // A proxy may never answer the question, so the client does not ask forever.
         if !is_refused && said.contains(&None) && state.unanswered < MOST_UNANSWERED {
             state.unanswered += 1;
             state.asks_again = true;
