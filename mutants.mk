@@ -3,11 +3,11 @@
 .PHONY: mutants soak
 
 # Each defect in tests/mutants/patches must make a test fail.
-mutants: ## the engine with defects: each must make a test fail
+mutants: ## the library with known defects: each must make a test fail
 	tests/mutants/run
 
-# The simulations of the engine and of the quorum, each for as many seeds as SEEDS says: some 200 and
-# 300 a second and core.
+# Runs every simulator, each for SEEDS seeds. The one of plain locks runs some 200 seeds per second and core,
+# the quorum's some 300.
 SEEDS ?= 200000
-soak: ## the simulations for as many seeds as SEEDS says
-	LOCKDOG_SEEDS=$(SEEDS) cargo test --workspace --lib simulation::no_seed -- --nocapture
+soak: ## the simulations, each for SEEDS seeds
+	LOCKDOG_SEEDS=$(SEEDS) cargo test --workspace --lib no_seed_violates -- --nocapture
