@@ -6,7 +6,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::runtime::Builder;
 
 /// Sends one command without a client, and answers the first line of the reply.
-async fn ask(server: &Server, words: &[&str]) -> String {
+pub(crate) async fn ask(server: &Server, words: &[&str]) -> String {
     let mut request = format!("*{}\r\n", words.len());
     for word in words {
         request += &format!("${}\r\n{word}\r\n", word.len());
