@@ -20,6 +20,8 @@ pub(crate) struct ClientProfile {
     /// Waiters subscribe to messages.
     pub(crate) listens: bool,
     pub(crate) client_name: Option<String>,
+    /// The client's time and its servers' time are tokio's clock.
+    pub(crate) has_tokio_time: bool,
     pub(crate) quarantine_on_server: bool,
     /// What the user knows of the servers and cannot change.
     pub(crate) expected_findings: Arc<[FindingKind]>,

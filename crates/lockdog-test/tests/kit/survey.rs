@@ -68,3 +68,21 @@ async fn a_client_finds_the_connections_of_all_clients() {
         assert_eq!(named.count(), 1, "{connections:?}");
     }
 }
+
+/// Its clock is hours ahead of this machine's by then.
+#[tokio::test(start_paused = true)]
+async fn a_client_finds_nothing_wrong_with_the_server_after_hours() {
+    let server = Server::new();
+    let (warnings, _recording) = Warnings::of_this_thread();
+    let early = server.client().await;
+    sleep(Duration::from_secs(2 * 60 * 60)).await;
+    let late = server.client().await;
+    server.restart(Data::Kept);
+    for client in [early, late] {
+        let guard = client.lock("orders").lock().await.unwrap();
+        guard.unlock().await.unwrap();
+        let diagnosis = client.diagnose().await.unwrap();
+        assert!(diagnosis.findings().is_empty(), "{diagnosis}");
+    }
+    assert_eq!(warnings.with("lockdog::diagnosis"), [""; 0]);
+}
