@@ -100,7 +100,8 @@ impl Server {
     /// Delays everything that the server sends from now on, replies and messages, in order. Zero, the
     /// default, for no delay.
     pub fn delay(&self, delay: Duration) {
-        self.core().database.lock().faults.delay = delay;
+        // A moment that no clock can represent would be a panic of the server.
+        self.core().database.lock().faults.delay = delay.min(LONGEST_DELAY);
     }
 
     /// The next `count` scripts run, but their connections break instead of a reply, so the callers
@@ -197,5 +198,7 @@ fn millis(duration: Duration) -> u64 {
     duration.as_millis() as u64
 }
 
+/// Longer than any test.
+const LONGEST_DELAY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// Redisson's default.
 const STOLEN_LEASE: Duration = Duration::from_secs(30);

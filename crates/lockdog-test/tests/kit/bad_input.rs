@@ -1,6 +1,8 @@
 //! Mistakes in the use of the kit: each is named at once.
 
-use lockdog::Client;
+use std::time::Duration;
+
+use lockdog::{Client, Error};
 use lockdog_test::Server;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::runtime::Builder;
@@ -63,6 +65,26 @@ async fn refusing_with_an_empty_error_panics() {
 async fn a_client_panics_with_the_reason_when_the_server_refuses_it() {
     let server = Server::new();
     server.require_password("secret");
+    server.client().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endless_delay_is_a_server_that_does_not_answer() {
+    let server = Server::new();
+    let client = server.client().await;
+    server.delay(Duration::MAX);
+    let silent = client.lock("orders").lock().await;
+    assert!(matches!(silent, Err(Error::Timeout { .. })), "{silent:?}");
+    server.delay(Duration::ZERO);
+    let other = server.client().await.lock("other").lock().await.unwrap();
+    other.unlock().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "no client could connect to the test server")]
+async fn a_client_of_a_frozen_server_panics_and_does_not_wait_forever() {
+    let server = Server::new();
+    server.freeze();
     server.client().await;
 }
 
