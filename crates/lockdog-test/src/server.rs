@@ -95,6 +95,11 @@ impl Server {
 
     /// A connection as a client opens it, without a network. Any client that speaks RESP can use it.
     pub fn connect(&self) -> DuplexStream {
+        self.open().0
+    }
+
+    /// A connection, and whether the server serves it.
+    pub(crate) fn open(&self) -> (DuplexStream, bool) {
         let core = self.core();
         let (theirs, ours) = tokio::io::duplex(PIPE);
         let number = core.next_pipe();
@@ -102,9 +107,9 @@ impl Server {
             client: format!("pipe:{number}"),
             server: "pipe".to_owned(),
         };
-        let serving = serve(core.clone(), ours, ends);
-        core.runtime().spawn(serving);
-        theirs
+        let serving = core.runtime().spawn(serve(core.clone(), ours, ends));
+        // A runtime that has ended drops the task at once.
+        (theirs, !serving.is_finished())
     }
 
     /// From now on clients must authenticate with this password, as with redis-server's `requirepass`.

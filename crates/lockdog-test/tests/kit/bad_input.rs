@@ -88,6 +88,21 @@ async fn a_client_of_a_frozen_server_panics_and_does_not_wait_forever() {
     server.client().await;
 }
 
+#[test]
+fn a_client_is_told_that_the_runtime_of_its_server_has_ended() {
+    let start = || {
+        let mut builder = Builder::new_current_thread();
+        builder.enable_all().start_paused(true).build().unwrap()
+    };
+    let first = start();
+    let server = first.block_on(async { Server::new() });
+    drop(first);
+    let failed = start().block_on(async { server.builder().build().await });
+    let text = failed.unwrap_err().to_string();
+    let expected = "the runtime on which the test server was created has ended";
+    assert!(text.contains(expected), "{text}");
+}
+
 /// A second server would be one connector more, which `connectors` tries.
 #[tokio::test]
 async fn a_url_on_the_builder_of_a_test_server_is_refused() {
