@@ -83,6 +83,18 @@ async fn a_task_that_awaits_a_loss_sleeps_until_the_deadline() {
     }
 }
 
+/// As on a machine that was suspended: no timer runs in between.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_advanced_beyond_the_lease_in_one_step_loses_the_lock() {
+    let server = Server::new();
+    let client = server.client().await;
+    let guard = client.lock("nightly").lock().await.unwrap();
+    tokio::time::advance(Duration::from_secs(31)).await;
+    assert!(!guard.is_valid());
+    drop(guard);
+    server.assert_clean().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lost_lock_is_reported_at_the_next_renewal() {
     let server = Server::new();
