@@ -32,13 +32,19 @@ async fn a_day_of_renewals_passes_quickly() {
     let server = Server::new();
     let client = server.client().await;
     let guard = client.lock("nightly").lock().await.unwrap();
-    let began = std::time::Instant::now();
+    let began = processor_time();
     tokio::time::sleep(24 * HOUR).await;
-    let took = began.elapsed();
+    let took = processor_time() - began;
     assert!(guard.is_valid());
     println!("24 hours of a watched lock took {took:?}");
-    // Five seconds on a machine that does nothing else.
-    assert!(took < Duration::from_secs(120), "{took:?}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+/// What this thread, and so its runtime, has used of a processor. What else the machine does counts little.
+fn processor_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("this is Linux");
+    let nanoseconds = text.split(' ').next().and_then(|it| it.parse().ok());
+    Duration::from_nanos(nanoseconds.expect("the first number of three"))
 }
 
 /// A lease of 30 s that is renewed every 10 s has a deadline 20 s ahead at least.
