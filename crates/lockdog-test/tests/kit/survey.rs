@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lockdog::Value;
+use lockdog::config::Protocol;
 use lockdog_test::{Data, Server};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::support::logs::Warnings;
 
@@ -66,6 +67,29 @@ async fn a_client_finds_the_connections_of_all_clients() {
         let name = format!("lockdog/{}", client.id());
         let named = connections.iter().filter(|it| it.name == name);
         assert_eq!(named.count(), 1, "{connections:?}");
+    }
+}
+
+/// RESP3 has other forms for scores and for messages.
+#[tokio::test(start_paused = true)]
+async fn waiters_are_found_and_woken_in_both_protocols() {
+    for protocol in [Protocol::Resp2, Protocol::Resp3] {
+        let server = Server::new();
+        let client = async || server.builder().protocol(protocol).build().await.unwrap();
+        let (holds, waits) = (client().await, client().await);
+        let lock = holds.fair_lock("door");
+        let guard = lock.lock().await.unwrap();
+        let waiter = tokio::spawn(waits.fair_lock("door").lock().into_future());
+        sleep(Duration::from_secs(5)).await;
+        let found = lock.waiters().await.unwrap();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].present && found[0].client_id() == Some(waits.id()));
+        let released = Instant::now();
+        guard.unlock().await.unwrap();
+        waiter.await.unwrap().unwrap().unlock().await.unwrap();
+        let took = released.elapsed();
+        assert!(took < Duration::from_millis(50), "{protocol:?}: {took:?}");
+        server.assert_clean().await;
     }
 }
 
