@@ -93,6 +93,7 @@ impl ClientBuilder {
             .replica_ack
             .unwrap_or_else(|| ReplicaAck::default_of(server.is_switched(), self.command_timeout));
         let expected = ClientProfile {
+            has_tokio_time: !self.clock.outruns_timers(),
             waits: matches!(
                 ack,
                 ReplicaAck::BestEffort { .. } | ReplicaAck::Require { .. }

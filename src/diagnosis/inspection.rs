@@ -20,6 +20,8 @@ pub(crate) struct ClientProfile {
     /// Waiters subscribe to messages.
     pub(crate) listens: bool,
     pub(crate) client_name: Option<String>,
+    /// The client's time and its servers' time are tokio's clock.
+    pub(crate) has_tokio_time: bool,
     pub(crate) quarantine_on_server: bool,
     /// The findings that the user expects, because the servers cannot be changed.
     pub(crate) expected_findings: Arc<[FindingKind]>,

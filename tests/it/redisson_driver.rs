@@ -362,9 +362,7 @@ async fn locks_of_a_cluster_are_at_the_masters_of_their_slots_and_use_sharded_ch
         // Redis 6.2 has no sharded channels.
         let [subscribe, publish] = match Binary::under_test() {
             Binary::Redis62 => ["SUBSCRIBE", "publish"],
-            Binary::Embedded | Binary::Redis7 | Binary::Redis82 | Binary::Valkey9 => {
-                ["SSUBSCRIBE", "spublish"]
-            }
+            _ => ["SSUBSCRIBE", "spublish"],
         };
         for seen in [
             format!(r#"] "{subscribe}" "{channel}""#),

@@ -52,7 +52,13 @@ struct Pipes(Server);
 impl Connector for Pipes {
     fn connect(&self) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn Transport>>> + Send>> {
         let server = self.0.clone();
-        Box::pin(async move { Ok(Box::new(server.connect()) as Box<dyn Transport>) })
+        Box::pin(async move {
+            let (stream, is_served) = server.open();
+            match is_served {
+                true => Ok(Box::new(stream) as Box<dyn Transport>),
+                false => Err(io::Error::other(ENDED)),
+            }
+        })
     }
 
     fn address(&self) -> String {
@@ -69,3 +75,6 @@ impl fmt::Debug for Pipes {
         f.write_str("Pipes")
     }
 }
+
+/// As when several tests, each with a runtime of its own, share a server.
+const ENDED: &str = "the runtime on which the test server was created has ended";

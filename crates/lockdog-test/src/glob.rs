@@ -7,40 +7,43 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
         [b'*', rest @ ..] => (0..=text.len()).any(|at| matches(rest, &text[at..])),
         [b'?', rest @ ..] => !text.is_empty() && matches(rest, &text[1..]),
         [b'[', rest @ ..] => {
-            let Some(end) = rest.iter().skip(1).position(|byte| *byte == b']') else {
+            let [first, text @ ..] = text else {
                 return false;
             };
-            let (class, rest) = (&rest[..=end], &rest[end + 2..]);
-            match text {
-                [first, text @ ..] => is_in(class, *first) && matches(rest, text),
-                [] => false,
-            }
+            let (has, rest) = class(rest, *first);
+            has && matches(rest, text)
         }
         [b'\\', escaped, rest @ ..] => text.first() == Some(escaped) && matches(rest, &text[1..]),
         [byte, rest @ ..] => text.first() == Some(byte) && matches(rest, &text[1..]),
     }
 }
 
-fn is_in(class: &[u8], byte: u8) -> bool {
-    let (class, wanted) = match class {
-        [b'^', class @ ..] => (class, false),
-        class => (class, true),
+/// Whether the class that begins here has a byte, and what follows the class. One that is not closed ends
+/// with the pattern, as in Redis.
+fn class(pattern: &[u8], byte: u8) -> (bool, &[u8]) {
+    let (mut rest, wanted) = match pattern {
+        [b'^', rest @ ..] => (rest, false),
+        rest => (rest, true),
     };
-    let mut at = 0;
-    while at < class.len() {
-        if let Some([first, b'-', last]) = class.get(at..at + 3) {
-            if (first.min(last)..=first.max(last)).contains(&&byte) {
-                return wanted;
+    let mut has = false;
+    loop {
+        rest = match rest {
+            [b'\\', escaped, rest @ ..] => {
+                has |= *escaped == byte;
+                rest
             }
-            at += 3;
-        } else {
-            if class[at] == byte {
-                return wanted;
+            [b']', rest @ ..] => return (has == wanted, rest),
+            [] => return (has == wanted, rest),
+            [first, b'-', last, rest @ ..] => {
+                has |= (first.min(last)..=first.max(last)).contains(&&byte);
+                rest
             }
-            at += 1;
-        }
+            [one, rest @ ..] => {
+                has |= *one == byte;
+                rest
+            }
+        };
     }
-    !wanted
 }
 
 #[cfg(test)]
@@ -59,7 +62,15 @@ mod tests {
             ("[a-c]x", "bx", true),
             (r"\*", "*", true),
             (r"\*", "a", false),
-            ("[a", "a", false),
+            ("[a", "a", true),
+            ("[a", "b", false),
+            ("[^a", "b", true),
+            ("[]a]", "a", false),
+            (r"[\]a]", "]", true),
+            ("[a-", "-", true),
+            ("[c-a]", "b", true),
+            ("[a]b", "ab", true),
+            ("[a]", "", false),
         ] {
             assert_eq!(
                 matches(pattern.as_bytes(), text.as_bytes()),

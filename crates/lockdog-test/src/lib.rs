@@ -30,6 +30,15 @@
 //! if a test pauses it. The clients' background is a task of the runtime that they were built on, not a
 //! thread, so a test that blocks its runtime delays renewals.
 //!
+//! Let time pass with [`tokio::time::sleep`]. `tokio::time::advance` moves the clock in one step, and no
+//! timer runs in between. That is what a suspended machine does: a lock whose lease ends in the step is lost.
+//!
+//! A test that waits for what never happens does not stand still. It runs forever, because waiters poll and the
+//! clock advances from poll to poll. Put a [`tokio::time::timeout`] around such a wait.
+//!
+//! The pauses of a client have random parts, also on a paused clock. So a test should assert limits, not
+//! the exact moment at which a waiter has its lock.
+//!
 //! Over TCP ([`Server::listen`]) the clients are in real time, so the clock should not be paused.
 //!
 //! # What it is not

@@ -34,6 +34,12 @@ pub(crate) fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<LuaValue> {
             let items = items.collect::<mlua::Result<Vec<_>>>()?;
             Ok(LuaValue::Table(lua.create_sequence_from(items)?))
         }
+        Reply::Scored(pairs) => {
+            let items = pairs
+                .into_iter()
+                .flat_map(|(member, score)| [Reply::Bulk(member), Reply::Double(score)]);
+            to_lua(lua, Reply::Array(items.collect()))
+        }
         Reply::Map(pairs) => {
             let items = pairs.into_iter().flat_map(|(key, value)| [key, value]);
             to_lua(lua, Reply::Array(items.collect()))

@@ -24,6 +24,8 @@ pub(crate) enum Reply {
     NilArray,
     /// A push that the client did not request; an array in RESP2.
     Push(Vec<Self>),
+    /// Members of a sorted set with their scores: pairs in RESP3, one list in RESP2.
+    Scored(Vec<(Vec<u8>, f64)>),
     /// Unordered; an array in RESP2.
     Set(Vec<Self>),
     /// Several replies to one command: SUBSCRIBE sends one for each channel.
@@ -84,6 +86,17 @@ impl Reply {
                 for (key, value) in pairs {
                     key.write(is_resp3, out);
                     value.write(is_resp3, out);
+                }
+            }
+            Self::Scored(pairs) => {
+                let per_pair = if is_resp3 { 1 } else { 2 };
+                line(b'*', pairs.len() * per_pair, out);
+                for (member, score) in pairs {
+                    if is_resp3 {
+                        line(b'*', 2, out);
+                    }
+                    bulk(member, out);
+                    Self::Double(*score).write(is_resp3, out);
                 }
             }
             Self::Bulk(bytes) => bulk(bytes, out),
@@ -191,5 +204,11 @@ mod tests {
             "=5\r\ntxt:a\r\n"
         );
         assert_eq!(written(Reply::Double(0.5), false), "$3\r\n0.5\r\n");
+        let scored = Reply::Scored(vec![(b"a".to_vec(), 1.0)]);
+        assert_eq!(
+            written(scored.clone(), false),
+            "*2\r\n$1\r\na\r\n$1\r\n1\r\n"
+        );
+        assert_eq!(written(scored, true), "*1\r\n*2\r\n$1\r\na\r\n,1\r\n");
     }
 }

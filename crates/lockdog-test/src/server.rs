@@ -18,7 +18,10 @@ use crate::keyspace::{Entry, Value};
 
 /// A Redis server inside the test's process. A clone is another handle to the same server. The server
 /// ends with its last handle and the last client that [`Server::client`] or [`Server::builder`] made;
-/// then its connections break.
+/// then its connections break. It also ends with the runtime on which it was created.
+///
+/// [`Server::holder`], [`Server::keys`], [`Server::lose`] and [`Server::steal`] see database 0, the default of
+/// [`ClientBuilder::database`](lockdog::ClientBuilder::database). [`Server::assert_clean`] sees all databases.
 #[derive(Clone)]
 pub struct Server {
     shared: Arc<Shared>,
@@ -92,6 +95,11 @@ impl Server {
 
     /// A connection as a client opens it, without a network. Any client that speaks RESP can use it.
     pub fn connect(&self) -> DuplexStream {
+        self.open().0
+    }
+
+    /// A connection, and whether the server serves it.
+    pub(crate) fn open(&self) -> (DuplexStream, bool) {
         let core = self.core();
         let (theirs, ours) = tokio::io::duplex(PIPE);
         let number = core.next_pipe();
@@ -99,9 +107,9 @@ impl Server {
             client: format!("pipe:{number}"),
             server: "pipe".to_owned(),
         };
-        let serving = serve(core.clone(), ours, ends);
-        core.runtime().spawn(serving);
-        theirs
+        let serving = core.runtime().spawn(serve(core.clone(), ours, ends));
+        // A runtime that has ended drops the task at once.
+        (theirs, !serving.is_finished())
     }
 
     /// From now on clients must authenticate with this password, as with redis-server's `requirepass`.
@@ -147,7 +155,7 @@ impl Server {
         self.core().database.lock().sent.iter().cloned().collect()
     }
 
-    /// Waits until nothing of any lock is left: no key, and no channel with a subscriber. A dropped
+    /// Waits until nothing of any lock is left: no key in any database, and no channel with a subscriber. A dropped
     /// guard and a cancelled call release in the background, so this waits for up to five seconds of
     /// tokio's time. Keys that are meant to stay do not count: counters of fencing tokens (`lockdog_token:...`,
     /// `redisson_lock_token:...`) and the server's epoch (`lockdog:epoch`).
@@ -181,22 +189,28 @@ impl Server {
     }
 
     fn left(&self) -> Vec<String> {
-        let keys = self.keys();
         // Counters of fencing tokens stay, so that no token is issued twice.
-        let stays = |key: &String| {
+        let stays = |key: &str| {
             let counters = ["lockdog_token:", "redisson_lock_token:"];
             key == "lockdog:epoch" || counters.iter().any(|it| key.starts_with(it))
         };
-        let keys = keys.into_iter().filter(|key| !stays(key));
-        let mut left: Vec<String> = keys.map(|key| format!("the key {key}")).collect();
-        let database = self.core().database.lock();
-        for sharded in [false, true] {
-            for channel in channels(&database, sharded) {
-                let count = listeners(&database, &channel, sharded);
-                left.push(format!("{count} listening on {}", text(&channel)));
+        self.with(|database| {
+            let mut left = Vec::new();
+            for (number, keyspace) in database.keyspaces().enumerate() {
+                let keys = keyspace.names().into_iter().map(|key| text(&key));
+                left.extend(keys.filter(|key| !stays(key)).map(|key| match number {
+                    0 => format!("the key {key}"),
+                    number => format!("the key {key} in database {number}"),
+                }));
             }
-        }
-        left
+            for sharded in [false, true] {
+                for channel in channels(database, sharded) {
+                    let count = listeners(database, &channel, sharded);
+                    left.push(format!("{count} listening on {}", text(&channel)));
+                }
+            }
+            left
+        })
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {

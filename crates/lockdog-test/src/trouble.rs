@@ -49,6 +49,10 @@ impl Server {
     /// Gives a lock to another client, whether it is held or free. That client renews it. When the
     /// returned value is dropped, that client releases the lock and publishes a message to waiters. The
     /// previous holder is not notified, as with [`Server::lose`].
+    ///
+    /// That client takes and releases a plain lock. So waiters whose messages have other channels, those of fair
+    /// and read/write locks, notice the release at their next poll. It has no connection, so it also renews and
+    /// releases the lock while the server is frozen.
     pub fn steal(&self, lock: &str) -> Stolen {
         let field = format!("{}:thief.1", Uuid::new_v4());
         let hash = vec![(field.clone().into_bytes(), b"1".to_vec())];
@@ -100,12 +104,14 @@ impl Server {
     /// Delays everything that the server sends from now on, replies and messages, in order. Zero, the
     /// default, for no delay.
     pub fn delay(&self, delay: Duration) {
-        self.core().database.lock().faults.delay = delay;
+        // A moment that no clock can represent would be a panic of the server.
+        self.core().database.lock().faults.delay = delay.min(LONGEST_DELAY);
     }
 
     /// The next `count` scripts run, but their connections break instead of a reply, so the callers
     /// cannot know whether they ran. A script that the server does not know does not run, and does not
-    /// count.
+    /// count. Replies that were not sent before on such a connection are lost too, and commands after the script
+    /// do not run.
     pub fn lose_replies(&self, count: u32) {
         self.core().database.lock().faults.lost_replies = count;
     }
@@ -197,5 +203,7 @@ fn millis(duration: Duration) -> u64 {
     duration.as_millis() as u64
 }
 
+/// Longer than any test.
+const LONGEST_DELAY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// Redisson's default.
 const STOLEN_LEASE: Duration = Duration::from_secs(30);

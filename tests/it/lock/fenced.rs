@@ -118,7 +118,7 @@ async fn tokens_grow_in_the_order_of_the_grants_of_many_owners() {
 async fn the_holder_after_an_expired_lease_has_a_larger_token_and_the_late_one_keeps_its_own() {
     let test = Fixture::of(&FENCED).await;
     let lock = test.lock("l");
-    let late = lock.lock().lease(ms(300)).await.unwrap();
+    let late = lock.lock().lease(ms(1_200)).await.unwrap();
     let before = token(&late);
     late.lost().await;
     let guard = lock.lock().owner(&Owner::new()).await.unwrap();

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::{SOON, ms, works};
 use crate::support::authority::Certified;
 use crate::support::cluster::slot;
-use crate::support::process::Process;
+use crate::support::process::{self, Process};
 use crate::support::{Authority, Binary, Cluster, RedisServer, eventually, free_port};
 
 /// The client sends its certificate on the connections for commands, renewals and messages.
@@ -257,7 +257,7 @@ struct Sentinel {
 
 impl Sentinel {
     async fn start(authority: &Authority, speaks: bool, asks_by_tls: bool, master: u16) -> Self {
-        let folder = TempDir::new().expect("a temporary folder can be made");
+        let folder = process::folder();
         let port = free_port();
         let (plain, by_tls) = if speaks { (0, port) } else { (port, 0) };
         let mut config = format!(

@@ -10,6 +10,7 @@ pub(crate) enum Binary {
     Embedded,
     Redis62,
     Redis7,
+    Redis74,
     Redis82,
     Valkey9,
 }
@@ -20,7 +21,7 @@ impl Binary {
         match std::env::var("LOCKDOG_TEST_SERVER") {
             Err(_) => Self::Redis7,
             Ok(name) => Self::named(&name).unwrap_or_else(|| {
-                panic!("LOCKDOG_TEST_SERVER is {name:?}, not redis7, redis62, redis82, valkey9 or embedded")
+                panic!("LOCKDOG_TEST_SERVER is {name:?}, not redis7, redis62, redis74, redis82, valkey9 or embedded")
             }),
         }
     }
@@ -30,6 +31,7 @@ impl Binary {
             "embedded" => Some(Self::Embedded),
             "redis7" => Some(Self::Redis7),
             "redis62" => Some(Self::Redis62),
+            "redis74" => Some(Self::Redis74),
             "redis82" => Some(Self::Redis82),
             "valkey9" => Some(Self::Valkey9),
             _ => None,
@@ -42,10 +44,11 @@ impl Binary {
             Self::Embedded => return embedded(),
             Self::Redis7 => return PathBuf::from("redis-server"),
             Self::Redis62 => "redis-server-6.2",
+            Self::Redis74 => "redis-server-7.4",
             Self::Redis82 => "redis-server-8.2",
             Self::Valkey9 => "valkey-server-9",
         };
-        install_wheels();
+        install_wheels(self);
         root().join("target/servers").join(name)
     }
 
@@ -66,7 +69,9 @@ impl Binary {
     pub(crate) fn debug_arguments(self) -> &'static [&'static str] {
         match self {
             Self::Embedded | Self::Redis62 => &[],
-            Self::Redis7 | Self::Redis82 | Self::Valkey9 => &["--enable-debug-command", "yes"],
+            Self::Redis7 | Self::Redis74 | Self::Redis82 | Self::Valkey9 => {
+                &["--enable-debug-command", "yes"]
+            }
         }
     }
 }
@@ -109,10 +114,13 @@ fn embedded() -> PathBuf {
     built.clone()
 }
 
-fn install_wheels() {
-    static INSTALLED: OnceLock<Result<(), String>> = OnceLock::new();
-    let outcome = INSTALLED.get_or_init(|| {
+/// Installs the servers that come from wheels. Only `make test-all` needs that of Redis 7.4.
+fn install_wheels(wanted: Binary) {
+    static INSTALLED: [OnceLock<Result<(), String>>; 2] = [OnceLock::new(), OnceLock::new()];
+    let more = (wanted == Binary::Redis74).then_some("redis74");
+    let outcome = INSTALLED[usize::from(more.is_some())].get_or_init(|| {
         let output = Command::new(root().join("tests/servers/install"))
+            .args(more)
             .output()
             .map_err(|error| error.to_string())?;
         if output.status.success() {
@@ -121,9 +129,7 @@ fn install_wheels() {
         Err(String::from_utf8_lossy(&output.stderr).into_owned())
     });
     if let Err(reason) = outcome {
-        panic!(
-            "redis 6.2, redis 8.2 and valkey 9 could not be installed, so this test cannot run: {reason}"
-        );
+        panic!("the servers of wheels could not be installed, so this test cannot run: {reason}");
     }
 }
 

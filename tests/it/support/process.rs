@@ -1,4 +1,4 @@
-//! Signals to our own children, and proof that they arrived.
+//! The processes of servers: where they write, and signals to them with the proof that they arrived.
 
 use std::fs;
 use std::process::Child;
@@ -6,6 +6,16 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// A folder for what a server writes. It is in memory where the system has that: a sentinel, and a node of a
+/// cluster, waits until each change of its configuration is on the disk. A busy disk stops it for seconds, and a
+/// sentinel that stood still for two seconds does nothing in the next thirty (`+tilt` in its log).
+pub(crate) fn folder() -> TempDir {
+    let in_memory = TempDir::with_prefix_in("lockdog-", "/dev/shm");
+    let made = in_memory.or_else(|_| TempDir::with_prefix("lockdog-"));
+    made.expect("a temporary folder can be made")
+}
 
 /// The process of a server: none before it starts and after it was killed. Ends with the value.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::support::binary::Binary;
 use crate::support::port::free_port;
 use crate::support::prelude::SOON;
-use crate::support::process::{Process, pause, resume};
+use crate::support::process::{Process, folder, pause, resume};
 use crate::support::redis::Redis;
 use crate::support::server::{RedisServer, ServerBuilder};
 use crate::support::wait::{comes_true, eventually};
@@ -196,7 +196,7 @@ impl Sentinel {
     }
 
     fn launch(master: u16, epoch: u64) -> Self {
-        let folder = TempDir::with_prefix("lockdog-").expect("a temporary folder can be made");
+        let folder = folder();
         let port = free_port();
         let config = folder.path().join("sentinel.conf");
         let text = format!(

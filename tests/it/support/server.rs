@@ -310,7 +310,7 @@ impl ServerBuilder {
                 bus,
                 builder: self.clone(),
                 process: Process::default(),
-                folder: TempDir::with_prefix("lockdog-").expect("a temporary folder can be made"),
+                folder: self.folder(),
             };
             match server.launch().await {
                 Ok(()) => return server,
@@ -319,6 +319,14 @@ impl ServerBuilder {
             }
         }
         panic!("{PORT_ATTEMPTS} ports in a row were taken by others");
+    }
+
+    fn folder(&self) -> TempDir {
+        if self.own_clock {
+            // The library of the clock is there, and what is in memory may not be executable.
+            return TempDir::with_prefix("lockdog-").expect("a temporary folder can be made");
+        }
+        process::folder()
     }
 
     fn ports(&self) -> (u16, Option<u16>) {

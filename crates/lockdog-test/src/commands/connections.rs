@@ -65,7 +65,7 @@ pub(super) fn no_cluster() -> Refusal {
     Refusal::new("ERR This instance has cluster support disabled")
 }
 
-/// There is one user. Any user name is accepted with the right password.
+/// There is one user, and any password is right while none is required.
 fn let_in(database: &mut Database, client: Option<u64>, user: &[u8], password: &[u8]) -> Answer {
     let expected = database.password.as_bytes();
     if user != b"default" || !(expected.is_empty() || password == expected) {
@@ -170,7 +170,7 @@ fn client(database: &mut Database, caller: Option<u64>, args: &[Vec<u8>]) -> Ans
             let lines = all.map(|(id, client)| line(*id, client, now));
             Ok(Reply::Text(lines.collect()))
         }
-        ("no-evict" | "no-touch" | "reply" | "tracking", [_]) => Ok(Reply::OK),
+        ("no-evict", [_]) => Ok(Reply::OK),
         ("setinfo", [what, value]) => {
             if let Some(client) = database.client(caller) {
                 let at = usize::from(is(what, "lib-ver"));

@@ -2,6 +2,7 @@
 
 use uuid::Uuid;
 
+use super::keys::{Filter, check_cursor, page};
 use super::{Command, anywhere};
 use crate::database::Database;
 use crate::number::{int_arg, integer};
@@ -95,6 +96,16 @@ pub(super) const COMMANDS: &[Command] = &[
             return Ok(Reply::bulks(of_one.flat_map(|it| vec![it; wanted])));
         }
         Ok(Reply::bulks(fields.take(wanted)))
+    }),
+    // All fields in one page. The options count only if there is such a hash, as in Redis.
+    anywhere("hscan", -3, |database, _, args| {
+        check_cursor(&args[2])?;
+        let Some(hash) = database.keys().find::<Hash>(&args[1])? else {
+            return Ok(page(Vec::<Vec<u8>>::new()));
+        };
+        let filter = Filter::read(&args[3..], false)?;
+        let found = hash.iter().filter(|(field, _)| filter.has(field));
+        Ok(page(found.flat_map(|(field, value)| [field, value])))
     }),
     anywhere("hset", -4, |database, _, args| {
         set(database, args).map(Reply::Int)

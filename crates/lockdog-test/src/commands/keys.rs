@@ -153,24 +153,58 @@ impl Conditions {
 
 /// All keys in one page.
 fn scan(database: &mut Database, _: Option<u64>, args: &[Vec<u8>]) -> Answer {
-    if int_arg(&args[1]).is_err() {
-        return Err(Refusal::new("ERR invalid cursor"));
-    }
+    check_cursor(&args[1])?;
+    let filter = Filter::read(&args[2..], true)?;
     let keys = database.keys();
     let mut names = keys.names();
-    let mut options = args[2..].chunks_exact(2);
-    for option in &mut options {
-        let value = &option[1];
-        if is(&option[0], "match") {
-            names.retain(|name| glob::matches(value, name));
-        } else if is(&option[0], "type") {
-            names.retain(|name| keys.entry(name).is_some_and(|it| is(value, it.kind())));
-        } else if !is(&option[0], "count") {
+    names.retain(|name| filter.has(name));
+    if let Some(kind) = filter.kind {
+        names.retain(|name| keys.entry(name).is_some_and(|it| is(kind, it.kind())));
+    }
+    Ok(page(names))
+}
+
+/// What SCAN and HSCAN look for.
+#[derive(Default)]
+pub(super) struct Filter<'a> {
+    pattern: Option<&'a [u8]>,
+    /// The type of the keys.
+    kind: Option<&'a [u8]>,
+}
+
+impl<'a> Filter<'a> {
+    pub(super) fn read(words: &'a [Vec<u8>], of_keys: bool) -> Result<Self, Refusal> {
+        let mut read = Self::default();
+        let mut options = words.chunks_exact(2);
+        for option in &mut options {
+            let value = option[1].as_slice();
+            if is(&option[0], "match") {
+                read.pattern = Some(value);
+            } else if is(&option[0], "type") && of_keys {
+                read.kind = Some(value);
+            } else if !is(&option[0], "count") || int_arg(value)? < 1 {
+                return Err(Refusal::syntax());
+            }
+        }
+        if !options.remainder().is_empty() {
             return Err(Refusal::syntax());
         }
+        Ok(read)
     }
-    if !options.remainder().is_empty() {
-        return Err(Refusal::syntax());
+
+    /// Whether the pattern matches.
+    pub(super) fn has(&self, name: &[u8]) -> bool {
+        self.pattern
+            .is_none_or(|pattern| glob::matches(pattern, name))
     }
-    Ok(Reply::Array(vec![Reply::bulk("0"), Reply::bulks(names)]))
+}
+
+pub(super) fn check_cursor(text: &[u8]) -> Result<(), Refusal> {
+    let cursor = int_arg(text).map(drop);
+    cursor.map_err(|_| Refusal::new("ERR invalid cursor"))
+}
+
+/// The only page of a scan.
+pub(super) fn page<T: AsRef<[u8]>>(items: impl IntoIterator<Item = T>) -> Reply {
+    Reply::Array(vec![Reply::bulk("0"), Reply::bulks(items)])
 }

@@ -6,7 +6,7 @@ use super::lists::range;
 use super::{Command, anywhere, is};
 use crate::database::{Database, text};
 use crate::number::{float, int_arg, integer};
-use crate::reply::{Answer, Refusal, Reply, double};
+use crate::reply::{Answer, Refusal, Reply};
 
 type Sorted = BTreeMap<Vec<u8>, f64>;
 
@@ -39,7 +39,16 @@ pub(super) const COMMANDS: &[Command] = &[
         let mut found = in_order(database, &args[1])?;
         found.truncate(count);
         remove_all(database, &args[1], found.iter().map(|(item, _)| item))?;
-        Ok(flat(found, true))
+        Ok(match args.len() {
+            // Without a count RESP3 has no pairs either.
+            2 => {
+                let parts = found
+                    .into_iter()
+                    .flat_map(|(item, score)| [Reply::Bulk(item), Reply::Double(score)]);
+                Reply::Array(parts.collect())
+            }
+            _ => Reply::Scored(found),
+        })
     }),
     anywhere("zrange", -4, zrange),
     anywhere("zrangebyscore", -4, |database, _, args| {
@@ -50,7 +59,7 @@ pub(super) const COMMANDS: &[Command] = &[
         }
         let mut found = in_order(database, &args[1])?;
         found.retain(|(_, score)| bounds.have(*score));
-        Ok(flat(options.limit(found), options.with_scores))
+        Ok(listed(options.limit(found), options.with_scores))
     }),
     anywhere("zrank", 3, |database, _, args| {
         let found = in_order(database, &args[1])?;
@@ -106,12 +115,11 @@ fn remove_all<'a>(
     Ok(Reply::Int(removed as i64))
 }
 
-fn flat(items: Vec<(Vec<u8>, f64)>, with_scores: bool) -> Reply {
-    let parts = items.into_iter().flat_map(|(item, score)| {
-        let score = with_scores.then(|| Reply::bulk(double(score)));
-        [Some(Reply::Bulk(item)), score]
-    });
-    Reply::Array(parts.flatten().collect())
+fn listed(items: Vec<(Vec<u8>, f64)>, with_scores: bool) -> Reply {
+    match with_scores {
+        true => Reply::Scored(items),
+        false => Reply::bulks(items.into_iter().map(|(item, _)| item)),
+    }
 }
 
 fn add(database: &mut Database, _: Option<u64>, args: &[Vec<u8>]) -> Answer {
@@ -194,7 +202,7 @@ fn zrange(database: &mut Database, _: Option<u64>, args: &[Vec<u8>]) -> Answer {
         if options.reverse {
             found.reverse();
         }
-        return Ok(flat(options.limit(found), options.with_scores));
+        return Ok(listed(options.limit(found), options.with_scores));
     }
     if options.limit.is_some() {
         let line = "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or \
@@ -207,7 +215,7 @@ fn zrange(database: &mut Database, _: Option<u64>, args: &[Vec<u8>]) -> Answer {
         found.reverse();
     }
     let (from, to) = range(from, to, found.len());
-    Ok(flat(found.drain(from..to).collect(), options.with_scores))
+    Ok(listed(found.drain(from..to).collect(), options.with_scores))
 }
 
 #[derive(Default)]

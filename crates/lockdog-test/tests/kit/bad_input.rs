@@ -1,12 +1,14 @@
 //! Mistakes in the use of the kit: each is named at once.
 
-use lockdog::Client;
+use std::time::Duration;
+
+use lockdog::{Client, Error};
 use lockdog_test::Server;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::runtime::Builder;
 
 /// Sends one command without a client, and answers the first line of the reply.
-async fn ask(server: &Server, words: &[&str]) -> String {
+pub(crate) async fn ask(server: &Server, words: &[&str]) -> String {
     let mut request = format!("*{}\r\n", words.len());
     for word in words {
         request += &format!("${}\r\n{word}\r\n", word.len());
@@ -64,6 +66,41 @@ async fn a_client_panics_with_the_reason_when_the_server_refuses_it() {
     let server = Server::new();
     server.require_password("secret");
     server.client().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endless_delay_is_a_server_that_does_not_answer() {
+    let server = Server::new();
+    let client = server.client().await;
+    server.delay(Duration::MAX);
+    let silent = client.lock("orders").lock().await;
+    assert!(matches!(silent, Err(Error::Timeout { .. })), "{silent:?}");
+    server.delay(Duration::ZERO);
+    let other = server.client().await.lock("other").lock().await.unwrap();
+    other.unlock().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "no client could connect to the test server")]
+async fn a_client_of_a_frozen_server_panics_and_does_not_wait_forever() {
+    let server = Server::new();
+    server.freeze();
+    server.client().await;
+}
+
+#[test]
+fn a_client_is_told_that_the_runtime_of_its_server_has_ended() {
+    let start = || {
+        let mut builder = Builder::new_current_thread();
+        builder.enable_all().start_paused(true).build().unwrap()
+    };
+    let first = start();
+    let server = first.block_on(async { Server::new() });
+    drop(first);
+    let failed = start().block_on(async { server.builder().build().await });
+    let text = failed.unwrap_err().to_string();
+    let expected = "the runtime on which the test server was created has ended";
+    assert!(text.contains(expected), "{text}");
 }
 
 /// A second server would be one connector more, which `connectors` tries.

@@ -207,6 +207,27 @@ async fn leftover_keys_are_named() {
     assert!(text.contains("the key orders"), "{text}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn leftovers_in_other_databases_and_subscribers_are_named() {
+    let server = Server::new();
+    let client = async || server.builder().database(3).build().await.unwrap();
+    let (holds, waits) = (client().await, client().await);
+    holds.lock("orders").lock().await.unwrap().forget();
+    let waiter = tokio::spawn(waits.lock("orders").lock().into_future());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(server.keys(), Vec::<String>::new());
+    let left = tokio::spawn(server.assert_clean()).await.unwrap_err();
+    waiter.abort();
+    let panic = left.into_panic();
+    let text = panic.downcast_ref::<String>().expect("it says what");
+    for part in [
+        "the key orders in database 3",
+        "1 listening on redisson_lock__channel:{orders}",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
 #[test]
 #[should_panic(expected = "outside of a tokio runtime")]
 fn a_server_needs_a_runtime() {

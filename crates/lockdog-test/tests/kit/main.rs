@@ -38,5 +38,6 @@ mod several;
 mod shutdowns;
 mod slow_releases;
 mod support;
+mod survey;
 mod unpolled;
 mod virtual_time;

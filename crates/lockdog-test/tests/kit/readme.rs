@@ -1,5 +1,11 @@
 //! What the documents show and say.
 
+use std::collections::BTreeSet;
+
+use lockdog_test::Server;
+
+use crate::bad_input::ask;
+
 const README: &str = include_str!("../../README.md");
 
 fn examples(page: &'static str, fence: &str) -> Vec<&'static str> {
@@ -39,5 +45,25 @@ fn the_documents_list_what_the_server_does_not_imitate() {
             assert!(page.contains(missing), "{missing} in {page}");
         }
         assert!(page.contains("the test server knows only what locks need"));
+    }
+}
+
+#[tokio::test]
+async fn the_server_has_each_command_that_the_documented_permissions_name() {
+    let page = include_str!("../../../../docs/security.md");
+    let words = page
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .flat_map(str::split_whitespace);
+    let rules = words.filter_map(|word| word.strip_prefix('+'));
+    let mut commands: BTreeSet<&str> = rules.filter_map(|rule| rule.split('|').next()).collect();
+    // For nodes of a cluster, and for servers since Redis 7.2.
+    assert!(commands.remove("asking") && commands.remove("waitaof"));
+    assert!(commands.len() >= 50, "{commands:?}");
+    let server = Server::new();
+    for command in commands {
+        let answer = ask(&server, &[command]).await;
+        assert!(!answer.contains("unknown command"), "{answer}");
     }
 }

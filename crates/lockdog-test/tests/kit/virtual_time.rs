@@ -32,13 +32,19 @@ async fn a_day_of_renewals_passes_quickly() {
     let server = Server::new();
     let client = server.client().await;
     let guard = client.lock("nightly").lock().await.unwrap();
-    let began = std::time::Instant::now();
+    let began = processor_time();
     tokio::time::sleep(24 * HOUR).await;
-    let took = began.elapsed();
+    let took = processor_time() - began;
     assert!(guard.is_valid());
     println!("24 hours of a watched lock took {took:?}");
-    // Five seconds on a machine that does nothing else.
-    assert!(took < Duration::from_secs(120), "{took:?}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+/// What this thread, and so its runtime, has used of a processor. What else the machine does counts little.
+fn processor_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("this is Linux");
+    let nanoseconds = text.split(' ').next().and_then(|it| it.parse().ok());
+    Duration::from_nanos(nanoseconds.expect("the first number of three"))
 }
 
 /// A lease of 30 s that is renewed every 10 s has a deadline 20 s ahead at least.
@@ -81,6 +87,18 @@ async fn a_task_that_awaits_a_loss_sleeps_until_the_deadline() {
     for server in &servers {
         server.assert_clean().await;
     }
+}
+
+/// As on a machine that was suspended: no timer runs in between.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_advanced_beyond_the_lease_in_one_step_loses_the_lock() {
+    let server = Server::new();
+    let client = server.client().await;
+    let guard = client.lock("nightly").lock().await.unwrap();
+    tokio::time::advance(Duration::from_secs(31)).await;
+    assert!(!guard.is_valid());
+    drop(guard);
+    server.assert_clean().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -40,6 +40,8 @@ impl Jvm {
     fn of(mut java: Command, folder: Option<TempDir>) -> Self {
         let mut process = java
             .current_dir(built())
+            // Else the JVM counts in a file of /tmp, and all its threads wait while that page is written to the disk.
+            .arg("-XX:+PerfDisableSharedMem")
             .arg("@java.args")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
