@@ -39,7 +39,7 @@ use lockdog::{Client, Guard, Lock};
 use crate::kinds::{self, Kind, each_kind};
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::support::{Deployment, Redis};
-use crate::turn::waiter;
+use crate::turn::{renewed, waiter};
 
 /// What the run asks for, one client of it, and the test's own view.
 struct Fixture {

@@ -5,12 +5,12 @@ use std::future::IntoFuture;
 
 use lockdog::{Client, Error, Owner, Unlocked};
 
-use super::{LONG, SOON, ms, waiter};
+use super::{LONG, SOON, ms, renewed, waiter};
 use crate::support::security::{
     documented, of_a_counted_semaphore, of_a_fair_lock, of_a_fenced_lock, of_a_group_lock,
     of_a_latch, of_a_read_write_lock, of_a_semaphore, of_an_election,
 };
-use crate::support::{Redis, RedisServer, eventually};
+use crate::support::{Redis, RedisServer, eventually, until_ok};
 
 #[tokio::test]
 async fn the_documented_acl_is_sufficient() {
@@ -185,7 +185,9 @@ async fn a_latch_needs_what_is_documented_for_it() {
     let client = Client::connect(url(&server)).await.unwrap();
     let latch = client.count_down_latch("orders:start");
     assert!(latch.try_set_count(2).await.unwrap());
-    assert!(!latch.wait_zero_within(ms(200)).await.unwrap());
+    // On a busy machine the count may be unknown when the wait is over.
+    let waited = async || latch.wait_zero_within(ms(200)).await;
+    assert!(!until_ok(SOON, waited).await);
     let start = latch.clone();
     let waiting = tokio::spawn(async move { start.wait_zero().await });
     tokio::time::sleep(ms(300)).await;
@@ -299,14 +301,9 @@ async fn a_fair_lock_needs_what_is_documented_for_it() {
     // The first waiter comes back to the front.
     let first: String = redis.ask(&["LPOP", queue]).await;
     redis.cmd(&["ZREM", places, &first]).await;
-    assert!(
-        lock.try_lock()
-            .owner(&Owner::new())
-            .wait(ms(300))
-            .await
-            .unwrap()
-            .is_none()
-    );
+    // On a busy machine an attempt may be unanswered when the wait is over.
+    let late = async || lock.try_lock().owner(&Owner::new()).wait(ms(300)).await;
+    assert!(until_ok(SOON, late).await.is_none());
     guard.unlock().await.unwrap();
     let turns = waiting.map(async |waiter| waiter.await.unwrap().unlock().await.unwrap());
     futures_util::future::join_all(turns).await;
@@ -343,14 +340,13 @@ async fn a_group_lock_needs_what_is_documented_for_it() {
     let (server, redis) = with_user(&[documented(), further.clone()].concat()).await;
     let client = Client::builder()
         .url(url(&server))
-        .watchdog_lease(ms(1_500));
+        .watchdog_lease(ms(6_000));
     let client = client.build().await.unwrap();
     let lock = client.group_lock("orders:2", values());
     let guard = lock.lock().await.unwrap();
     let inner = lock.lock().await.unwrap();
     let waiting = waiter(&lock);
-    // It is renewed.
-    tokio::time::sleep(ms(1_000)).await;
+    renewed(&[&guard]).await;
     inner.unlock().await.unwrap();
     assert!(lock.holder().await.unwrap().is_some() && lock.hold_count().await.unwrap() == 1);
     guard.unlock().await.unwrap();
@@ -472,7 +468,7 @@ async fn scenario(
             .url(url(server))
             .client_name("billing")
             .poll_cap(poll_cap)
-            .watchdog_lease(ms(1_500))
+            .watchdog_lease(ms(6_000))
             .build()
             .await
             .unwrap()
@@ -480,12 +476,9 @@ async fn scenario(
     let (one, two) = (connect().await, connect().await);
     let guard = one.lock("orders:1").lock().await.unwrap();
     let waiting = waiter(&two.lock("orders:1"));
-    tokio::time::sleep(ms(1_800)).await;
+    renewed(&[&guard]).await;
     let behind = waiter(&two.lock("orders:1"));
-    assert!(
-        guard.is_valid() && !waiting.is_finished(),
-        "it was not renewed"
-    );
+    assert!(!waiting.is_finished());
     guard.unlock().await.unwrap();
     let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
     tokio::time::sleep(ms(50)).await;

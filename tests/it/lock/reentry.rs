@@ -2,7 +2,7 @@
 
 use lockdog::{Client, Lock, Owner, Unlocked};
 
-use super::{Fixture, Kind, LONG, SOON, each_kind, ms};
+use super::{Fixture, Kind, LONG, SOON, each_kind, ms, renewed};
 use crate::support::eventually;
 
 each_kind! {
@@ -136,8 +136,8 @@ async fn an_inner_lease_neither_shortens_a_watched_hold_nor_ends_its_renewal(kin
     let outer = lock.lock().await.unwrap();
     let inner = lock.lock().lease(ms(20)).await.unwrap();
     inner.unlock().await.unwrap();
-    // Well past the inner lease and one of the watchdog's.
-    tokio::time::sleep(ms(1_500)).await;
+    // The renewal comes well after the inner lease.
+    renewed(&[&outer]).await;
     assert!(outer.is_valid() && test.redis.exists("l").await);
     outer.unlock().await.unwrap();
     test.redis.assert_clean().await;
@@ -149,7 +149,7 @@ async fn a_watched_acquire_inside_a_fixed_lease_is_renewed_until_it_ends(kind: &
     let lock = kind.lock(&client, "l");
     let outer = lock.lock().lease(ms(2_000)).await.unwrap();
     let inner = lock.lock().await.unwrap();
-    tokio::time::sleep(ms(3_000)).await;
+    renewed(&[&outer, &inner]).await;
     assert!(outer.is_valid() && inner.is_valid());
     assert!(client.holds()[0].watched);
     inner.unlock().await.unwrap();
@@ -181,7 +181,7 @@ async fn handler(lock: &Lock, depth: u32) {
 async fn watched(test: &Fixture) -> Client {
     Client::builder()
         .url(test.server.url())
-        .watchdog_lease(ms(1_200))
+        .watchdog_lease(ms(3_000))
         .build()
         .await
         .unwrap()

@@ -6,8 +6,8 @@ use lockdog::config::Reentry;
 use lockdog::error::LostReason;
 use lockdog::{Client, Error, Guard, Lock, Owner, Unlocked};
 
-use super::{Fixture, LONG, SOON, ms, poll_once};
-use crate::support::eventually;
+use super::{Fixture, LONG, SOON, ms, poll_once, renewed};
+use crate::support::{eventually, until_ok};
 
 #[tokio::test]
 async fn a_local_re_entry_sends_nothing() {
@@ -170,13 +170,13 @@ async fn a_re_entry_that_lengthens_the_hold_is_counted_by_redis() {
 #[tokio::test]
 async fn a_hold_is_renewed_while_a_local_claim_without_a_lease_lives() {
     let test = Fixture::start().await;
-    let client = counting_locally(&test, ms(1_200)).await;
+    let client = counting_locally(&test, ms(3_000)).await;
     let lock = client.lock("l");
-    let fixed = lock.lock().lease(ms(1_000)).await.unwrap();
+    let fixed = lock.lock().lease(ms(2_000)).await.unwrap();
     let outer = lock.lock().await.unwrap();
     let inner = lock.lock().await.unwrap();
     drop(outer);
-    tokio::time::sleep(ms(1_500)).await;
+    renewed(&[&inner]).await;
     assert!(inner.is_valid() && client.holds()[0].watched);
     assert_eq!(inner.unlock().await.unwrap(), still(1));
     // Nothing was sent, and the watchdog knows nevertheless.
@@ -215,10 +215,9 @@ async fn the_outer_unlock_detects_a_deleted_lock_and_ends_all_guards() {
 #[tokio::test]
 async fn a_local_claim_is_lost_with_the_hold_at_a_deadline_or_a_refused_renewal() {
     let test = Fixture::start().await;
-    let client = counting_locally(&test, ms(1_200)).await;
+    let client = counting_locally(&test, ms(4_500)).await;
     let lock = client.lock("l");
-    // Long enough for a busy machine's answer.
-    let outer = lock.lock().lease(ms(1_200)).await.unwrap();
+    let outer = until_ok(SOON, async || lock.lock().lease(ms(2_000)).await).await;
     let inner = lock.lock().lease(ms(20)).await.unwrap();
     assert_eq!(inner.lost().await.reason(), LostReason::Deadline);
     assert!(lock.lock().lease(ms(20)).await.unwrap_err().is_lost());

@@ -72,11 +72,16 @@ async fn the_work_is_cancelled_when_another_owner_has_the_lock() {
 async fn the_work_is_cancelled_when_its_lease_ends() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
-    let work = lock
-        .lock()
-        .lease(ms(1_000))
-        .with(|_| std::future::pending::<()>());
-    let lost = tokio::time::timeout(SOON, work).await.unwrap().unwrap_err();
+    let lost = loop {
+        let request = lock.lock().lease(ms(1_000));
+        let work = request.with(|_| std::future::pending::<()>());
+        let ended = tokio::time::timeout(SOON, work).await.unwrap();
+        let error = ended.unwrap_err();
+        // On a busy machine the grant may come when the lease is over.
+        if !error.is_timeout() {
+            break error;
+        }
+    };
     assert!(matches!(lost, Error::Lost(lost) if lost.reason() == LostReason::Deadline));
 }
 
@@ -154,7 +159,7 @@ async fn cancelled_when_the_key_is(taken: bool) {
     let test = Fixture::start().await;
     let client = lockdog::Client::builder()
         .url(test.server.url())
-        .watchdog_lease(ms(1_500))
+        .watchdog_lease(ms(6_000))
         .build()
         .await
         .unwrap();
