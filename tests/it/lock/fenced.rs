@@ -6,7 +6,7 @@ use lockdog::{Error, Guard, MultiLock, Owner, RedLock, Unlocked};
 
 use super::{Fixture, LONG, SOON, ms, waiter};
 use crate::kinds::FENCED;
-use crate::support::{Redis, eventually};
+use crate::support::{Redis, eventually, until_ok};
 
 /// FE1: each grant has a larger token than the one before. FE3: the guard has it from the start.
 #[tokio::test]
@@ -118,7 +118,7 @@ async fn tokens_grow_in_the_order_of_the_grants_of_many_owners() {
 async fn the_holder_after_an_expired_lease_has_a_larger_token_and_the_late_one_keeps_its_own() {
     let test = Fixture::of(&FENCED).await;
     let lock = test.lock("l");
-    let late = lock.lock().lease(ms(300)).await.unwrap();
+    let late = until_ok(SOON, async || lock.lock().lease(ms(1_000)).await).await;
     let before = token(&late);
     late.lost().await;
     let guard = lock.lock().owner(&Owner::new()).await.unwrap();

@@ -4,7 +4,7 @@ use lockdog::error::LostReason;
 use lockdog::{Error, Owner};
 
 use super::{Fixture, LONG, SOON, ms};
-use crate::support::eventually;
+use crate::support::{eventually, until_ok};
 
 #[tokio::test]
 async fn a_nested_call_reports_that_the_outer_hold_was_deleted() {
@@ -52,7 +52,7 @@ async fn a_nested_call_reports_that_the_outer_hold_was_deleted() {
 async fn a_nested_call_reports_that_the_outer_lease_expired() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
-    let guard = lock.lock().lease(ms(1_000)).await.unwrap();
+    let guard = until_ok(SOON, async || lock.lock().lease(ms(1_000)).await).await;
     eventually(SOON, "the lease is over", async || !guard.is_valid()).await;
     let error = lock.lock().await.unwrap_err();
     let Error::Lost(lost) = &error else {

@@ -5,7 +5,7 @@ use lockdog::{Error, MultiLock, Owner, Unlocked};
 
 use super::{Fixture, LONG, SOON, ms, waiter};
 use crate::kinds::NON_REENTRANT;
-use crate::support::{Cell, eventually};
+use crate::support::{Cell, eventually, until_ok};
 
 /// NR1 and NR2, with any options and through any handle.
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn a_forgotten_hold_counts_until_it_is_unlocked() {
 async fn a_hold_lost_under_a_living_guard_is_lost_for_its_owner() {
     let test = Fixture::of(&NON_REENTRANT).await;
     let lock = test.lock("l");
-    let guard = lock.lock().lease(ms(1_000)).await.unwrap();
+    let guard = until_ok(SOON, async || lock.lock().lease(ms(1_000)).await).await;
     eventually(SOON, "its lease is over", async || !guard.is_valid()).await;
     assert!(lock.lock().await.unwrap_err().is_lost());
     drop(guard);
