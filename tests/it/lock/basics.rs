@@ -75,16 +75,21 @@ async fn a_force_unlock_is_visible_through_every_handle(kind: &'static Kind) {
 
 async fn the_ttl_alone_wakes_a_waiter_when_the_lease_expires(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
+    // On a busy machine the waiter may come when the lease is over.
+    while !is_woken_by_the_ttl(&test).await {}
+    test.redis.assert_clean().await;
+}
+
+/// False if the waiter did not find the lock busy.
+async fn is_woken_by_the_ttl(test: &Fixture) -> bool {
+    let kind = test.kind;
     let (first, second) = (test.without_polling().await, test.without_polling().await);
     test.warm_up(&second).await;
     // Before the server counts, so that it counts no longer.
     let asked = Instant::now();
-    let guard = kind
-        .lock(&first, "l")
-        .lock()
-        .lease(ms(2_000))
-        .await
-        .unwrap();
+    let Ok(guard) = kind.lock(&first, "l").lock().lease(ms(2_000)).await else {
+        return false;
+    };
     let next = tokio::time::timeout(SOON, kind.lock(&second, "l").lock().lease(LONG)).await;
     let next = next
         .expect("its poll cap is a minute, so only the TTL can have told it")
@@ -93,12 +98,12 @@ async fn the_ttl_alone_wakes_a_waiter_when_the_lease_expires(kind: &'static Kind
     // Beside the holder's acquire: one try, one after the subscription, one when the TTL was over,
     // and one more if the server's clock stood at the very end.
     let [tries] = test.calls(["evalsha"]).await;
-    assert!((3..=5).contains(&tries), "{tries} commands");
+    assert!((2..=5).contains(&tries), "{tries} commands");
     let late = guard.unlock().await.unwrap_err();
     assert!(late.is_lost(), "{late}");
     assert!(next.is_valid());
     next.unlock().await.unwrap();
-    test.redis.assert_clean().await;
+    tries > 2
 }
 
 async fn counts_and_states_follow_lock_and_unlock(kind: &'static Kind) {
