@@ -4,7 +4,7 @@
 use lockdog::Client;
 
 use super::fenced::{COUNTER, counter, token};
-use super::{SOON, ms, waiter};
+use super::{LONG, SOON, ms, waiter};
 use crate::support::{Action, Proxy, RedisServer, eventually};
 
 /// FE2: the repetition has the token of the grant that it repeats.
@@ -73,8 +73,9 @@ async fn behind_a_proxy() -> (RedisServer, Client, Proxy) {
         server.redis().await.cmd(&["SCRIPT", "LOAD", script]).await;
     }
     let proxy = Proxy::start(&server).await;
-    let client = Client::connect(proxy.url()).await.unwrap();
-    (server, client, proxy)
+    // A waiter that was not polled for a poll cap is handed nothing.
+    let client = Client::builder().url(proxy.url()).poll_cap(LONG);
+    (server, client.build().await.unwrap(), proxy)
 }
 
 fn is(script: &'static str) -> impl Fn(&[String]) -> bool + Clone + Send + Sync + 'static {
