@@ -1,5 +1,5 @@
-//! A lock that is handed on within a client while something goes wrong (issue 4, section 3: "a lost
-//! reply, a cancelled receiver, a receiver past its deadline, a force unlock in between").
+//! A lock that is handed on within a client while something goes wrong: a reply is lost, the receiver is
+//! cancelled or past its deadline, or a force unlock comes between.
 
 mod leases;
 mod left;
@@ -13,9 +13,15 @@ use tokio::task::JoinHandle;
 use crate::faults::SOON;
 use crate::faults::scripts::transfer;
 use crate::faults::stand::Stand;
-use crate::support::prelude::poll_once;
+use crate::support::prelude::{LONG, poll_once};
 
 type Waiting = JoinHandle<Result<Guard>>;
+
+/// A stand whose client hands a lock to a waiter that was not polled for seconds. By default it frees the
+/// lock for a waiter that was not polled for a second.
+async fn patient() -> Stand {
+    Stand::with(|client| client.poll_cap(LONG).command_timeout(SOON)).await
+}
 
 /// An owner of its own that waits in line.
 async fn in_line(lock: &Lock) -> Waiting {

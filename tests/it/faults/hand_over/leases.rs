@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use lockdog::error::LostReason;
 use lockdog::{Client, Owner, Unlocked};
 
-use super::{finish, got, held_with_next, transfers};
+use super::{finish, got, held_with_next, patient, transfers};
 use crate::faults::SOON;
 use crate::faults::scripts::{renew, transfer};
 use crate::faults::stand::{NAME, Stand};
@@ -13,7 +13,7 @@ use crate::support::{Action, Gate, eventually};
 
 #[tokio::test]
 async fn the_lease_in_redis_is_the_receivers() {
-    let stand = Stand::with(|client| client.watchdog_lease(WATCHED)).await;
+    let stand = Stand::with(|client| client.watchdog_lease(WATCHED).poll_cap(LONG)).await;
     let lock = stand.lock();
     for (first, next) in [
         (None, Some(SHORT)),
@@ -52,7 +52,7 @@ async fn the_lease_in_redis_is_the_receivers() {
 /// Invariant 2: the deadline counts from the moment before the first sending.
 #[tokio::test]
 async fn the_receivers_deadline_counts_from_the_sending_of_the_hand_over() {
-    let stand = Stand::start().await;
+    let stand = patient().await;
     let lock = stand.lock();
     for action in [Action::HoldReply, Action::HoldRequest] {
         let held = lock.lock().owner(&Owner::new()).await.unwrap();
@@ -81,7 +81,7 @@ async fn the_receivers_deadline_counts_from_the_sending_of_the_hand_over() {
 /// Invariant 2: a grant answered after its own deadline is none.
 #[tokio::test]
 async fn a_hand_over_answered_after_its_lease_is_no_grant() {
-    let stand = Stand::start().await;
+    let stand = patient().await;
     let lock = stand.lock();
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
     let short = Duration::from_millis(200);
@@ -109,7 +109,7 @@ async fn a_hand_over_answered_after_its_lease_is_no_grant() {
 #[tokio::test]
 async fn a_watched_hold_is_renewed_after_a_hand_over_and_reports_its_loss() {
     let lease = Duration::from_secs(4);
-    let stand = Stand::with(|client| client.watchdog_lease(lease)).await;
+    let stand = Stand::with(|client| client.watchdog_lease(lease).poll_cap(LONG)).await;
     let (held, next) = held_with_next(&stand).await;
     held.unlock().await.unwrap();
     let next = got(next).await;
@@ -131,7 +131,7 @@ async fn a_fixed_lease_ends_after_a_hand_over() {
     let stand = Stand::start().await;
     let lock = stand.lock();
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
-    let lease = Duration::from_millis(1_000);
+    let lease = Duration::from_millis(3_000);
     let next = lock.lock().lease(lease).owner(&Owner::new());
     let next = tokio::spawn(next.into_future());
     tokio::task::yield_now().await;

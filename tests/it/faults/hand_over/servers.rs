@@ -2,7 +2,7 @@
 
 use lockdog::{Error, Owner, Unlocked};
 
-use super::{finish, got, held_with_next, in_line, transfers};
+use super::{finish, got, held_with_next, in_line, patient, transfers};
 use crate::faults::SOON;
 use crate::faults::scripts::transfer;
 use crate::faults::stand::{NAME, Stand, take};
@@ -11,7 +11,7 @@ use crate::support::{Action, Gate, RedisServer, eventually};
 /// The script answers "not held": the sender gets `Lost`, and the receiver contends.
 #[tokio::test]
 async fn a_lost_lock_is_not_handed_over() {
-    let stand = Stand::start().await;
+    let stand = patient().await;
     let (held, next) = held_with_next(&stand).await;
     stand.redis.cmd(&["DEL", NAME]).await;
     let error = held.unlock().await.unwrap_err();
@@ -32,7 +32,7 @@ async fn a_lost_lock_is_not_handed_over() {
 /// The force unlock comes before the server has read the hand-over.
 #[tokio::test]
 async fn a_force_unlock_before_the_hand_over_loses_the_lock_and_the_receiver_contends() {
-    let stand = Stand::start().await;
+    let stand = patient().await;
     let (held, next) = held_with_next(&stand).await;
     let gate = Gate::new();
     let action = Action::HoldRequest(gate.clone());
@@ -51,7 +51,7 @@ async fn a_force_unlock_before_the_hand_over_loses_the_lock_and_the_receiver_con
 
 #[tokio::test]
 async fn a_force_unlock_before_the_answer_of_a_hand_over_ends_the_grant() {
-    let stand = Stand::start().await;
+    let stand = patient().await;
     let (held, next) = held_with_next(&stand).await;
     let gate = Gate::new();
     stand.proxy.on(transfer(), Action::HoldReply(gate.clone()));
@@ -80,7 +80,7 @@ async fn a_force_unlock_before_the_answer_of_a_hand_over_ends_the_grant() {
 /// The client knows that it freed a grant whose answer it has not read yet.
 #[tokio::test]
 async fn a_grant_freed_by_its_own_client_before_the_answer_does_not_count() {
-    let stand = Stand::start().await;
+    let stand = patient().await;
     let lock = stand.lock();
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
     let mut first = lock.lock().owner(&Owner::new()).into_future();
@@ -111,7 +111,7 @@ async fn a_force_unlock_after_the_hand_over_ends_the_receivers_hold() {
 /// Invariant 12: the transfer (HDEL first) passes under OOM.
 #[tokio::test]
 async fn a_server_out_of_memory_allows_hand_overs() {
-    let stand = Stand::start().await;
+    let stand = patient().await;
     let (held, next) = held_with_next(&stand).await;
     let set = async |to: &str| stand.redis.cmd(&["CONFIG", "SET", "maxmemory", to]).await;
     set("1").await;
@@ -162,7 +162,7 @@ async fn a_hand_over_whose_lease_is_refused_frees_the_lock_and_publishes() {
 /// Invariant 3, and the Redis client: on NOSCRIPT the same call as EVAL.
 #[tokio::test]
 async fn a_hand_over_works_after_a_script_flush() {
-    let stand = Stand::start().await;
+    let stand = patient().await;
     let (held, next) = held_with_next(&stand).await;
     stand.redis.cmd(&["SCRIPT", "FLUSH"]).await;
     assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);

@@ -7,13 +7,14 @@ use lockdog::{Owner, Unlocked};
 use super::{finish, got, held_with_next, in_line, poll_once, transfers};
 use crate::faults::SOON;
 use crate::faults::scripts::transfer;
-use crate::faults::stand::{NAME, Stand, take};
+use crate::faults::stand::{Stand, take};
 use crate::support::{Action, Gate, eventually, named};
 
 /// Invariant 9: a grant that is not picked up within the poll cap passes on.
 #[tokio::test]
 async fn a_grant_that_is_not_taken_passes_on_after_the_poll_cap() {
-    let stand = Stand::with(|client| client.poll_cap(Duration::from_millis(300))).await;
+    // The waiters are polled in time on a busy machine, too.
+    let stand = Stand::with(|client| client.poll_cap(Duration::from_secs(2))).await;
     let lock = stand.lock();
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
     let mut first = lock.lock().owner(&Owner::new()).into_future();
@@ -39,7 +40,7 @@ async fn a_grant_that_is_not_taken_passes_on_after_the_poll_cap() {
 /// else of its client waits; and at once where its future is dropped.
 #[tokio::test]
 async fn a_grant_that_no_waiter_takes_is_released() {
-    let stand = Stand::start().await;
+    let stand = Stand::with(|client| client.poll_cap(Duration::from_secs(2))).await;
     let lock = stand.lock();
     for dropped in [false, true] {
         let held = lock.lock().owner(&Owner::new()).await.unwrap();
@@ -49,9 +50,9 @@ async fn a_grant_that_no_waiter_takes_is_released() {
             .owner(&Owner::new())
             .into_future();
         assert!(poll_once(&mut left).await.is_none());
+        let before = transfers(&stand);
         assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
-        let ttl = stand.redis.pttl(NAME).await;
-        assert!(!stand.is_free().await || ttl <= 0, "it is the future's");
+        assert_eq!(transfers(&stand), before + 1, "it is the future's");
         if dropped {
             drop(left);
             take(&stand.others_lock().await)
@@ -75,10 +76,15 @@ async fn a_grant_that_no_waiter_takes_is_released() {
 /// for itself.
 #[tokio::test]
 async fn the_next_waiter_gets_the_lock_when_the_unlock_is_not_polled() {
-    let stand = Stand::start().await;
-    let (held, next) = held_with_next(&stand).await;
-    let mut unlock = Box::pin(held.unlock());
-    assert!(poll_once(&mut unlock).await.is_none());
+    let (stand, unlock, next) = loop {
+        let stand = Stand::start().await;
+        let (held, next) = held_with_next(&stand).await;
+        let mut unlock = Box::pin(held.unlock());
+        // On a busy machine the answer may come during the first poll.
+        if poll_once(&mut unlock).await.is_none() {
+            break (stand, unlock, next);
+        }
+    };
     stand.proxy.wait_for(transfer(), 1).await;
     let next = got(next).await;
     assert_eq!(stand.counts().await, ["1"]);
