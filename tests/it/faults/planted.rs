@@ -42,6 +42,12 @@ async fn a_delayed_force_unlock_does_not_free_the_next_holders_lock() {
 /// `late_renewal_revives`: a good answer that is read after the deadline makes a lost hold valid again.
 #[tokio::test]
 async fn a_renewal_answered_after_the_loss_revives_nothing() {
+    // On a busy machine the lease may be over before the last renewal is sent.
+    while !revives_nothing().await {}
+}
+
+/// False if no renewal was under way at the end of the lease.
+async fn revives_nothing() -> bool {
     const LEASE: Duration = Duration::from_secs(4);
     let stand = Stand::with(|client| client.watchdog_lease(LEASE)).await;
     let began = Instant::now();
@@ -50,13 +56,19 @@ async fn a_renewal_answered_after_the_loss_revives_nothing() {
     let before = stand.proxy.on(renew(), refused.clone()).always();
     // The client waits a third of the lease for an answer: the loss comes in that time.
     tokio::time::sleep_until((began + LEASE * 4 / 5).into()).await;
-    assert!(guard.is_valid() && before.hits() > 0);
+    if !guard.is_valid() || before.hits() == 0 {
+        return false;
+    }
     let gate = Gate::new();
     let held = stand.proxy.on(renew(), Action::HoldReply(gate.clone()));
     // What the client sends meanwhile on another connection.
     stand.proxy.on(renew(), refused).always();
     before.remove();
-    gate.wait_reached().await;
+    tokio::select! {
+        biased;
+        () = gate.wait_reached() => {}
+        _ = guard.lost() => return false,
+    }
     tokio::time::timeout(SOON, guard.lost()).await.unwrap();
     assert!(!guard.is_valid());
     gate.open();
@@ -70,6 +82,7 @@ async fn a_renewal_answered_after_the_loss_revives_nothing() {
     }
     drop(guard);
     stand.assert_recovered().await;
+    true
 }
 
 /// `declined_grant_stays`: no client undoes the hand-over to a waiter that has gone.
