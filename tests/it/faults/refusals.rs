@@ -32,7 +32,7 @@ fn unconfirmed(error: &Error) -> (&str, &str) {
 
 #[tokio::test]
 async fn without_memory_only_acquires_are_refused() {
-    let lease = Duration::from_millis(1_500);
+    let lease = Duration::from_millis(4_500);
     let stand = Stand::with(|client| client.watchdog_lease(lease)).await;
     let outer = stand.lock().lock().await.unwrap();
     let inner = stand.lock().lock().await.unwrap();
@@ -47,7 +47,7 @@ async fn without_memory_only_acquires_are_refused() {
     assert!(!stand.redis.exists("other").await);
 
     let renewed = stand.proxy.count(renew());
-    stand.proxy.wait_for(renew(), renewed + 4).await;
+    stand.proxy.wait_for(renew(), renewed + 2).await;
     assert!(outer.is_valid() && !stand.is_free().await);
 
     let kept = Unlocked::StillHeld { count: 1 };
