@@ -103,7 +103,8 @@ async fn thirty_locks_of_a_name_are_acquired_after_its_master_is_killed() {
         if turn == 10 {
             cluster.nodes[0].server.kill();
         }
-        let guard = client.lock(name).try_lock().wait(SOON).await.unwrap();
+        // On a busy machine a failover takes longer than the usual timeouts.
+        let guard = client.lock(name).try_lock().wait(LONG).await.unwrap();
         guard.unwrap().unlock().await.unwrap();
     }
     client.shutdown().await;
@@ -139,7 +140,7 @@ async fn contending_tasks_continue_after_a_master_freezes_and_returns() {
     crowd.goes_on_within(WITHIN).await;
     old.server.resume();
     let began = Instant::now();
-    eventually(SOON, "the old master is a replica", async || {
+    eventually(SOON * 3, "the old master is a replica", async || {
         let replication: Option<String> = old.try_ask("INFO replication").await;
         replication.is_some_and(|it| it.contains("role:slave"))
     })
@@ -215,7 +216,9 @@ async fn a_settlement_at_the_old_master_is_repeated_at_the_next_masters() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_listen_at_the_new_master() {
     let cluster = Cluster::start(3, 1).await;
-    let holder = Client::connect(cluster.url()).await.unwrap();
+    // No renewal is due before the failovers are over.
+    let holder = Client::builder().url(cluster.url()).watchdog_lease(LONG);
+    let holder = holder.build().await.unwrap();
     let waiting = without_polling(&cluster).await;
     let old = cluster.nodes[0].clone();
     let name = &cluster.names_at(&old, "l", 1).await[0];
@@ -238,7 +241,7 @@ async fn waiters_listen_at_the_new_master() {
             cluster.await_switch(slot(name), &old).await
         };
         let redis = new.redis().await;
-        let (_, took) = timed(eventually(SOON, "it listens there", async || {
+        let (_, took) = timed(eventually(SOON * 3, "it listens there", async || {
             !redis.channels().await.is_empty()
         }))
         .await;
@@ -348,4 +351,4 @@ impl Held {
 }
 
 /// How soon waiters proceed after the switch.
-const WITHIN: Duration = Duration::from_secs(5);
+const WITHIN: Duration = Duration::from_secs(20);

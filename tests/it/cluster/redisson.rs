@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 
 use lockdog::{Client, Unlocked};
 
-use super::{SOON, ms, soon, without_polling};
+use super::{LONG, SOON, ms, soon, without_polling};
 use crate::support::cluster::slot;
 use crate::support::redisson::Redisson;
 use crate::support::{Cluster, eventually, timed};
@@ -14,7 +14,9 @@ use crate::support::{Cluster, eventually, timed};
 async fn locks_pass_between_redisson_and_lockdog_before_and_after_failovers() {
     let cluster = Cluster::start(3, 1).await;
     let java = Redisson::start(&cluster.url()).await;
-    let client = without_polling(&cluster).await;
+    // No renewal is due before a failover is over.
+    let client = Client::builder().url(cluster.url()).watchdog_lease(LONG);
+    let client = client.poll_cap(LONG).build().await.unwrap();
     let thread = java.thread("t1");
     let name = &cluster.names_at(&cluster.nodes[0], "orders", 1).await[0];
     let lock = client.lock(name);
@@ -34,7 +36,7 @@ async fn locks_pass_between_redisson_and_lockdog_before_and_after_failovers() {
             }
             _ => {}
         }
-        eventually(SOON, "the waiter listens, or failed", async || {
+        eventually(SOON * 3, "the waiter listens, or failed", async || {
             waiting.is_finished() || has_listener(&cluster, name).await
         })
         .await;
@@ -71,13 +73,13 @@ async fn locks_pass_between_redisson_and_lockdog_before_and_after_failovers() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_lock_of_a_killed_redisson_is_acquired_when_its_lease_ends() {
     let cluster = Cluster::start(3, 0).await;
-    let lease = ms(3000);
+    let lease = ms(6000);
     let java = Redisson::builder(&cluster.url()).watchdog_timeout(lease);
     let java = java.own_jvm().start().await;
     let client = without_polling(&cluster).await;
     java.thread("t1").lock("orders").await;
     let waiting = tokio::spawn(client.lock("orders").lock().into_future());
-    tokio::time::sleep(lease * 2).await;
+    tokio::time::sleep(lease + ms(1000)).await;
     assert!(!waiting.is_finished(), "it is renewed");
     java.kill();
     let (guard, took) = timed(soon("its lease is over", waiting)).await;

@@ -9,7 +9,7 @@ use super::{LONG, SOON, load_scripts, ms, sent};
 use crate::faults::scripts::{acquire, acquire_to, renew, unlock_to};
 use crate::support::cluster::{Node, names};
 use crate::support::{Action, Cluster, eventually};
-use crate::turn::turn;
+use crate::turn::{renewed, turn};
 
 /// The nodes announce the address of a proxy. It closes the connection after the command ran, and
 /// sees the command twice; on a busy machine perhaps again.
@@ -54,7 +54,7 @@ async fn an_acquire_and_an_unlock_executed_twice_count_once() {
 /// The same for a renewal: nothing is lost, and nothing of another's is prolonged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_executed_twice_keeps_the_locks() {
-    let stand = Stand::start(ms(3000)).await;
+    let stand = Stand::start(ms(6000)).await;
     let all = names("l", 10, |it| it == 7000);
     let node = stand.cluster.owner(7000).await;
     let mut guards = Vec::new();
@@ -63,7 +63,8 @@ async fn a_renewal_executed_twice_keeps_the_locks() {
     }
     let rule = node.proxy().on(renew(), Action::ExecuteThenCut).times(3);
     rule.wait_hits(3).await;
-    tokio::time::sleep(ms(3000)).await;
+    let held: Vec<&Guard> = guards.iter().collect();
+    renewed(&held).await;
     assert!(guards.iter().all(Guard::is_valid));
     for guard in guards {
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
