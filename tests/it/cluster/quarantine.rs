@@ -246,7 +246,7 @@ impl Stage {
     async fn never_counts(&self, holders: &[Guard; 2]) {
         let began = Instant::now();
         let mut tries = 0;
-        while began.elapsed() < ms(3000) {
+        while began.elapsed() < ms(3000) || tries < 3 {
             match self.lock.try_lock().await {
                 Ok(None) => {}
                 Ok(Some(_)) => panic!("two holders after {:?}", began.elapsed()),
@@ -257,7 +257,7 @@ impl Stage {
         }
         println!("{tries} tries");
         // The one on the cluster may have been told that its key is gone.
-        assert!(holders[1].is_valid() && tries >= 3);
+        assert!(holders[1].is_valid());
     }
 
     async fn end(self, holders: [Guard; 2]) {

@@ -86,15 +86,18 @@ async fn a_red_lock_is_acquired_while_one_cluster_is_down() {
     assert!(other.try_lock().await.unwrap().is_none());
     assert!(held.is_valid());
     held.unlock().await.unwrap();
-    let mut longest = Duration::ZERO;
+    let mut durations = Vec::new();
     for turn in 0..20 {
         let lock = if turn % 2 == 0 { &lock } else { &other };
         let (guard, took) = timed(lock.lock().owner(&Owner::new()).into_future()).await;
-        longest = longest.max(took);
+        durations.push(took);
         guard.unwrap().unlock().await.unwrap();
     }
-    println!("{longest:?} at most for an acquire");
-    assert!(longest < ms(5000));
+    durations.sort_unstable();
+    // A busy machine delays some of them, the cluster that is down would delay all for a command timeout.
+    let usual = durations[durations.len() / 2];
+    println!("{usual:?} for an acquire");
+    assert!(usual < ms(2500), "{durations:?}");
     // Two down are too many.
     clusters.all[2].nodes[0].server.kill();
     let refused = lock.try_lock().await;
@@ -134,12 +137,13 @@ async fn a_new_master_that_may_have_lost_locks_does_not_count_at_first() {
     let forgotten = others[0].lock(NAME).lock().lease(LONG).await.unwrap();
     let kept = others[1].lock(NAME).lock().lease(LONG).await.unwrap();
     assert!(lock.try_lock().await.unwrap().is_none());
+    // The client may see the switch before this test does.
+    let began = Instant::now();
     old.server.kill();
     replica.server.resume();
     let new = failing.await_heir(slot(NAME), &old).await;
     let redis = new.redis().await;
     assert!(!redis.exists(NAME).await, "it was replicated");
-    let began = Instant::now();
     let guard = soon("it counts", async {
         loop {
             match lock.try_lock().await {
@@ -152,7 +156,7 @@ async fn a_new_master_that_may_have_lost_locks_does_not_count_at_first() {
     })
     .await;
     println!("had after {:?}", began.elapsed());
-    assert!(began.elapsed() > LEASE / 2, "{:?}", began.elapsed());
+    assert!(began.elapsed() > LEASE * 3 / 4, "{:?}", began.elapsed());
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     assert!(kept.is_valid());
     drop((forgotten, kept));
