@@ -90,7 +90,7 @@ async fn a_candidate_leads_a_later_term_after_its_slot_moved_key_by_key() {
     // The last term is at one node, and the leader at the other.
     let counter = format!("redisson_lock_token:{{{name}}}");
     assert!(migration.move_key(&counter).await);
-    let campaign = theirs.campaign("b").owner(&Owner::new()).wait(SOON);
+    let campaign = theirs.campaign("b").owner(&Owner::new()).wait(LONG);
     let next = tokio::spawn(campaign.into_future());
     let resigning = tokio::spawn(lead.resign());
     eventually(SOON, "both met the migration", async || {
@@ -119,9 +119,11 @@ async fn a_leader_that_the_next_master_does_not_know_is_told_and_the_next_term_i
     let cluster = Cluster::start(3, 1).await;
     let (master, replica) = (&cluster.nodes[0], &cluster.nodes[3]);
     let name = &cluster.names_at(master, "leader", 1).await[0];
+    // The lease does not end before the switch is over.
     let connect = async || {
         let client = Client::builder().url(cluster.url()).poll_cap(ms(200));
-        client.build().await.unwrap().election(name)
+        let client = client.watchdog_lease(LONG).build().await.unwrap();
+        client.election(name)
     };
     let (ours, theirs) = (connect().await, connect().await);
     ours.campaign("first")
@@ -177,7 +179,7 @@ async fn an_election_goes_on_while_its_slot_fails_over_and_moves() {
     }
     let goes_on = async || {
         let before = run.leaderships();
-        eventually(SOON, "there are new leaders", async || {
+        eventually(LONG, "there are new leaders", async || {
             run.leaderships() >= before + 4
         })
         .await;

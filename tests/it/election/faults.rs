@@ -7,14 +7,18 @@ use crate::support::{Action, Direction, Gate, Proxy};
 
 /// A client behind a proxy. All scripts are loaded, so that a rule meets the first sending.
 async fn behind_a_proxy(test: &Fixture) -> (Proxy, Election) {
+    behind_a_proxy_with(test, |it| it.command_timeout(ms(2_500)).poll_cap(ms(200))).await
+}
+
+async fn behind_a_proxy_with(
+    test: &Fixture,
+    set: impl FnOnce(ClientBuilder) -> ClientBuilder,
+) -> (Proxy, Election) {
     for script in [acquire(), unlock(), transfer(), PROCLAIM.to_owned()] {
         test.redis.cmd(&["SCRIPT", "LOAD", &script]).await;
     }
     let proxy = Proxy::start(&test.server).await;
-    let client = Client::builder()
-        .url(proxy.url())
-        .command_timeout(ms(1_500))
-        .poll_cap(ms(200));
+    let client = set(Client::builder().url(proxy.url()));
     let client = client.build().await.unwrap();
     (proxy, client.election(NAME))
 }
@@ -23,10 +27,12 @@ async fn behind_a_proxy(test: &Fixture) -> (Proxy, Election) {
 #[tokio::test]
 async fn a_repeated_command_counts_once() {
     let test = Fixture::start().await;
-    let (proxy, election) = behind_a_proxy(&test).await;
+    // A waiter that was not polled for a poll cap is handed nothing.
+    let set = |it: ClientBuilder| it.command_timeout(SOON).poll_cap(ms(5_000));
+    let (proxy, election) = behind_a_proxy_with(&test, set).await;
     for action in [Action::ExecuteThenCut, Action::Twice] {
         let rule = proxy.on(is(acquire()), action.clone());
-        let lead = election.campaign("a").await.unwrap();
+        let mut lead = election.campaign("a").await.unwrap();
         rule.wait_hits(1).await;
         let counter: u64 = test.redis.ask(&["GET", COUNTER]).await;
         assert_eq!(lead.term(), counter);
@@ -34,13 +40,16 @@ async fn a_repeated_command_counts_once() {
         lead.proclaim("b").await.unwrap();
         rule.wait_hits(1).await;
         assert_eq!(test.value().await.as_deref(), Some("b"));
-        let next = test.queued(&election, "c").await;
-        // The waiter reads the answer, so that the leadership can be handed to it.
-        tokio::time::sleep(ms(300)).await;
         let rule = proxy.on(is(transfer()), action.clone());
-        lead.resign().await.unwrap();
+        let before = proxy.count(is(transfer()));
+        // On a busy machine the waiter may not have read its answer, and then nothing is handed to it.
+        while proxy.count(is(transfer())) == before {
+            let next = test.queued(&election, "c").await;
+            tokio::time::sleep(ms(300)).await;
+            lead.resign().await.unwrap();
+            lead = in_time(next).await;
+        }
         rule.wait_hits(1).await;
-        let lead = in_time(next).await;
         let after: u64 = test.redis.ask(&["GET", COUNTER]).await;
         assert!(lead.term() == after && after > counter);
         let rule = proxy.on(is(unlock()), action);
@@ -67,7 +76,7 @@ async fn a_leader_that_cannot_resign_leaves_nothing_behind() {
     eventually(SOON, "its lease runs", async || ttls().await[0] < 2_400).await;
     eventually(SOON, "both are renewed", async || {
         let [hash, said] = ttls().await;
-        hash > 2_400 && hash.abs_diff(said) <= 5
+        hash > 2_400 && hash.abs_diff(said) <= 100
     })
     .await;
     assert_eq!(test.value().await.as_deref(), Some("a"));
@@ -80,7 +89,7 @@ async fn a_leader_that_cannot_resign_leaves_nothing_behind() {
     lead.proclaim("c").await.unwrap();
     assert_eq!(test.value().await.as_deref(), Some("c"));
     let [hash, said] = ttls().await;
-    assert!(hash > 0 && hash.abs_diff(said) <= 5, "{hash} and {said}");
+    assert!(hash > 0 && hash.abs_diff(said) <= 100, "{hash} and {said}");
     lead.resign().await.unwrap();
 }
 
@@ -182,7 +191,7 @@ async fn side_keys_that_are_deleted_cost_comfort_only() {
 #[tokio::test]
 async fn the_next_one_leads_when_the_lease_of_a_killed_leader_is_over() {
     if let Ok(url) = std::env::var(LEADER) {
-        let client = Client::builder().url(url).watchdog_lease(ms(1_500));
+        let client = Client::builder().url(url).watchdog_lease(ms(4_000));
         let client = client.build().await.unwrap();
         let _lead = client.election(NAME).campaign("killed").await;
         return tokio::time::sleep(2 * LONG).await;
@@ -223,8 +232,9 @@ async fn a_candidate_that_is_not_there_is_passed_over() {
         .await
         .unwrap();
     let first = test.queued(&stopped.election(NAME), "b").await;
-    proxy.blackhole(Direction::ToServer);
+    // The second comes before the first is absent, because it would drop it from the queue.
     let second = test.queued(&test.election, "c").await;
+    proxy.blackhole(Direction::ToServer);
     lead.resign().await.unwrap();
     let lead = in_time(second).await;
     assert_eq!(test.value().await.as_deref(), Some("c"));
@@ -243,7 +253,7 @@ async fn a_leader_can_resign_to_a_server_without_memory() {
     assert!(error.to_string().contains("OOM"), "{error}");
     assert!(lead.is_valid());
     let another = test.another().await;
-    let error = another.campaign("c").wait(ms(200)).await.unwrap_err();
+    let error = another.campaign("c").wait(SOON).await.unwrap_err();
     assert!(error.to_string().contains("OOM"), "{error}");
     lead.resign().await.unwrap();
     assert!(!test.redis.exists(NAME).await && !test.redis.exists(SAID).await);

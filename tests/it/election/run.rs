@@ -20,7 +20,7 @@ async fn work_that_ends_while_it_leads_is_done_once() {
 /// The work is dropped when the leadership is lost, and begins again with a later term.
 #[tokio::test]
 async fn work_begins_again_with_a_new_term_after_a_loss() {
-    let test = Fixture::with(|builder| builder.watchdog_lease(ms(1_500))).await;
+    let test = Fixture::with(|builder| builder.watchdog_lease(ms(4_500))).await;
     let terms = Arc::new(std::sync::Mutex::new(Vec::new()));
     let election = test.election.clone();
     let seen = terms.clone();
