@@ -12,7 +12,8 @@ async fn a_future_that_is_polled_once_delays_the_others_by_a_little_only() {
     ));
     assert!(poll_once(&mut left).await.is_none());
     test.eventually_queued(1).await;
-    let second = test.queued(&test.lock).await;
+    let entry = test.queue().await.remove(0);
+    let second = queued_besides(&test, &entry).await;
     held.unlock().await.unwrap();
     // Its own client undoes it, although its presence would last.
     let guard = tokio::time::timeout(SOON, second)
@@ -49,7 +50,7 @@ async fn a_future_that_is_left_while_it_stands_first_is_undone_by_its_client() {
         tokio::time::sleep(ms(30)).await;
         assert!(poll_once(&mut left).await.is_none());
     }
-    let second = test.queued(&test.lock).await;
+    let second = queued_besides(&test, &entry).await;
     held.unlock().await.unwrap();
     let guard = tokio::time::timeout(SOON, second).await;
     guard.expect("in time").unwrap().unlock().await.unwrap();
@@ -62,11 +63,15 @@ async fn a_future_that_is_left_while_it_stands_first_is_undone_by_its_client() {
 async fn a_waiter_of_a_dead_client_is_dropped_after_its_absence() {
     let test = Fixture::with(|builder| builder.poll_cap(ms(100)).fair_absence(ms(1_000))).await;
     let held = test.another().await.lock().await.unwrap();
+    let now = async || {
+        let now: [u64; 2] = test.redis.ask::<Vec<u64>>(&["TIME"]).await[..]
+            .try_into()
+            .unwrap();
+        now[0] * 1_000
+    };
     // As a crash leaves it: a field of ours that was present up to now.
-    let [seconds, _]: [u64; 2] = test.redis.ask::<Vec<u64>>(&["TIME"]).await[..]
-        .try_into()
-        .unwrap();
-    let (soon, late) = ((seconds + 2) * 1_000, (seconds + 1_000) * 1_000);
+    let began = now().await;
+    let (soon, late) = (began + 2_000, began + 1_000_000);
     let dead = "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d:t1.7";
     test.redis.cmd(&["RPUSH", QUEUE, dead]).await;
     test.redis
@@ -75,18 +80,18 @@ async fn a_waiter_of_a_dead_client_is_dropped_after_its_absence() {
     test.redis
         .cmd(&["ZADD", PRESENCE, &soon.to_string(), dead])
         .await;
-    let waiter = test.queued(&test.lock).await;
+    let waiter = queued_besides(&test, dead).await;
     held.unlock().await.unwrap();
-    assert_eq!(test.queue().await[0], dead);
+    let queue = test.queue().await;
+    if now().await < soon {
+        assert_eq!(queue[0], dead, "it was dropped while it was present");
+    }
     let guard = tokio::time::timeout(SOON, waiter)
         .await
         .expect("in time")
         .unwrap();
-    let [seconds, _]: [u64; 2] = test.redis.ask::<Vec<u64>>(&["TIME"]).await[..]
-        .try_into()
-        .unwrap();
     assert!(
-        seconds * 1_000 + 1_000 >= soon,
+        now().await + 1_000 >= soon,
         "it was dropped while it was present"
     );
     guard.unlock().await.unwrap();
@@ -130,20 +135,27 @@ async fn a_waiter_of_redisson_is_dropped_when_its_score_has_passed() {
 
 #[tokio::test]
 async fn the_presence_of_all_waiters_is_renewed_while_their_own_client_has_the_lock() {
-    let test = Fixture::with(|builder| builder.poll_cap(ms(250)).fair_absence(ms(1_000))).await;
+    let set = |builder: ClientBuilder| builder.poll_cap(ms(250)).fair_absence(ms(3_000));
+    let test = Fixture::with(set).await;
     let held = test.lock.lock().await.unwrap();
     let first = test.queued(&test.lock).await;
     let second = test.queued(&test.lock).await;
     let order = test.queue().await;
-    let third = test
-        .queued(
-            &test
-                .another_with(|it| it.poll_cap(ms(250)).fair_absence(ms(1_000)))
-                .await,
-        )
-        .await;
-    // Three absences later none of them was dropped.
-    tokio::time::sleep(ms(3_000)).await;
+    let third = test.queued(&test.another_with(set).await).await;
+    let presence = async || {
+        let ends: Vec<f64> = test
+            .redis
+            .ask(&["ZMSCORE", PRESENCE, &order[0], &order[1]])
+            .await;
+        ends[0].min(ends[1])
+    };
+    let before = presence().await;
+    eventually(
+        SOON,
+        "the presence was renewed after an absence",
+        async || presence().await > before + 3_000.0,
+    )
+    .await;
     assert_eq!(test.queue().await[..2], order);
     held.unlock().await.unwrap();
     for waiter in [first, second, third] {
@@ -231,4 +243,14 @@ async fn waiters_survive_the_loss_of_any_key() {
         futures_util::future::join_all(turns).await;
         test.eventually_empty().await;
     }
+}
+
+/// Starts a task that waits, and waits until it stands in the queue, from which its client may drop the other one.
+async fn queued_besides(test: &Fixture, other: &str) -> JoinHandle<Guard> {
+    let waiter = crate::turn::waiter(&test.lock);
+    eventually(SOON, "it stands in the queue", async || {
+        test.queue().await.iter().any(|entry| entry != other)
+    })
+    .await;
+    waiter
 }

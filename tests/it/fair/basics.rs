@@ -128,10 +128,13 @@ async fn a_wait_that_ends_leaves_nothing_in_the_queue() {
     let test = Fixture::start().await;
     let holder = test.another().await;
     let held = holder.lock().await.unwrap();
-    let wait = test.lock.try_lock().wait(ms(300));
-    assert!(wait.await.unwrap().is_none());
-    test.eventually_queued(0).await;
-    assert!(test.present().await.is_empty());
+    // On a busy machine an attempt may be unanswered when the wait is over.
+    let waited = async || test.lock.try_lock().wait(ms(300)).await;
+    assert!(until_ok(SOON, waited).await.is_none());
+    eventually(SOON, "it has left the queue", async || {
+        test.queue().await.is_empty() && test.present().await.is_empty()
+    })
+    .await;
     // F10: the next one is not kept waiting by the wait that ended.
     held.unlock().await.unwrap();
     assert!(test.lock.try_lock().await.unwrap().is_some());
@@ -147,8 +150,11 @@ async fn a_dropped_wait_leaves_nothing_in_the_queue() {
         let waiter = test.lock.lock();
         let ended = tokio::time::timeout(ms(waited), waiter).await;
         assert!(ended.is_err());
-        test.eventually_queued(0).await;
-        assert!(test.present().await.is_empty(), "after {waited} ms");
+        let what = format!("it has left the queue after {waited} ms");
+        eventually(SOON, &what, async || {
+            test.queue().await.is_empty() && test.present().await.is_empty()
+        })
+        .await;
     }
     held.unlock().await.unwrap();
     test.eventually_empty().await;

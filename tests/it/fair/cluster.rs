@@ -115,7 +115,8 @@ impl Line {
     async fn of_four(cluster: &Cluster, name: &str) -> Self {
         let connect = async || {
             let client = Client::builder().url(cluster.url()).poll_cap(ms(200));
-            client.build().await.unwrap().fair_lock(name)
+            let client = client.fair_absence(LONG).build().await;
+            client.unwrap().fair_lock(name)
         };
         let locks = [connect().await, connect().await];
         let held = connect().await.lock().lease(LONG).await.unwrap();

@@ -19,7 +19,7 @@ async fn behind_a_proxy(test: &Fixture) -> (Proxy, Lock) {
     let proxy = Proxy::start(&test.server).await;
     let client = Client::builder()
         .url(proxy.url())
-        .command_timeout(ms(1_500))
+        .command_timeout(ms(2_500))
         .poll_cap(ms(200));
     let client = client.build().await.unwrap();
     (proxy, client.fair_lock(NAME))
@@ -205,7 +205,7 @@ async fn a_server_out_of_memory_refuses_a_waiter_and_releases_the_lock() {
     let another = test.another().await;
     let waits = [
         another.lock().await.map(drop),
-        another.try_lock().wait(ms(200)).await.map(drop),
+        another.try_lock().wait(SOON).await.map(drop),
     ];
     for wait in waits {
         let refused = wait.expect_err("it cannot stand in the queue");
@@ -254,7 +254,7 @@ async fn waiters_keep_their_places_while_a_real_server_is_paused() {
 async fn a_transfer_to_a_hold_that_has_the_lock_extends_its_lease() {
     let test = Fixture::start().await;
     test.redis.cmd(&["HSET", NAME, "to", "1"]).await;
-    test.redis.cmd(&["PEXPIRE", NAME, "2000"]).await;
+    test.redis.cmd(&["PEXPIRE", NAME, "10000"]).await;
     for (lease, least) in [("30000", 20_000), ("1000", 20_000)] {
         let keys = ["EVAL", TRANSFER, "4", NAME, QUEUE, PLACES, PRESENCE];
         let values = ["from", "to", lease, "prefix", "publish", "300000"];
@@ -285,8 +285,9 @@ async fn a_stopped_head_delays_the_others_by_its_absence_only() {
         .fair_absence(ms(1_000));
     let stopped = stopped.build().await.unwrap().fair_lock(NAME);
     let first = test.queued(&stopped).await;
-    proxy.blackhole(Direction::ToServer);
+    // The second comes before the first is absent, because it would drop it from the queue.
     let second = test.queued(&test.lock).await;
+    proxy.blackhole(Direction::ToServer);
     held.unlock().await.unwrap();
     let guard = tokio::time::timeout(SOON, second)
         .await
