@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockdog::{Client, CountDownLatch, Error};
 
 use super::{Fixture, LONG, NAME, SOON, ms, poll_once};
-use crate::support::{Action, Direction, Gate, Proxy, eventually, named};
+use crate::support::{Action, Direction, Gate, Proxy, eventually, named, until_ok};
 
 /// A client behind a proxy. All scripts are loaded, so that a rule meets the first sending.
 async fn behind_a_proxy(test: &Fixture) -> (Proxy, CountDownLatch) {
@@ -15,7 +15,7 @@ async fn behind_a_proxy(test: &Fixture) -> (Proxy, CountDownLatch) {
     let proxy = Proxy::start(&test.server).await;
     let client = Client::builder()
         .url(proxy.url())
-        .command_timeout(ms(1_500));
+        .command_timeout(ms(2_500));
     let client = client.poll_cap(ms(500)).build().await.unwrap();
     (proxy, client.count_down_latch(NAME))
 }
@@ -318,7 +318,7 @@ async fn a_client_that_ends_sends_its_count_downs() {
     for (left, is_shut_down) in [(8, true), (7, false)] {
         let proxy = Proxy::start(&test.server).await;
         let client = Client::builder().url(proxy.url());
-        let client = client.command_timeout(ms(3_000)).build().await.unwrap();
+        let client = client.command_timeout(ms(10_000)).build().await.unwrap();
         let latch = client.count_down_latch(NAME);
         assert_eq!(latch.count().await.unwrap(), left + 1);
         proxy.refuse();
@@ -331,8 +331,10 @@ async fn a_client_that_ends_sends_its_count_downs() {
                 false => None,
             }
         });
-        tokio::time::sleep(ms(300)).await;
-        assert!(proxy.counts().refused > 0);
+        eventually(SOON, "a connection is refused", async || {
+            proxy.counts().refused > 0
+        })
+        .await;
         proxy.heal();
         let report = ended.await.unwrap();
         assert_eq!(report.map_or(0, |report| report.unanswered_calls), 0);
@@ -348,7 +350,7 @@ async fn a_shutdown_reports_a_count_down_without_an_answer() {
     let test = Fixture::of(Some(9)).await;
     let (proxy, latch) = behind_a_proxy(&test).await;
     let client = Client::builder().url(proxy.url()).command_timeout(ms(500));
-    let client = client.build().await.unwrap();
+    let client = until_ok(SOON, async || client.clone().build().await).await;
     let start = client.count_down_latch(NAME);
     assert_eq!(latch.count().await.unwrap(), 9);
     proxy.refuse();
