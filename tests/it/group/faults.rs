@@ -3,7 +3,8 @@
 use lockdog::Unlocked;
 
 use super::*;
-use crate::support::{Action, Proxy};
+use crate::support::{Action, Proxy, until_ok};
+use crate::turn::renewed;
 
 #[tokio::test]
 async fn a_repeated_command_counts_once() {
@@ -12,10 +13,8 @@ async fn a_repeated_command_counts_once() {
         test.redis.cmd(&["SCRIPT", "LOAD", script]).await;
     }
     let proxy = Proxy::start(&test.server).await;
-    let client = Client::builder()
-        .url(proxy.url())
-        .command_timeout(ms(1_500));
-    let lock = of(&client.build().await.unwrap(), &["Jack", "Mary"]);
+    let client = Client::connect(proxy.url()).await.unwrap();
+    let lock = of(&client, &["Jack", "Mary"]);
     for action in [Action::ExecuteThenCut, Action::Twice] {
         let rule = proxy.on(is(ACQUIRE), action.clone());
         let guard = lock.lock().await.unwrap();
@@ -40,7 +39,8 @@ async fn a_repeated_command_counts_once() {
 async fn a_value_is_free_when_its_owners_lease_is_over() {
     let test = Fixture::start().await;
     let long = tried(&test.another(&["Mary"]).await).await.unwrap();
-    let short = test.lock(&["Jack"]).lock().lease(ms(1_000)).await.unwrap();
+    let lock = test.lock(&["Jack"]);
+    let short = until_ok(SOON, async || lock.lock().lease(ms(1_000)).await).await;
     let other = test.another(&["Jack"]).await;
     let next = tokio::time::timeout(SOON, other.lock().into_future()).await;
     let next = next.expect("in time").unwrap();
@@ -58,12 +58,10 @@ async fn a_value_is_free_when_its_owners_lease_is_over() {
 #[tokio::test]
 async fn the_watchdog_renews_values_and_notices_a_loss() {
     let test = Fixture::start().await;
-    let lease = ms(1_500);
-    let lock = test
-        .another_with(&["Jack", "Mary"], |it| it.watchdog_lease(lease))
-        .await;
+    let set = |it: ClientBuilder| it.watchdog_lease(ms(6_000));
+    let lock = test.another_with(&["Jack", "Mary"], set).await;
     let guard = lock.lock().await.unwrap();
-    tokio::time::sleep(lease * 2).await;
+    renewed(&[&guard]).await;
     assert!(guard.is_valid());
     assert!(tried(&test.another(&["Jack"]).await).await.is_none());
     test.redis
@@ -128,7 +126,7 @@ async fn a_lost_hold_is_not_reported_as_held() {
     let test = Fixture::start().await;
     let jack = tried(&test.another(&["Jack"]).await).await.unwrap();
     let lock = test.lock(&["Mary", "Tom"]);
-    let guard = lock.lock().lease(ms(1_500)).await.unwrap();
+    let guard = lock.lock().lease(ms(4_000)).await.unwrap();
     assert!(lock.is_held().await.unwrap());
     test.redis
         .cmd(&["HSET", GROUP, "230jWNvarrOid4cfBqB4JQ", "java:1"])
@@ -145,8 +143,10 @@ async fn a_lost_hold_is_not_reported_as_held() {
         ])
         .await;
     assert!(lock.is_held().await.unwrap());
-    tokio::time::sleep(ms(1_600)).await;
-    assert!(!lock.is_held().await.unwrap());
+    eventually(SOON, "its time is over", async || {
+        !lock.is_held().await.unwrap()
+    })
+    .await;
     assert!(test.redis.exists(GROUP).await && !guard.is_valid());
     drop(guard);
     jack.unlock().await.unwrap();
@@ -235,13 +235,11 @@ async fn a_wait_for_values_that_were_left_to_their_lease_asks_once_for_each_poll
 #[tokio::test]
 async fn a_server_without_memory_renews_and_releases() {
     let test = Fixture::start().await;
-    let lease = ms(2_000);
-    let lock = test
-        .another_with(&["Jack", "Mary"], |it| it.watchdog_lease(lease))
-        .await;
+    let set = |it: ClientBuilder| it.watchdog_lease(ms(6_000));
+    let lock = test.another_with(&["Jack", "Mary"], set).await;
     let guard = lock.lock().await.unwrap();
     test.redis.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
-    tokio::time::sleep(lease * 2).await;
+    renewed(&[&guard]).await;
     assert!(guard.is_valid());
     let refused = test.another(&["Tom"]).await.try_lock().await.unwrap_err();
     assert!(refused.to_string().contains("OOM"), "{refused}");
