@@ -238,7 +238,7 @@ fn spawn_wait(object: Object, client: &Client, name: String) -> JoinHandle<Held>
 
 fn soon_absent(builder: ClientBuilder) -> ClientBuilder {
     let builder = builder.poll_cap(Duration::from_millis(250));
-    builder.fair_absence(Duration::from_secs(2))
+    builder.fair_absence(Duration::from_secs(4))
 }
 
 /// Long enough for a watchdog on a busy machine.

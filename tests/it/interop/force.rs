@@ -13,7 +13,7 @@ async fn the_next_renewal_reports_that_java_freed_the_lock() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let java = java_at(&server).start().await;
-    let lease = Duration::from_secs(3);
+    let lease = Duration::from_secs(6);
     let client = ours_at(&server)
         .watchdog_lease(lease)
         .build()
@@ -47,7 +47,7 @@ async fn the_unlock_of_java_reports_that_lockdog_freed_the_lock() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let java = java_at(&server)
-        .watchdog_timeout(Duration::from_millis(1_500))
+        .watchdog_timeout(Duration::from_secs(3))
         .start()
         .await;
     let client = ours_at(&server).build().await.unwrap();
@@ -68,7 +68,7 @@ async fn the_unlock_of_java_reports_that_lockdog_freed_the_lock() {
     .await;
     // Java's watchdog does not bring it back.
     let guard = lock.lock().await.unwrap();
-    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
     assert_eq!(redis.hash("orders").await.len(), 1);
     assert!(t1.unlock("orders").await.unwrap_err().is_not_owner());
     assert!(guard.is_valid());
@@ -103,7 +103,7 @@ async fn a_local_waiter_gets_a_lock_freed_by_java_when_the_holder_is_notified() 
     let redis = server.redis().await;
     let java = java_at(&server).start().await;
     let client = ours_at(&server)
-        .watchdog_lease(Duration::from_secs(3))
+        .watchdog_lease(Duration::from_secs(6))
         .build()
         .await
         .unwrap();

@@ -102,8 +102,8 @@ pub(super) async fn behind_java(server: &RedisServer, dying: &Redisson) -> Vec<Q
     let client = ours_at(server).build().await.unwrap();
     let mut queues = Vec::new();
     for object in QUEUES {
-        // Redisson's place of the dead one ends two seconds after this lease.
-        let lease = Duration::from_secs(4);
+        // Redisson's place of the dead one ends four seconds after this lease.
+        let lease = Duration::from_secs(6);
         let held = object.hold(&client, &queue_of(object), Some(lease)).await;
         let mut queue = Queue::new(object, held);
         let getter = match object {
@@ -112,7 +112,7 @@ pub(super) async fn behind_java(server: &RedisServer, dying: &Redisson) -> Vec<Q
         };
         let first = dying.thread(&queue.name).start_try_lock_for(
             JavaLock::from_getter(getter, &queue.name),
-            Duration::from_secs(2),
+            Duration::from_secs(4),
             Some(LEASE),
         );
         queue.has(&redis, 1).await;
