@@ -22,7 +22,7 @@ pub(crate) fn waiter(lock: &Lock) -> JoinHandle<Guard> {
 
 /// Waits until the watchdog has renewed each of these holds once more. It never renews a lost one.
 pub(crate) async fn renewed(guards: &[&Guard]) {
-    // What stands still between two looks at the clock is not taken for a renewal.
+    // A pause between the two readings makes the deadline look later, and so does not count as a renewal.
     let deadline = |guard: &&Guard| {
         let left = guard.remaining();
         Instant::now() + left

@@ -43,7 +43,8 @@ async fn a_delayed_force_unlock_does_not_free_the_next_holders_lock() {
 #[tokio::test]
 async fn a_renewal_answered_after_the_loss_revives_nothing() {
     // On a busy machine the lease may be over before the last renewal is sent.
-    while !revives_nothing().await {}
+    let what = "a renewal is under way at the end of the lease";
+    eventually(LONG, what, revives_nothing).await;
 }
 
 /// False if no renewal was under way at the end of the lease.

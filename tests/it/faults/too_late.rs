@@ -7,13 +7,17 @@ use lockdog::{Error, Unlocked};
 use crate::faults::SOON;
 use crate::faults::scripts::{acquire, settle, unlock_to};
 use crate::faults::stand::{Stand, take};
+use crate::support::prelude::LONG;
 use crate::support::{Action, Gate, eventually};
 
 #[tokio::test]
 async fn a_repeated_unlock_that_finds_nothing_after_the_deadline_is_unconfirmed() {
     let stand = Stand::start().await;
     // On a busy machine the lease may be over before the unlock is sent or repeated.
-    while !is_unconfirmed(&stand).await {}
+    eventually(LONG, "the unlock is repeated after its lease", async || {
+        is_unconfirmed(&stand).await
+    })
+    .await;
     stand.assert_recovered().await;
 }
 
