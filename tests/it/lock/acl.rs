@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::future::IntoFuture;
+use std::time::Instant;
 
 use lockdog::{Client, Error, Owner, Unlocked};
 
@@ -132,14 +133,19 @@ async fn a_semaphore_needs_what_is_documented_for_it() {
     let (server, redis) = with_user(&[documented(), further.clone()].concat()).await;
     let client = Client::builder()
         .url(url(&server))
-        .watchdog_lease(ms(3_000));
+        .watchdog_lease(ms(6_000));
     let client = client.build().await.unwrap();
     let seats = client.permit_semaphore("orders:seats");
     assert!(seats.try_set_permits(1).await.unwrap());
     seats.add_permits(1).await.unwrap();
     let both = seats.acquire_many(2).await.unwrap();
     let waiting = tokio::spawn(seats.acquire().forever().into_future());
-    tokio::time::sleep(ms(1_500)).await;
+    let deadline = || Instant::now() + both.remaining();
+    let first = deadline();
+    eventually(SOON, "they are renewed", async || {
+        deadline() > first + ms(1_000)
+    })
+    .await;
     both.release().await.unwrap();
     let ids = waiting.await.unwrap().unwrap().into_ids();
     assert!(seats.update_lease(&ids[0], LONG).await.unwrap());
@@ -156,7 +162,7 @@ async fn a_read_write_lock_needs_what_is_documented_for_it() {
     let (server, redis) = with_user(&[documented(), further.clone()].concat()).await;
     let client = Client::builder()
         .url(url(&server))
-        .watchdog_lease(ms(3_000));
+        .watchdog_lease(ms(6_000));
     let client = client.build().await.unwrap();
     let rw = client.read_write_lock("orders:prices");
     let reads = rw.read().lock().await.unwrap();
@@ -168,7 +174,7 @@ async fn a_read_write_lock_needs_what_is_documented_for_it() {
         .await
         .unwrap();
     let waiting = tokio::spawn(rw.write().lock().into_future());
-    tokio::time::sleep(ms(1_500)).await;
+    renewed(&[&reads]).await;
     drop(other);
     let writes = reads.upgrade().await.unwrap();
     writes.downgrade().await.unwrap().unlock().await.unwrap();
