@@ -1,4 +1,4 @@
-//! What errors and log rows say of where something failed.
+//! Errors and log rows name the server where the failure was.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Real Redisson clients at the same cluster.
+//! Redisson clients on the same cluster.
 
 use std::future::IntoFuture;
 
@@ -9,7 +9,7 @@ use crate::support::cluster::slot;
 use crate::support::redisson::Redisson;
 use crate::support::{Cluster, eventually, timed};
 
-/// Each side wakes the other by sharded messages, and sees the other's locks after a failover.
+/// Sharded messages of each side wake the waiters of the other, before and after failovers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_pass_between_redisson_and_lockdog_before_and_after_failovers() {
     let cluster = Cluster::start(3, 1).await;
@@ -48,8 +48,8 @@ async fn locks_pass_between_redisson_and_lockdog_before_and_after_failovers() {
         println!("Java was woken after {took:?}");
         assert!(!has_ended || got.result.is_err(), "two have it");
         if let Err(error) = got.result {
-            // A waiter of Redisson may fail while its master is replaced. Its caller asks again.
-            // Which exception it throws depends on what it sent at that moment.
+            // A Redisson waiter may fail while its master is replaced, with an exception that depends on
+            // the command it had sent. Its caller retries.
             let is_of_redis = error.class.starts_with("org.redisson.client.Redis");
             assert!(round == "killed" && is_of_redis, "{round}: {error:?}");
             soon("Java gets it", thread.lock(name)).await;
@@ -100,8 +100,8 @@ async fn locks_pass_between_redisson_and_lockdog_after_their_slot_moved() {
 
     let guard = lock.lock().await.unwrap();
     cluster.move_slot(slot(name), &cluster.nodes[1]).await;
-    // Java may throw until it has looked at the cluster again.
-    eventually(SOON, "Java finds it where it went", async || {
+    // Redisson may throw until it has refreshed its topology.
+    eventually(SOON, "Java finds it at the new owner", async || {
         let tried = thread.start_try_lock_for(name, ms(1), None).answer().await;
         tried.result.inspect(|locked| assert!(!locked)).is_ok()
     })
@@ -111,7 +111,7 @@ async fn locks_pass_between_redisson_and_lockdog_after_their_slot_moved() {
     let waiting = tokio::spawn(lock.lock().into_future());
     tokio::time::sleep(ms(100)).await;
     cluster.move_slot(slot(name), &cluster.nodes[2]).await;
-    eventually(SOON, "Java finds it where it went", async || {
+    eventually(SOON, "Java finds it at the new owner", async || {
         let tried = thread.start_try_lock_for(name, ms(1), None).answer().await;
         tried.result.inspect(|again| assert!(again)).is_ok()
     })
@@ -126,7 +126,7 @@ async fn locks_pass_between_redisson_and_lockdog_after_their_slot_moved() {
     java.shutdown().await;
 }
 
-/// A waiter hears of the lock at its slot's master.
+/// A waiter is subscribed at the master of the lock's slot.
 async fn listens(cluster: &Cluster, name: &str) {
     eventually(SOON, "the waiter listens", async || {
         has_listener(cluster, name).await
