@@ -62,7 +62,8 @@ async fn a_repeated_command_counts_once() {
     }
 }
 
-/// The client is cut off before it can resign. What its leader said goes with the lease, and not before.
+/// The client is disconnected before it can resign. The leader's value disappears with its lease, and not
+/// before.
 #[tokio::test]
 async fn a_leader_that_cannot_resign_leaves_nothing_behind() {
     let test = Fixture::start().await;
@@ -75,7 +76,7 @@ async fn a_leader_that_cannot_resign_leaves_nothing_behind() {
         let ttls: [i64; 2] = test.redis.ask(&["EVAL", both, "2", NAME, SAID]).await;
         ttls
     };
-    // It is renewed together with the leadership.
+    // The value's TTL is renewed together with the lock's.
     eventually(SOON, "its lease runs", async || ttls().await[0] < 2_400).await;
     eventually(SOON, "both are renewed", async || {
         let [hash, said] = ttls().await;
@@ -87,7 +88,7 @@ async fn a_leader_that_cannot_resign_leaves_nothing_behind() {
     drop(lead);
     eventually(SOON, "the lease is over", async || ttls().await[0] == -2).await;
     test.eventually_over().await;
-    // A leader that is not renewed.
+    // A leader with a fixed lease.
     let lead = test.election.campaign("b").lease(ms(10_000)).await.unwrap();
     lead.proclaim("c").await.unwrap();
     assert_eq!(test.value().await.as_deref(), Some("c"));
@@ -96,7 +97,7 @@ async fn a_leader_that_cannot_resign_leaves_nothing_behind() {
     lead.resign().await.unwrap();
 }
 
-/// A late proclamation does not replace a newer one of the same leader, nor that of a later leader.
+/// A late publication replaces neither a newer one of the same leader nor that of a later leader.
 #[tokio::test]
 async fn a_late_proclamation_changes_nothing() {
     let test = Fixture::start().await;
@@ -129,7 +130,7 @@ async fn a_late_proclamation_changes_nothing() {
     test.eventually_over().await;
 }
 
-/// A campaign that was elected and cannot say so does not lead: it gives the leadership back.
+/// A campaign that is elected and cannot publish its value does not lead: it resigns.
 #[tokio::test]
 async fn a_campaign_that_cannot_say_who_it_is_resigns() {
     let test = Fixture::start().await;
@@ -152,7 +153,8 @@ async fn a_campaign_that_cannot_say_who_it_is_resigns() {
     test.eventually_over().await;
 }
 
-/// The key disappears: the leader is told at its next proclamation at the latest, and a stranger's value stays.
+/// The key disappears. The leader learns of it at its next publication at the latest, and the next leader's
+/// value stays.
 #[tokio::test]
 async fn a_leader_whose_key_is_gone_is_told_when_it_says_something() {
     let test = Fixture::start().await;
@@ -172,7 +174,7 @@ async fn a_leader_whose_key_is_gone_is_told_when_it_says_something() {
     next.resign().await.unwrap();
 }
 
-/// The side keys may be deleted: the leader leads on, and the queue forms anew.
+/// The side keys are deleted. The leader keeps leading, and the queue forms again.
 #[tokio::test]
 async fn side_keys_that_are_deleted_cost_comfort_only() {
     let test = Fixture::with(|builder| builder.poll_cap(ms(200))).await;
@@ -190,7 +192,7 @@ async fn side_keys_that_are_deleted_cost_comfort_only() {
     test.eventually_over().await;
 }
 
-/// LE4: the process of the leader is killed. Runs twice: as the test, and started by it as that process.
+/// LE4: the leader's process is killed. The test runs in two processes: as the test, and as the leader.
 #[tokio::test]
 async fn the_next_one_leads_when_the_lease_of_a_killed_leader_is_over() {
     if let Ok(url) = std::env::var(LEADER) {
@@ -223,7 +225,7 @@ async fn the_next_one_leads_when_the_lease_of_a_killed_leader_is_over() {
     lead.resign().await.unwrap();
 }
 
-/// LE4: the first in the queue is not there, and delays the others by its absence only.
+/// LE4: the first candidate in the queue is absent, and delays the others for its absence only.
 #[tokio::test]
 async fn a_candidate_that_is_not_there_is_passed_over() {
     let set = |builder: ClientBuilder| builder.poll_cap(ms(250)).fair_absence(ms(1_000));

@@ -12,7 +12,7 @@ async fn an_observer_sees_each_change_by_its_message() {
     let (send, mut seen) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Ok(leader) = leaders.next().await {
-            // A leader that has begun and not yet said its value may be seen.
+            // A leader that was elected and has not published its value yet may be seen.
             if leader.as_ref().is_some_and(|leader| leader.value.is_none()) {
                 continue;
             }
@@ -26,7 +26,7 @@ async fn an_observer_sees_each_change_by_its_message() {
         test.redis.channels().await.contains(&SAID.to_owned())
     })
     .await;
-    // It asks once more behind its subscription.
+    // The observer queries once more after its subscription.
     tokio::time::sleep(ms(100)).await;
     let next = async |seen: &mut tokio::sync::mpsc::UnboundedReceiver<_>| {
         let next = tokio::time::timeout(SOON, seen.recv()).await;
@@ -41,7 +41,7 @@ async fn an_observer_sees_each_change_by_its_message() {
     let lead = in_time(second).await;
     let mut value = next(&mut seen).await;
     if value.is_none() {
-        // On a busy machine the leadership may be freed instead of handed over.
+        // On a busy machine the leadership may be released instead of handed over.
         value = next(&mut seen).await;
     }
     assert_eq!(value.as_deref(), Some("c"));
@@ -53,7 +53,7 @@ async fn an_observer_sees_each_change_by_its_message() {
     drop(lead);
 }
 
-/// A leader that dies says nothing: the observer learns of it within a poll cap of the end of its lease.
+/// A dead leader publishes nothing. The observer learns of its end within a poll cap after its lease.
 #[tokio::test]
 async fn an_observer_learns_of_a_silent_end_within_a_poll_cap() {
     let test = Fixture::start().await;
@@ -81,7 +81,7 @@ async fn an_observer_that_is_cancelled_at_any_point_misses_no_change() {
                 break seen.unwrap();
             }
         };
-        // The end of the one before, or this one.
+        // The end of the previous leader, or this leader.
         let seen = match seen {
             Some(leader) => leader,
             None => leaders.next().await.unwrap().expect("it leads"),
@@ -92,7 +92,7 @@ async fn an_observer_that_is_cancelled_at_any_point_misses_no_change() {
     }
 }
 
-/// It reports a failure, does not ask at once again, and goes on when the server is there.
+/// It reports a failure, pauses before the next query, and continues when the server is back.
 #[tokio::test]
 async fn an_observer_goes_on_after_an_outage() {
     let test = Fixture::start().await;

@@ -1,4 +1,4 @@
-//! One client, and two.
+//! One client, and two clients.
 
 use lockdog::Error;
 
@@ -34,7 +34,7 @@ async fn a_waiter_stands_in_redissons_queue_and_leaves_it_with_the_lock() {
     let [seconds, _]: [f64; 2] = test.redis.ask::<Vec<f64>>(&["TIME"]).await[..]
         .try_into()
         .unwrap();
-    // The rest of the lease, and Redisson's 300 s.
+    // The rest of the lease plus Redisson's 300 s.
     let worth = worth / 1_000.0 - seconds;
     assert!((310.0..332.0).contains(&worth), "{worth} s");
     let waiters = holder.waiters().await.unwrap();
@@ -95,7 +95,7 @@ async fn a_non_reentrant_fair_lock_refuses_its_owner_and_sends_nothing() {
     test.eventually_empty().await;
 }
 
-/// FA3: nobody passes a waiter that is there.
+/// FA3: no acquire overtakes a waiter that is present.
 #[tokio::test]
 async fn a_try_lock_takes_no_place_and_passes_no_waiter() {
     let test = Fixture::start().await;
@@ -103,7 +103,7 @@ async fn a_try_lock_takes_no_place_and_passes_no_waiter() {
     let held = holder.lock().await.unwrap();
     assert!(test.lock.try_lock().await.unwrap().is_none());
     assert!(test.queue().await.is_empty());
-    // A waiter of Redisson's that is there, by its score, and does not take the lock.
+    // A Redisson waiter that is present by its score and does not take the lock.
     let later = "9999999999999";
     test.redis.cmd(&["RPUSH", QUEUE, "java:1"]).await;
     test.redis.cmd(&["ZADD", PLACES, later, "java:1"]).await;
@@ -135,7 +135,7 @@ async fn a_wait_that_ends_leaves_nothing_in_the_queue() {
         test.queue().await.is_empty() && test.present().await.is_empty()
     })
     .await;
-    // F10: the next one is not kept waiting by the wait that ended.
+    // F10: the expired wait does not delay the next acquire.
     held.unlock().await.unwrap();
     assert!(test.lock.try_lock().await.unwrap().is_some());
     test.eventually_empty().await;
