@@ -51,7 +51,7 @@ async fn a_dropped_wait_leaves_nothing() {
 
 #[tokio::test]
 async fn a_dropped_nested_lock_leaves_the_outer_hold_unchanged() {
-    // With the nested call's command and without; the others are this test's own.
+    // With and without the nested call's command. The other commands are the test's own.
     let stages = &[
         "acquire acquire acquire unlock unlock",
         "acquire acquire unlock unlock",
@@ -64,7 +64,7 @@ async fn a_dropped_nested_lock_leaves_the_outer_hold_unchanged() {
         assert!(outer.is_valid());
         assert_eq!(outer.hold_count(), 1);
         let next = stand.lock().lock().await.unwrap();
-        // By then the hold's other commands have had their turn.
+        // By then the earlier commands of the hold are done.
         assert_eq!(stand.counts().await, ["2"]);
         next.unlock().await.unwrap();
         assert_eq!(stand.counts().await, ["1"]);
@@ -141,7 +141,7 @@ async fn a_dropped_force_unlock_leaves_the_lock_held_or_free() {
 
 #[tokio::test]
 async fn a_dropped_query_does_not_disturb_other_calls() {
-    // Dropped after the first question, and after the last.
+    // Dropped after the first query, and after the last.
     let stages = &[
         "acquire exists hget hgetall pttl unlock",
         "acquire exists hget hget pttl hgetall pttl hget hgetall pttl unlock",
@@ -157,7 +157,7 @@ async fn a_dropped_query_does_not_disturb_other_calls() {
             assert!(lock.holder().await.unwrap().is_some());
         };
         let done = poll_n_times(questions, n, linger).await;
-        // Whatever was asked and not heard, the answers still belong to their questions.
+        // Some answers were not read, and later answers still belong to their queries.
         assert_eq!(lock.hold_count().await.unwrap(), 1);
         assert!(lock.holder().await.unwrap().unwrap().ours);
         guard.unlock().await.unwrap();
@@ -209,7 +209,7 @@ async fn a_dropped_connect_leaves_nothing() {
     let proxy = Proxy::start(&server).await;
     let redis = server.redis().await;
     let mut stages = BTreeSet::new();
-    // A task connects, so the future's polls are no stages of it: the time that it had is.
+    // A task connects, so the future's polls are not its stages. The time that it had decides.
     proxy.delay(Direction::ToClient, Duration::from_millis(100));
     let left = poll_n_times(Client::connect(proxy.url()), 1, Duration::ZERO).await;
     assert!(left.is_none(), "it waits for something");
@@ -222,7 +222,7 @@ async fn a_dropped_connect_leaves_nothing() {
             .await
             .map(|client| drop(client.expect("the server is reachable")));
         stages.insert(sent(&proxy, before, &[]));
-        // The observer's own is there.
+        // The test's own connection stays.
         eventually(SOON, "no connection is left", async || {
             redis.clients().await.len() == 1
         })
@@ -232,14 +232,14 @@ async fn a_dropped_connect_leaves_nothing() {
         }
     }
     let stages = Stages(stages);
-    // Before the connection was there, when redis-rs introduced itself and named the connection, and when the
-    // client asked about the server.
+    // Before the connection was open, after redis-rs named the connection, and after the client asked about
+    // the server.
     stages.assert_seen("");
     stages.assert_seen("client client");
     stages.assert_seen("client client client client info info");
 }
 
-/// What the client had sent when a future was dropped.
+/// The commands that the client had sent when a future was dropped.
 struct Stages(BTreeSet<String>);
 
 impl Stages {
@@ -276,7 +276,7 @@ async fn everywhere(stages: &[&str], call: impl AsyncFn(&Stand, usize, Duration)
 
 const SWEEPS: usize = 5;
 
-/// Without what the background sends, and without opening connections.
+/// Without the commands of the background, and without opening connections.
 fn stages_of(stand: &Stand, before: usize) -> String {
     let background = ["client", "info", "settle", "unsubscribe", "hello"];
     sent(&stand.proxy, before, &background)

@@ -1,4 +1,4 @@
-//! Everything at once, for some seconds.
+//! Random faults for some seconds.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -43,7 +43,7 @@ fn exclusion_holds_and_all_clients_recover_under_a_nemesis() {
     );
 }
 
-/// What is shown where the test fails.
+/// What a failed test prints.
 #[derive(Default)]
 struct Seen {
     clients: Mutex<Vec<Client>>,
@@ -116,25 +116,25 @@ async fn contend(client: Client, run: Arc<Run>) {
         if round % 3 == 0 {
             drop(guard);
         } else {
-            // Its outcome may well be unknown.
+            // The outcome may be unknown.
             let _ = guard.unlock().await;
         }
     }
 }
 
-/// Reads, sleeps, and writes one more while it may.
+/// Reads, sleeps, and writes one more while the guard is valid.
 async fn visit(guard: &Guard, run: &Run) {
     if !guard.is_valid() {
         return;
     }
-    // A busy machine may keep it in there until its lease is over; then it writes nothing.
+    // On a busy machine the lease may end meanwhile. Then it writes nothing.
     if run.cell.bump_while(STAY, || guard.is_valid()).await {
         run.visits.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Does harm at random for a time, heals everything, and tells how often it did what. On a busy machine it
-/// takes longer, until it has done enough, and enough contenders had the lock.
+/// Causes random faults for a time, ends them all, and counts them by kind. On a busy machine it takes
+/// longer, until there were enough kinds of faults and enough visits.
 async fn harass(stand: &Stand, mut dice: Dice, run: &Run) -> BTreeMap<&'static str, u32> {
     let mut next = |faces: u64| dice.roll(faces);
     let mut done = BTreeMap::new();
@@ -215,7 +215,7 @@ async fn harass(stand: &Stand, mut dice: Dice, run: &Run) -> BTreeMap<&'static s
 
 const STAY: Duration = Duration::from_millis(4);
 const LASTS: Duration = Duration::from_secs(8);
-/// So many kinds of harm are done at least.
+/// The smallest number of kinds of faults.
 const KINDS: usize = 4;
-/// So often the lock is held at least.
+/// The smallest number of visits.
 const VISITS: u64 = 10;

@@ -1,4 +1,4 @@
-//! An answer that comes when its deadline is over.
+//! Answers that come after their deadline.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ async fn a_repeated_unlock_that_finds_nothing_after_the_deadline_is_unconfirmed(
     stand.assert_recovered().await;
 }
 
-/// False if the unlock was not executed, or not repeated, in its lease.
+/// False if the unlock was not executed, or not repeated, before the end of the lease.
 async fn is_unconfirmed(stand: &Stand) -> bool {
     let lease = Duration::from_millis(1_000);
     let Ok(guard) = stand.lock().lock().lease(lease).await else {
@@ -77,8 +77,8 @@ async fn a_grant_answered_after_its_deadline_does_not_count_and_is_undone() {
     let messages = stand.redis.messages("*").await;
     let (lock, gate) = (stand.lock(), Gate::new());
     let lease = Duration::from_millis(2_500);
-    // Its lease begins on the server only when the gate opens, so that it is not the server that
-    // undoes it.
+    // The lease begins on the server only when the gate opens, so the client, and not the server, undoes
+    // the grant.
     stand.proxy.on(acquire(), Action::HoldRequest(gate.clone()));
     let release = async {
         gate.wait_reached().await;

@@ -1,4 +1,4 @@
-//! Waits on a server that does not answer, or whose lock never ends by itself.
+//! Waits for a server that does not answer, or for a lock without a TTL.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ async fn a_wait_on_a_frozen_server_ends_in_time_with_an_error() {
     stand.server.pause();
     let wait = Duration::from_millis(1_000);
     let began = Instant::now();
-    // One of them asks, the others wait behind it.
+    // One of them sends a command, and the others wait behind it.
     let mut waits = tokio::task::JoinSet::new();
     for _ in 0..5 {
         let waiting = stand.lock().try_lock().wait(wait).owner(&Owner::new());
@@ -24,7 +24,7 @@ async fn a_wait_on_a_frozen_server_ends_in_time_with_an_error() {
     stand.proxy.wait_for(acquire(), 1).await;
     tokio::time::sleep(wait / 2).await;
     let asked = stand.proxy.count(acquire());
-    // The next one may ask when the first wait is over.
+    // The next waiter may send a command when the first wait is over.
     assert!(
         asked == 1 || began.elapsed() >= wait,
         "one for all, not {asked}"
@@ -86,7 +86,7 @@ async fn a_wait_for_a_key_without_ttl_is_bounded_and_ends_when_the_key_is_delete
     stand.assert_recovered().await;
 }
 
-/// A connection that lets nothing through is replaced while the call continues.
+/// A silent connection is replaced while the call continues.
 #[tokio::test]
 async fn a_wait_survives_a_blackhole_in_either_direction() {
     for direction in [Direction::ToClient, Direction::ToServer] {
@@ -109,7 +109,7 @@ async fn a_wait_survives_a_blackhole_in_either_direction() {
     }
 }
 
-/// The server comes back empty while one waits: the lock is free.
+/// The server restarts without data during a wait: the lock is free.
 #[tokio::test]
 async fn a_waiter_gets_the_lock_of_a_server_that_lost_its_data() {
     let server = RedisServer::start().await;
@@ -126,7 +126,7 @@ async fn a_waiter_gets_the_lock_of_a_server_that_lost_its_data() {
     redis.assert_clean().await;
 }
 
-/// The timeout of a short wait says that this wait is over, not that the server does not answer.
+/// The timeout of a short wait does not mean that the server is unreachable.
 #[tokio::test]
 async fn a_short_wait_that_ends_during_a_server_pause_does_not_end_a_longer_wait() {
     let stand = Stand::with(|client| client.command_timeout(SOON)).await;
@@ -135,7 +135,7 @@ async fn a_short_wait_that_ends_during_a_server_pause_does_not_end_a_longer_wait
     stand.server.pause();
     let short = stand.lock().try_lock().wait(Duration::from_millis(10));
     let short = tokio::spawn(short.owner(&Owner::new()).into_future());
-    // It is at the head of the queue: its question is under way, and the others come after it.
+    // It is first in the queue and its command is in flight. The others wait behind it.
     stand.proxy.wait_for(acquire(), asked + 1).await;
     let mut patient = tokio::task::JoinSet::new();
     for _ in 0..5 {

@@ -34,7 +34,7 @@ async fn a_repeated_command_counts_once() {
     }
 }
 
-/// GL1: a value whose owner's lease is over is free, also while the key lives on for others.
+/// GL1: a value is free when its owner's lease is over, also while the key exists for other owners.
 #[tokio::test]
 async fn a_value_is_free_when_its_owners_lease_is_over() {
     let test = Fixture::start().await;
@@ -45,7 +45,7 @@ async fn a_value_is_free_when_its_owners_lease_is_over() {
     let next = tokio::time::timeout(SOON, other.lock().into_future()).await;
     let next = next.expect("in time").unwrap();
     assert!(!short.is_valid());
-    // What the first owner left is deleted (GL4).
+    // The fields of the first owner are deleted (GL4).
     assert_eq!(test.redis.hash(GROUP).await.len(), 6);
     assert!(short.unlock().await.unwrap_err().is_lost());
     assert!(next.is_valid());
@@ -54,7 +54,7 @@ async fn a_value_is_free_when_its_owners_lease_is_over() {
     test.redis.assert_clean().await;
 }
 
-/// The watchdog renews all values, and notices that one was taken.
+/// The watchdog renews all values, and detects that one was taken.
 #[tokio::test]
 async fn the_watchdog_renews_values_and_notices_a_loss() {
     let test = Fixture::start().await;
@@ -77,7 +77,7 @@ async fn the_watchdog_renews_values_and_notices_a_loss() {
     .await;
 }
 
-/// GL2: all values or none, also for the one that unlocks.
+/// GL2: all values or none, also for an unlock.
 #[tokio::test]
 async fn a_hold_without_one_of_its_values_is_lost() {
     let test = Fixture::start().await;
@@ -96,7 +96,7 @@ async fn a_hold_without_one_of_its_values_is_lost() {
             assert_eq!(test.redis.hash(GROUP).await, before);
         }
         assert!(guard.unlock().await.unwrap_err().is_lost());
-        // What it had is free, and Jack is not.
+        // The other values of the hold are free, and Jack is not.
         eventually(SOON, "only Jack is left", async || {
             test.redis.hash(GROUP).await.len() == 3
         })
@@ -120,7 +120,7 @@ async fn a_hold_without_one_of_its_values_is_lost() {
     test.redis.assert_clean().await;
 }
 
-/// A hold of which another client has a value is not reported as held, and neither is one whose time is over.
+/// A hold is not reported as held if another client has one of its values, or if its lease is over.
 #[tokio::test]
 async fn a_lost_hold_is_not_reported_as_held() {
     let test = Fixture::start().await;
@@ -153,7 +153,7 @@ async fn a_lost_hold_is_not_reported_as_held() {
     test.redis.assert_clean().await;
 }
 
-/// The field of the hold that has the values Mary and Tom.
+/// The field of the hold of Mary and Tom.
 async fn guard_field(test: &Fixture) -> String {
     let hash = test.redis.hash(GROUP).await;
     let count = hash.keys().find_map(|name| {
@@ -166,8 +166,8 @@ async fn guard_field(test: &Fixture) -> String {
     count.expect("a hold has Mary and Tom")
 }
 
-/// Holds that no client released do not pile up while others use the group. One that ended a moment ago stays: by
-/// the clock of a Redisson client it may not be over.
+/// Expired holds do not accumulate while others use the group. A hold that expired a moment ago stays,
+/// because by the clock of a Redisson client it may still be valid.
 #[tokio::test]
 async fn what_holds_left_is_deleted_by_later_acquires() {
     let test = Fixture::start().await;
@@ -211,7 +211,7 @@ async fn what_holds_left_is_deleted_by_later_acquires() {
     test.redis.assert_clean().await;
 }
 
-/// An owner that left some of the values to their lease waits for others as any waiter.
+/// An owner that left some values to their lease waits for the others like any waiter.
 #[tokio::test]
 async fn a_wait_for_values_that_were_left_to_their_lease_asks_once_for_each_poll_cap() {
     let test = Fixture::start().await;

@@ -1,4 +1,4 @@
-//! The cell and the waiting helpers tell what they are for.
+//! The cell and the waiting helpers detect what they are for.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;

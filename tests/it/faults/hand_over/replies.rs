@@ -1,4 +1,4 @@
-//! Hand-overs whose answer is lost, or that come twice or late.
+//! Hand-overs whose answer is lost, and hand-overs that arrive twice or late.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::faults::scripts::{TRANSFER, transfer};
 use crate::faults::stand::{NAME, PATIENCE, Stand, take};
 use crate::support::{Action, Gate};
 
-/// The same arguments are sent again.
+/// The client sends the same arguments again.
 #[tokio::test]
 async fn a_hand_over_repeated_after_a_lost_reply_counts_once() {
     let stand = patient().await;
@@ -57,7 +57,7 @@ async fn a_hand_over_that_arrives_late_changes_nothing() {
     finish(&stand, third).await;
 }
 
-/// There is no answer until the command timeout.
+/// There is no answer before the command timeout.
 #[tokio::test]
 async fn the_next_waiter_contends_after_a_hand_over_without_an_answer() {
     for action in [Action::DropReply, Action::HoldRequest(Gate::new())] {
@@ -65,7 +65,7 @@ async fn the_next_waiter_contends_after_a_hand_over_without_an_answer() {
         let stand = Stand::with(set).await;
         let lock = stand.lock();
         let held = Owner::new().scope(take(&lock)).await;
-        // One without a deadline may be told of the silence in place of the lock.
+        // A waiter without a deadline may get the error of the silent server instead of the lock.
         let next = lock.try_lock().wait(SOON * 3).owner(&Owner::new());
         let next = tokio::spawn(next.into_future());
         tokio::task::yield_now().await;
@@ -93,7 +93,7 @@ async fn a_hand_over_delivered_twice_counts_once() {
     finish(&stand, next).await;
 }
 
-/// After the receiver has re-entered, and after it has unlocked.
+/// After the receiver's re-entry, and after its unlock.
 #[tokio::test]
 async fn a_duplicate_hand_over_that_arrives_late_changes_nothing() {
     let stand = patient().await;
@@ -124,7 +124,7 @@ fn two() -> Vec<String> {
     vec!["2".to_owned()]
 }
 
-/// The example in the script's header, and what else it may find.
+/// The example in the script's header, and other states of the key.
 #[tokio::test]
 async fn the_hand_over_script_is_idempotent() {
     let stand = Stand::start().await;

@@ -1,4 +1,4 @@
-//! A lock that is gone when it is to be handed on, and servers that refuse.
+//! Hand-overs of a lock that is gone, and servers that refuse them.
 
 use lockdog::{Error, Owner, Unlocked};
 
@@ -18,7 +18,7 @@ async fn a_lost_lock_is_not_handed_over() {
     assert!(error.is_lost() && !error.may_be_held(), "{error}");
     assert_eq!(transfers(&stand), 1);
     finish(&stand, got(next).await).await;
-    // Nor if another client has it by now.
+    // The same if another client holds it.
     let (held, next) = held_with_next(&stand).await;
     stand.redis.cmd(&["DEL", NAME]).await;
     let others = take(&stand.others_lock().await).await;
@@ -70,14 +70,14 @@ async fn a_force_unlock_before_the_answer_of_a_hand_over_ends_the_grant() {
     };
     let (unlocked, third) = tokio::join!(held.unlock(), force);
     assert_eq!(unlocked.unwrap(), Unlocked::Released);
-    // The receiver was granted it before; it hears of the loss as every holder does.
+    // The receiver read its grant first. It learns of the loss like every holder.
     let next = got(next).await;
     assert!(next.unlock().await.unwrap_err().is_lost());
     assert_eq!(third.unlock().await.unwrap(), Unlocked::Released);
     stand.assert_recovered().await;
 }
 
-/// The client knows that it freed a grant whose answer it has not read yet.
+/// The client knows that it freed the lock before it read the answer with the grant.
 #[tokio::test]
 async fn a_grant_freed_by_its_own_client_before_the_answer_does_not_count() {
     let stand = patient().await;
@@ -95,7 +95,7 @@ async fn a_grant_freed_by_its_own_client_before_the_answer_does_not_count() {
     finish(&stand, first).await;
 }
 
-/// After the hand-over it is a hold like any other.
+/// After the hand-over the receiver holds it like any other lock.
 #[tokio::test]
 async fn a_force_unlock_after_the_hand_over_ends_the_receivers_hold() {
     let stand = Stand::start().await;
@@ -148,7 +148,7 @@ async fn a_hand_over_whose_lease_is_refused_frees_the_lock_and_publishes() {
     assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
     eventually(SOON, "it is told", async || !messages.seen().is_empty()).await;
     assert!(!redis.exists(NAME).await);
-    // It contends, and is refused as every owner is.
+    // The receiver sends its own acquire, and is refused.
     let refused = tokio::time::timeout(SOON, next).await.unwrap().unwrap();
     let refused = refused.unwrap_err();
     assert!(matches!(refused, Error::Refused { .. }), "{refused}");
@@ -159,7 +159,7 @@ async fn a_hand_over_whose_lease_is_refused_frees_the_lock_and_publishes() {
     redis.assert_clean().await;
 }
 
-/// Invariant 3, and the Redis client: on NOSCRIPT the same call as EVAL.
+/// Invariant 3: after NOSCRIPT the client sends the same call as EVAL.
 #[tokio::test]
 async fn a_hand_over_works_after_a_script_flush() {
     let stand = patient().await;
