@@ -43,7 +43,7 @@ impl Scene {
         tokio::time::sleep(Duration::from_millis(150)).await;
     }
 
-    /// What both sides say is free.
+    /// The available permits according to both sides.
     async fn available(&self) -> [i64; 2] {
         let java = ask(&self.t1, "availablePermits", json!([])).value().await;
         [java, self.seats.available().await.unwrap()]
@@ -54,7 +54,7 @@ fn ask<T: FromAnswer>(thread: &JavaThread, method: &str, args: Value) -> Pending
     thread.start_object(("getSemaphore", NAME), method, args)
 }
 
-/// What one side takes and gives, the other sees.
+/// Each side sees the permits that the other takes and releases.
 #[tokio::test]
 async fn each_side_counts_takes_and_gives_the_permits_of_the_other() {
     let scene = Scene::of(6).await;
@@ -66,7 +66,7 @@ async fn each_side_counts_takes_and_gives_the_permits_of_the_other() {
     assert!(!refused.value().await);
     assert!(scene.seats.try_acquire_many(2).await.unwrap().is_none());
     ours.release().await.unwrap();
-    // SE1: what Java took is given back by number, on either side.
+    // SE1: permits that Java took are released by number, on either side.
     scene.seats.release(1).await.unwrap();
     java("release", 1).value().await;
     assert_eq!(scene.available().await, [6, 6]);
@@ -88,8 +88,7 @@ async fn each_side_counts_takes_and_gives_the_permits_of_the_other() {
     assert!(exists.value().await);
 }
 
-/// Each side sees and keeps the time to live that the other one gives, and a semaphore that ended stays ended for
-/// both.
+/// Each side sees and keeps the TTL that the other sets, and an expired semaphore stays expired for both.
 #[tokio::test]
 async fn each_side_gives_the_semaphore_a_time_to_live() {
     let scene = Scene::of(3).await;
@@ -112,7 +111,7 @@ async fn each_side_gives_the_semaphore_a_time_to_live() {
     one.release().await.unwrap();
     assert!(is_long(ttl().await));
     assert_eq!(scene.available().await, [4, 4]);
-    // Java ends it while one permit of each side is in use.
+    // Java lets it expire while each side holds a permit.
     let ours = scene.seats.acquire().await.unwrap();
     ask::<()>(&scene.t1, "acquire", json!([])).value().await;
     let short = ask::<bool>(&scene.t1, "expire", json!([{ "ms": 5_000 }]));
@@ -122,7 +121,7 @@ async fn each_side_gives_the_semaphore_a_time_to_live() {
     assert_eq!(scene.available().await, [0, 0]);
     ours.release().await.unwrap();
     assert!(!scene.redis.exists(NAME).await);
-    // Java's permit is a number, and makes the semaphore anew, without a time to live.
+    // Java releases its permit by number, which creates the semaphore again, without a TTL.
     ask::<()>(&scene.t1, "release", json!([])).value().await;
     assert_eq!((scene.available().await, ttl().await), ([1, 1], -1));
     let expires = ask::<bool>(&scene.t1, "expire", json!([{ "ms": 100_000 }]));
@@ -135,7 +134,7 @@ async fn each_side_gives_the_semaphore_a_time_to_live() {
     assert_eq!((scene.available().await, ttl().await), ([1, 1], -1));
 }
 
-/// One message for several permits serves several waiters of each side.
+/// One message for several permits wakes several waiters of each side.
 #[tokio::test]
 async fn a_release_of_several_serves_all_waiters_of_the_other_side() {
     let scene = Scene::of(3).await;

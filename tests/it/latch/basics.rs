@@ -1,4 +1,4 @@
-//! Counts on a healthy server, and Redisson's own tests by their meaning.
+//! Counts on a healthy server, and the meaning of Redisson's own tests.
 
 use lockdog::{Client, Error};
 use tokio::task::JoinSet;
