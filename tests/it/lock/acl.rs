@@ -1,4 +1,4 @@
-//! What a server has to permit: the line of `docs/security.md`, and what its optional parts are for.
+//! The permissions that a user needs: those of `docs/security.md`, and the purpose of the optional ones.
 
 use std::collections::BTreeSet;
 use std::future::IntoFuture;
@@ -18,11 +18,11 @@ async fn the_documented_acl_is_sufficient() {
     let (server, redis) = with_user(&documented()).await;
     let used = scenario(&server, &redis, ms(60_000)).await;
     let mut refused = refused(&redis).await;
-    // Redis 6.2 names no subcommand; the one that it refuses is redis-rs's `client|setinfo`.
+    // Redis 6.2 does not name subcommands. It refuses redis-rs's `client|setinfo`.
     refused.remove("client");
     assert_eq!(refused, BTreeSet::new());
-    // And no more than enough. Closing a connection that does not answer, and asking a silent one
-    // for a sign of life, are for faults and for time that this test does not have.
+    // All granted permissions are used. The rare ones are for silent connections, which this test does not
+    // have.
     let rare = ["client|kill", "ping"];
     let granted = documented();
     let granted = granted.iter().filter_map(|rule| rule.strip_prefix('+'));
@@ -224,7 +224,7 @@ async fn a_semaphore_without_leases_needs_what_is_documented_for_it() {
     rest.expect("one is free").forget();
     assert!(!seats.holders().await.unwrap().is_empty());
     assert_eq!(seats.reclaim(lockdog::Uuid::nil()).await.unwrap(), 0);
-    // An acquire that is given up is in doubt.
+    // The outcome of an acquire that is dropped is unknown.
     seats.add_permits(2).await.unwrap();
     for _ in 0..3 {
         assert!(
@@ -237,7 +237,7 @@ async fn a_semaphore_without_leases_needs_what_is_documented_for_it() {
         redis.commandstats().await.contains_key("zremrangebyscore")
     })
     .await;
-    // The number ends while permits of it are held.
+    // The key is deleted while permits are held.
     let held = seats.acquire().await.unwrap();
     redis.cmd(&["DEL", "orders:seats"]).await;
     held.release().await.unwrap();
@@ -288,7 +288,7 @@ async fn a_fair_lock_needs_what_is_documented_for_it() {
     );
     let (lock, theirs) = (client.fair_lock("orders:2"), another.fair_lock("orders:2"));
     let guard = lock.lock().await.unwrap();
-    // A waiter of Redisson's whose scores fall, and one that is dropped.
+    // A Redisson waiter whose score is lowered, and one that is dropped.
     let (queue, places) = (
         "redisson_lock_queue:{orders:2}",
         "redisson_lock_timeout:{orders:2}",
@@ -304,7 +304,7 @@ async fn a_fair_lock_needs_what_is_documented_for_it() {
     redis
         .cmd(&["ZADD", places, "9999999999999", "java:2"])
         .await;
-    // The first waiter comes back to the front.
+    // The first waiter enters again, at the front.
     let first: String = redis.ask(&["LPOP", queue]).await;
     redis.cmd(&["ZREM", places, &first]).await;
     // On a busy machine an attempt may be unanswered when the wait is over.
@@ -320,7 +320,7 @@ async fn a_fair_lock_needs_what_is_documented_for_it() {
     let mut refused = refused(&redis).await;
     refused.remove("client");
     assert_eq!(refused, BTreeSet::new());
-    // A waiter that may not stand in the queue is told, and leaves nothing there.
+    // A waiter that may not enter the queue gets an error, and leaves no key.
     for left_out in further
         .iter()
         .filter(|rule| rule.starts_with("~redisson_lock_"))
@@ -407,7 +407,7 @@ async fn an_election_needs_what_is_documented_for_it() {
     let mut refused = refused(&redis).await;
     refused.remove("client");
     assert_eq!(refused, BTreeSet::new());
-    // A campaign that is refused leaves nothing. Without the channel an observer polls.
+    // A refused campaign leaves no key. Without the channel an observer polls.
     for left_out in further.iter().filter(|rule| !rule.starts_with('&')) {
         let rest = further.iter().filter(|rule| *rule != left_out).cloned();
         let rules = documented().into_iter().chain(of_a_fair_lock());
@@ -429,7 +429,7 @@ async fn an_election_needs_what_is_documented_for_it() {
     }
 }
 
-/// The script has removed the first hold when it reads the clock for the next token.
+/// The script has removed the first hold before it reads the clock for the next token.
 #[tokio::test]
 async fn a_fenced_hand_over_that_may_not_read_the_clock_frees_the_lock() {
     let server = RedisServer::start().await;
@@ -462,7 +462,7 @@ async fn with_user(rules: &[String]) -> (RedisServer, Redis) {
     (server, redis)
 }
 
-/// Everything that a healthy day brings, by that user. Returns the commands that were run.
+/// All normal operations, by that user. Returns the commands that the server ran.
 async fn scenario(
     server: &RedisServer,
     redis: &Redis,
@@ -492,7 +492,7 @@ async fn scenario(
     let next = tokio::time::timeout(SOON, behind).await.unwrap().unwrap();
     next.unlock().await.unwrap();
     assert!(!every_call(&one).await);
-    // The last waiter's channel is left behind its back.
+    // The last waiter's subscription ends in the background.
     let left = async || redis.channels().await.is_empty();
     eventually(SOON, "no waiter listens any more", left).await;
     let used = redis.commandstats().await.into_keys().collect();
@@ -502,7 +502,7 @@ async fn scenario(
     used
 }
 
-/// Every call of the interface once; true if any of them failed.
+/// Calls every function once. Returns true if any call failed.
 async fn every_call(client: &Client) -> bool {
     let lock = client.lock("orders:2");
     let owner = Owner::new();
@@ -531,17 +531,17 @@ async fn every_call(client: &Client) -> bool {
         .await
 }
 
-/// One attempt, because what an earlier call could not release is in the way.
+/// One attempt, because a hold that an earlier call could not release may still exist.
 async fn acquire(request: lockdog::TryLockRequest) -> Option<lockdog::Guard> {
     request.await.ok().flatten()
 }
 
-/// Nothing was refused, and each of these commands was used.
+/// No command was refused, and each of these commands was used.
 async fn assert_exact(redis: &Redis, granted: &[String]) {
     let mut refused = refused(redis).await;
     refused.remove("client");
     assert_eq!(refused, BTreeSet::new());
-    // And no more than enough.
+    // All granted permissions are used.
     let used = redis.commandstats().await;
     for command in granted.iter().filter_map(|rule| rule.strip_prefix('+')) {
         assert!(
@@ -551,8 +551,8 @@ async fn assert_exact(redis: &Redis, granted: &[String]) {
     }
 }
 
-/// The commands, keys and channels that the server refused this user. What redis-rs tells of
-/// itself on connecting is nothing that a lock needs.
+/// The commands, keys and channels that the server refused this user, except for the library name that
+/// redis-rs sends.
 pub(super) async fn refused(redis: &Redis) -> BTreeSet<String> {
     let log: redis::Value = redis.cmd(&["ACL", "LOG"]).await;
     let entries: Vec<std::collections::BTreeMap<String, redis::Value>> =

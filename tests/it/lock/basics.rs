@@ -1,4 +1,4 @@
-//! Lock and unlock as Redisson's own tests use them.
+//! Lock and unlock in the way of Redisson's own tests.
 
 use std::time::Instant;
 
@@ -88,18 +88,18 @@ async fn is_woken_by_the_ttl(test: &Fixture) -> bool {
     let kind = test.kind;
     let (first, second) = (test.without_polling().await, test.without_polling().await);
     test.warm_up(&second).await;
-    // Before the server counts, so that it counts no longer.
+    // Read before the server starts to count the lease.
     let asked = Instant::now();
     let Ok(guard) = kind.lock(&first, "l").lock().lease(ms(2_000)).await else {
         return false;
     };
     let next = tokio::time::timeout(SOON, kind.lock(&second, "l").lock().lease(LONG)).await;
     let next = next
-        .expect("its poll cap is a minute, so only the TTL can have told it")
+        .expect("its poll cap is a minute, so only the TTL can have woken it")
         .unwrap();
     assert!(asked.elapsed() >= ms(1_990), "the lease was not over");
-    // Beside the holder's acquire: one try, one after the subscription, one when the TTL was over,
-    // and one more if the server's clock stood at the very end.
+    // The holder's acquire, one attempt of the waiter, one after its subscription, one after the TTL, and
+    // one more if the server's clock was at the last millisecond.
     let [tries] = test.calls(["evalsha"]).await;
     assert!((2..=5).contains(&tries), "{tries} commands");
     let late = guard.unlock().await.unwrap_err();

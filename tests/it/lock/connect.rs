@@ -1,4 +1,4 @@
-//! Every way to name a server.
+//! Every form of a server's address.
 
 use std::path::Path;
 use std::pin::pin;
@@ -131,7 +131,7 @@ async fn the_client_name_is_in_the_client_list() {
         .build()
         .await
         .unwrap();
-    // The callers' connection, then the watchdog's as well.
+    // First the callers' connection, then the watchdog's, too.
     let named = async || {
         let clients = redis.clients().await;
         clients
@@ -164,7 +164,7 @@ fn building_a_client_outside_a_runtime_is_an_error_and_no_panic() {
     assert!(error.to_string().contains("runtime"), "{error}");
 }
 
-/// A lock is taken, renewed, waited for and handed over by a message.
+/// Acquires, renews, waits for and releases a lock, which a message passes to the waiter.
 async fn works_at(server: &RedisServer, url: &str, database: &str) {
     let redis = server.redis().await;
     redis.cmd(&["SELECT", database]).await;

@@ -1,4 +1,4 @@
-//! Holds without a guard, as code ported from Java has them.
+//! Holds without a guard, as ported Java code has them.
 
 use std::time::Instant;
 
@@ -49,7 +49,7 @@ async fn a_forgotten_hold_without_a_lease_is_renewed(kind: &'static Kind) {
         .await
         .unwrap();
     kind.lock(&client, "l").lock().await.unwrap().forget();
-    // A lost hold is none of the client's.
+    // The client does not list a lost hold.
     let deadline = || Instant::now() + client.holds()[0].remaining;
     let first = deadline();
     eventually(SOON, "it was renewed", async || {
@@ -85,7 +85,7 @@ async fn an_unlock_without_a_hold_is_an_error(kind: &'static Kind) {
     let twice = lock.unlock().await.unwrap_err();
     assert!(matches!(twice, Error::NotHeld(_)), "{twice}");
 
-    // Another owner's hold is not ours to end.
+    // This owner cannot end another owner's hold.
     let other = test.another().await;
     let guard = kind.lock(&other, "l").lock().await.unwrap();
     let foreign = lock.unlock().await.unwrap_err();
@@ -115,7 +115,7 @@ async fn an_unlock_does_not_end_the_claim_of_a_living_guard(kind: &'static Kind)
         "{text}"
     );
     assert!(guard.is_valid());
-    // Of a guarded and a forgotten acquire it ends the forgotten one.
+    // One acquire has a guard, and one was forgotten: the unlock ends the forgotten one.
     lock.lock().await.unwrap().forget();
     assert_eq!(
         lock.unlock().await.unwrap(),
@@ -160,7 +160,7 @@ async fn a_forgotten_try_lock_limits_the_rate(kind: &'static Kind) {
         counted().await.is_empty()
     })
     .await;
-    // The next call of the same owner is a first acquire, with a field of its own.
+    // The next call of the same owner is a first acquire, with a new field.
     let again = lock.try_lock().lease(LONG).await.unwrap();
     let again = again.expect("the window is over");
     assert_eq!(again.hold_count(), 1);

@@ -1,4 +1,4 @@
-//! What is logged on the normal path: nothing that an operator has to read.
+//! Normal operation logs nothing that an operator has to read.
 
 use lockdog::Client;
 use tracing::Level;
@@ -41,7 +41,7 @@ fn normal_operation_logs_nothing_at_info_or_above() {
             two.shutdown().await;
             let loud = logs.at_least(Level::INFO);
             assert!(loud.is_empty(), "{loud:?}");
-            // The recorder hears the span of every acquire, and how it ended.
+            // The recorder receives the span of every acquire, and its outcome.
             let spans: Vec<_> = logs.at_least(Level::DEBUG);
             let has = |part: &str| spans.iter().any(|line| line.text.contains(part));
             assert!(has("acquire lock=\"l\" owner="), "{spans:?}");

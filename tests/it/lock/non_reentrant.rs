@@ -1,4 +1,4 @@
-//! What the non-reentrant lock does otherwise than the plain lock.
+//! The differences between the non-reentrant lock and the plain lock.
 
 use lockdog::config::Reentry;
 use lockdog::{Error, MultiLock, Owner, Unlocked};
@@ -78,7 +78,7 @@ async fn concurrent_calls_of_one_owner_take_turns() {
     let (first, second, third) = tokio::join!(enter(), enter(), enter());
     assert!(first.is_ok() && second.is_ok() && third.is_ok());
     cell.assert_exclusive(3);
-    // One that does not wait finds it busy.
+    // A call that does not wait finds the lock busy.
     let (first, second) = tokio::join!(lock.try_lock(), lock.try_lock());
     let got = [first.unwrap(), second.unwrap()];
     assert_eq!(got.iter().flatten().count(), 1);
@@ -93,7 +93,7 @@ async fn a_message_wakes_waiters_of_two_kinds_in_one_client() {
     let (ours, plain) = (waiter(&own), waiter(&client.lock("l")));
     let listens = async || test.redis.channels().await.len() == 1;
     eventually(SOON, "a waiter listens", listens).await;
-    // Both have looked again since then.
+    // Both have made another attempt since then.
     eventually(SOON, "both have looked", async || {
         test.calls(["evalsha"]).await[0] >= 5
     })

@@ -1,4 +1,4 @@
-//! A pool that the user brought.
+//! A connection pool of the user.
 
 use deadpool_redis::{Config, Pool, Runtime};
 use lockdog::{Client, Error};
@@ -72,7 +72,7 @@ async fn a_client_with_only_a_pool_polls_and_logs_it() {
     guard.unlock().await.unwrap();
     client.shutdown().await;
     drop(client);
-    // What was borrowed is given back.
+    // The borrowed connections are returned.
     let back = async || pool.status().available == pool.status().size;
     eventually(SOON, "the pool has its connections back", back).await;
     redis.assert_clean().await;

@@ -1,4 +1,4 @@
-//! One owner, many acquires.
+//! Many acquires of one owner.
 
 use lockdog::{Client, Lock, Owner, Unlocked};
 
@@ -25,7 +25,7 @@ async fn nested_calls_of_one_task_re_enter_across_awaits(kind: &'static Kind) {
     let lock = test.lock("l");
     let task = tokio::spawn(async move {
         let outer = lock.lock().await.unwrap();
-        // Away and back, perhaps on another worker.
+        // The task may continue on another worker.
         tokio::time::sleep(ms(10)).await;
         handler(&lock, 3).await;
         outer.unlock().await.unwrap()
@@ -154,7 +154,7 @@ async fn a_watched_acquire_inside_a_fixed_lease_is_renewed_until_it_ends(kind: &
     assert!(client.holds()[0].watched);
     inner.unlock().await.unwrap();
     assert!(!client.holds()[0].watched);
-    // No client renews it any more, so it ends by itself though its guard lives.
+    // No client renews it any more, so it expires although its guard exists.
     let freed = async || !test.redis.exists("l").await;
     eventually(SOON, "the fixed lease ran out", freed).await;
     assert!(!outer.is_valid());

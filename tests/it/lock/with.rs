@@ -1,4 +1,4 @@
-//! Work done under a lock.
+//! Work under a lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ async fn with_runs_the_work_under_the_lock_and_returns_its_output() {
         Some(1)
     );
     assert!(test.redis.keys().await.is_empty());
-    // The work may fail in its own way.
+    // The work may return its own error.
     let failed: Result<(), &str> = lock.with(|_| async { Err("no paper") }).await.unwrap();
     assert_eq!(failed, Err("no paper"));
     assert!(test.redis.keys().await.is_empty());
@@ -116,7 +116,7 @@ async fn a_panic_in_the_work_releases_the_lock() {
         tokio::spawn(async move { lock.with(|_| async { panic!("on purpose") }).await })
     };
     assert!(work.await.unwrap_err().is_panic());
-    // Its lease was 30 s, and no task polls the task any more.
+    // Its lease is 30 s, and the task is not polled any more.
     let free = async || !test.redis.exists("l").await;
     eventually(SOON, "the lock was released", free).await;
     let next = lock.try_lock().await.unwrap().expect("it is free");
@@ -160,7 +160,7 @@ async fn a_request_in_a_scope_belongs_to_the_owner_of_the_scope() {
     test.redis.assert_clean().await;
 }
 
-/// The watchdog's next renewal tells.
+/// The watchdog's next renewal detects it.
 async fn cancelled_when_the_key_is(taken: bool) {
     let test = Fixture::start().await;
     let client = lockdog::Client::builder()
@@ -188,7 +188,7 @@ async fn cancelled_when_the_key_is(taken: bool) {
     };
     assert_eq!(lost.reason(), LostReason::NotOurs);
     assert_eq!(Arc::strong_count(&alive), 1, "the work still runs");
-    // What another has is left alone.
+    // The other owner's lock is unchanged.
     assert_eq!(test.redis.exists("l").await, taken);
     test.redis.assert_clean().await;
 }
