@@ -76,7 +76,7 @@ async fn a_grant_that_no_waiter_takes_is_released() {
 /// own acquire.
 #[tokio::test]
 async fn the_next_waiter_gets_the_lock_when_the_unlock_is_not_polled() {
-    let stand = Stand::start().await;
+    let stand = Stand::with(|client| client.poll_cap(Duration::from_secs(2))).await;
     let (held, next) = held_with_next(&stand).await;
     let mut unlock = Box::pin(held.unlock());
     assert!(poll_once(&mut unlock).await.is_none());
