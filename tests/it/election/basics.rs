@@ -195,6 +195,7 @@ async fn a_lock_of_another_kind_excludes_an_election_and_has_no_value() {
 async fn the_next_of_ten_clients_leads_after_three_commands() {
     let test = Fixture::start().await;
     let mut lead = test.election.campaign("first").await.unwrap();
+    test.redis.reset_stats().await;
     let mut campaigns = Vec::new();
     for number in 0..10 {
         let election = test.another_with(|builder| builder.poll_cap(LONG)).await;
@@ -206,7 +207,12 @@ async fn the_next_of_ten_clients_leads_after_three_commands() {
         channels.iter().filter(own).count() == 10
     })
     .await;
-    // Each candidate queries once more after its subscription.
+    // Each candidate enters the queue, and queries once more after its subscription.
+    eventually(SOON, "all have queried", async || {
+        let stats = test.redis.commandstats().await;
+        stats.get("evalsha").is_some_and(|sent| *sent >= 20)
+    })
+    .await;
     tokio::time::sleep(ms(300)).await;
     for campaign in campaigns {
         test.redis.reset_stats().await;

@@ -1,4 +1,4 @@
-//! The message of a release wakes the waiters of the other side. Every timer is a minute long.
+//! The message of a release wakes the waiters of the other side. No timer fires during a test.
 
 use std::future::IntoFuture;
 use std::time::{Duration, SystemTime};
