@@ -43,4 +43,4 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-const A_PAGE: Duration = Duration::from_millis(200);
+const A_PAGE: Duration = Duration::from_millis(1_000);

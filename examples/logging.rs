@@ -7,8 +7,6 @@
 //! `docs/logs.md` lists every event. Its targets are stable: with the `env-filter` of tracing-subscriber,
 //! `lockdog::wait=debug` shows waits only.
 
-use std::time::Duration;
-
 use lockdog::{Client, Result};
 use tracing::Level;
 
@@ -22,11 +20,7 @@ async fn main() -> Result<()> {
         .with_writer(std::io::stdout)
         .with_ansi(false)
         .init();
-    let client = Client::builder()
-        .url(url)
-        .watchdog_lease(Duration::from_secs(1))
-        .build()
-        .await?;
+    let client = Client::connect(url).await?;
     let lock = client.lock("example:logging");
     let guard = lock.lock().await?;
     // `lock lost` is the line to alert on. It names a hash in place of the lock: the same name has the

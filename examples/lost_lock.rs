@@ -73,7 +73,7 @@ async fn main() -> lockdog::Result<()> {
     // A short lease, so that the client detects a loss soon: the watchdog renews every third of it.
     let client = Client::builder()
         .url(url)
-        .watchdog_lease(Duration::from_millis(1500))
+        .watchdog_lease(Duration::from_secs(3))
         .build()
         .await?;
 

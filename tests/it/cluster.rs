@@ -1,4 +1,4 @@
-//! Locks on a cluster: each at its slot's master, whichever that is by then.
+//! Locks on a cluster. Each lock is at the current master of its slot.
 
 mod basics;
 mod connect;
@@ -32,7 +32,7 @@ async fn without_polling(cluster: &Cluster) -> Client {
     client.build().await.expect("it runs")
 }
 
-/// So that no command is sent twice only because the node does not know the script yet.
+/// Loads the scripts, so that no command is sent twice because the node does not know the script yet.
 async fn load_scripts(cluster: &Cluster) {
     for node in &cluster.nodes {
         for text in scripts::texts() {
@@ -41,7 +41,8 @@ async fn load_scripts(cluster: &Cluster) {
     }
 }
 
-/// How often each kind of script was sent to all nodes together, through the proxies they announce.
+/// How often scripts of this kind were sent to all nodes together, through the proxies that the nodes
+/// announce.
 fn sent(cluster: &Cluster, is_it: impl Fn(&[String]) -> bool) -> usize {
     let counts = cluster.nodes.iter();
     counts.map(|node| node.proxy().count(&is_it)).sum()
@@ -49,7 +50,7 @@ fn sent(cluster: &Cluster, is_it: impl Fn(&[String]) -> bool) -> usize {
 
 async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
     let done = tokio::time::timeout(SOON, work).await;
-    done.unwrap_or_else(|_| panic!("it did not come soon that {what}"))
+    done.unwrap_or_else(|_| panic!("it did not happen in time: {what}"))
 }
 
 /// As the prelude's, but below the default lease of 30 s: a lock that is free by then was released.

@@ -1,5 +1,5 @@
-//! What a client finds of how its server is set up: each finding by a server that is set up so, and
-//! none by one that is well.
+//! What a client finds wrong with its server's configuration. Each finding has a server with that fault,
+//! and a well-configured server has no finding.
 
 mod clusters;
 mod log;
@@ -13,10 +13,10 @@ use crate::support::prelude::{SOON, ms};
 use crate::support::server::ServerBuilder;
 use crate::support::{Binary, RedisServer};
 
-/// Every server that is tested.
+/// All server versions under test.
 const SERVERS: [Binary; 3] = [Binary::Redis7, Binary::Redis62, Binary::Valkey9];
 
-/// A server of this kind with which nothing is wrong.
+/// A server of this version without a fault.
 fn well_set_up(binary: Binary) -> ServerBuilder {
     RedisServer::builder().binary(binary).persistent()
 }
@@ -26,7 +26,7 @@ async fn findings(client: &Client) -> Vec<Finding> {
     diagnosis.findings().to_vec()
 }
 
-/// What a new client of this server finds wrong, or cannot find out.
+/// The findings of a new client of this server.
 async fn kinds_at(url: &str) -> Vec<(FindingKind, bool)> {
     let client = Client::connect(url).await.expect("it runs");
     let found = findings(&client).await;

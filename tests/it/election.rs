@@ -43,7 +43,7 @@ impl Fixture {
         }
     }
 
-    /// The election through a client of its own.
+    /// The election as seen by another client.
     async fn another(&self) -> Election {
         self.another_with(|builder| builder).await
     }
@@ -64,7 +64,7 @@ impl Fixture {
         waiter
     }
 
-    /// Nothing is left but the counter, and the presence, which expires by itself.
+    /// Nothing is left but the counter and the presence, which expires.
     async fn eventually_over(&self) {
         eventually(SOON, "nothing is left", async || {
             let keys = self.redis.keys().await;
@@ -73,19 +73,19 @@ impl Fixture {
         .await;
     }
 
-    /// What the leader says, as Redis has it.
+    /// The value that the leader published, as stored in Redis.
     async fn said(&self) -> Option<String> {
         self.redis.ask(&["GET", SAID]).await
     }
 
-    /// What a client without any part in it is told.
+    /// The value that a client without a candidate sees.
     async fn value(&self) -> Option<String> {
         let leader = self.election.leader().await.expect("the server is well");
         leader.and_then(|leader| leader.value)
     }
 }
 
-/// A task that campaigns as an owner of its own.
+/// Starts a task that campaigns with its own owner.
 fn campaigner(election: &Election, value: &str) -> JoinHandle<Leadership> {
     let campaign = election.campaign(value).owner(&Owner::new());
     tokio::spawn(async move { campaign.await.expect("it is its turn") })
@@ -96,7 +96,7 @@ async fn in_time<T>(task: JoinHandle<T>) -> T {
     ended.expect("in time").expect("it does not panic")
 }
 
-/// A script of an election and the one of the fair lock inside, as the client sends them.
+/// The script of an election, which contains a script of the fair lock, as the client sends it.
 fn composed(fair: &str, election: &str) -> String {
     format!("local function fair()\n{fair}\nend\n{election}")
 }

@@ -44,7 +44,7 @@ impl Fixture {
         }
     }
 
-    /// The lock through a client of its own.
+    /// The lock as seen by another client.
     async fn another(&self) -> Lock {
         self.another_with(|builder| builder).await
     }
@@ -54,7 +54,7 @@ impl Fixture {
         client.build().await.expect("it runs").fair_lock(NAME)
     }
 
-    /// The queue, as it stands in Redis. The list and the places have the same members (FA2).
+    /// The queue in Redis. The list and the sorted set have the same members (FA2).
     async fn queue(&self) -> Vec<String> {
         let script = "local list = redis.call('lrange', KEYS[1], 0, -1)\n\
             for _, field in ipairs(list) do\n\
@@ -65,7 +65,7 @@ impl Fixture {
         self.redis.ask(&["EVAL", script, "2", QUEUE, PLACES]).await
     }
 
-    /// Waits until so many stand in the queue.
+    /// Waits until this number of waiters is in the queue.
     async fn eventually_queued(&self, waiters: usize) {
         eventually(SOON, "the waiters stand in the queue", async || {
             self.queue().await.len() == waiters
@@ -93,7 +93,7 @@ impl Fixture {
         waiter
     }
 
-    /// Starts a task that waits, and waits until it stands in the queue.
+    /// Starts a task that waits, and waits until it is in the queue.
     async fn queued(&self, lock: &Lock) -> JoinHandle<Guard> {
         let before = self.queue().await.len();
         let waiter = crate::turn::waiter(lock);
@@ -105,7 +105,7 @@ impl Fixture {
     async fn eventually_empty(&self) {
         eventually(SOON, "nothing is left", async || {
             let keys = self.redis.keys().await;
-            // The presence expires by itself.
+            // The presence expires.
             keys.iter().all(|key| key == PRESENCE) && self.present().await.is_empty()
         })
         .await;

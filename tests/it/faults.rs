@@ -1,5 +1,5 @@
-//! Faults of the network and of the server, as callers see them: an answer that never comes, a
-//! command that comes twice, a future that is dropped, a server that refuses.
+//! Faults of the network and of the server, as callers see them: an answer that never comes, a command that
+//! arrives twice, a dropped future, a server that refuses.
 
 mod bad_input;
 mod cancelled;

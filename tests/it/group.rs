@@ -36,7 +36,7 @@ impl Fixture {
         of(&self.client, values)
     }
 
-    /// The lock of these values through a client of its own.
+    /// The lock of these values as seen by another client.
     async fn another(&self, values: &[&str]) -> Lock {
         self.another_with(values, |builder| builder).await
     }
@@ -58,7 +58,7 @@ fn of(client: &Client, values: &[&str]) -> Lock {
     client.group_lock(GROUP, values)
 }
 
-/// Acquires by a new owner if it is free.
+/// Makes one attempt with a new owner.
 async fn tried(lock: &Lock) -> Option<lockdog::Guard> {
     let tried = lock.try_lock().owner(&Owner::new());
     tried.await.expect("the server is well")

@@ -1,5 +1,5 @@
-//! A lock that goes from owner to owner of one client in one command: what that costs, who gets the
-//! lock how often, and what others see of it.
+//! A lock that one command hands from owner to owner of one client: its cost, the shares of the owners, and
+//! the view of other clients.
 
 mod counts;
 mod others;
@@ -15,12 +15,12 @@ use tokio::task::JoinSet;
 use crate::support::prelude::{LONG, SOON, ms};
 use crate::support::{Cell, Redis};
 
-/// A lock that crowds of owners loop on until enough pairs are done. Nothing in it takes a time of
-/// its own, so that what it counts does not depend on how fast the machine is.
+/// A lock that crowds of owners acquire in a loop until there were enough pairs. Nothing in it has a fixed
+/// duration, so its counts do not depend on the speed of the machine.
 struct Race {
     enough: u64,
     done: AtomicU64,
-    /// So many crowds that have so many pairs each are enough, too.
+    /// The number of crowds, and the number of pairs of each that is enough, too.
     crowds: Option<(u64, u64)>,
     served: AtomicU64,
     cell: Cell,
@@ -31,7 +31,7 @@ impl Race {
         Self::new(pairs, None)
     }
 
-    /// Over when each of so many crowds has so many pairs, or when all have `most` together.
+    /// Ends when each of these crowds has `each` pairs, or when all together have `most`.
     fn until_all_have(each: u64, crowds: u64, most: u64) -> Arc<Self> {
         Self::new(most, Some((crowds, each)))
     }
@@ -55,7 +55,8 @@ impl Race {
         self.done() >= self.enough || self.crowds.is_some_and(|(crowds, _)| served >= crowds)
     }
 
-    /// So many owners of their own lock and unlock until the race is over: the pairs of each.
+    /// This number of owners lock and unlock until the race is over. Returns the number of pairs of each
+    /// owner.
     async fn run(self: &Arc<Self>, lock: &Lock, owners: usize) -> Vec<u64> {
         let all = Arc::new(AtomicU64::new(0));
         let mut crowd = JoinSet::new();
@@ -89,14 +90,14 @@ impl Race {
     }
 }
 
-/// How often the server handed a lock on: no other script asks who listens.
+/// The number of hand-overs that the server executed: no other script calls NUMSUB.
 pub(crate) async fn transfers(redis: &Redis) -> u64 {
     let stats = redis.commandstats().await;
     let names = ["pubsub|numsub", "pubsub"];
     names.iter().filter_map(|name| stats.get(*name)).sum()
 }
 
-/// Lets the server know every script that an owner of a crowd needs, and forgets what that cost.
+/// Loads every script that a crowd needs, and resets the statistics.
 async fn warm_up(client: &Client, redis: &Redis) {
     let race = Race::of(10);
     race.run(&client.lock("warm-up"), 2).await;

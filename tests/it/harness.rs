@@ -1,5 +1,4 @@
-//! The harness against itself: a fault that does not happen would make every test that relies on it
-//! vacuous.
+//! Tests of the test harness. A fault that does not happen would make each test with it meaningless.
 
 mod cells;
 mod clusters;
@@ -16,7 +15,7 @@ use redis::{AsyncConnectionConfig, Client, RedisResult, Value};
 
 use crate::support::prelude::SOON;
 
-/// A client that never sends anything twice and gives up on a reply after `PATIENCE`.
+/// A client that sends nothing twice and abandons a reply after `PATIENCE`.
 struct Plain {
     connection: MultiplexedConnection,
 }
@@ -50,5 +49,5 @@ impl Plain {
     }
 }
 
-/// Long against the round trip on one machine, short for a test.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Long compared with a round trip on one machine, and short for a test.
+const PATIENCE: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! Next to real Redisson on one server: live, and against recordings of what it does.
+//! Beside Redisson on the same server, and against recordings of Redisson.
 
 mod clocks;
 mod contention;
@@ -31,23 +31,23 @@ use crate::support::redis::Redis;
 use crate::support::redisson::{Builder, Redisson};
 use crate::support::{RedisServer, eventually};
 
-/// A machine that stands still for some seconds is no fault of either side.
+/// A client with a long command timeout, because a busy machine may stand still for some seconds.
 fn ours_at(server: &RedisServer) -> ClientBuilder {
     let builder = Client::builder().url(server.url());
     builder.command_timeout(SAFETY)
 }
 
-/// As [`ours_at`], for Redisson.
+/// The same for Redisson.
 fn java_at(server: &RedisServer) -> Builder {
     Redisson::builder(&server.url()).timeout(SAFETY)
 }
 
-/// No timer of ours fires within a test: neither a renewal, nor a poll, nor the end of a lease.
+/// No timer of the client fires during a test: no renewal, no poll, and no end of a lease.
 fn without_timers(server: &RedisServer) -> ClientBuilder {
     ours_at(server).watchdog_lease(NEVER).poll_cap(NEVER)
 }
 
-/// A task of its own that waits for the lock, and the moment at which it got it.
+/// A task that waits for the lock with its own owner, and the time of its grant.
 fn waiter(lock: &Lock) -> JoinHandle<(Guard, SystemTime)> {
     let request = lock.lock().lease(NEVER).owner(&lockdog::Owner::new());
     tokio::spawn(async move {
@@ -56,8 +56,7 @@ fn waiter(lock: &Lock) -> JoinHandle<(Guard, SystemTime)> {
     })
 }
 
-/// Waits until a waiter listens for the release of the lock, and has had time for the look that
-/// follows.
+/// Waits until a waiter is subscribed to the lock's channel, and a while longer for its next query.
 async fn a_waiter_listens(redis: &Redis, name: &str) {
     eventually(SAFETY, "a waiter listens", async || {
         redis.channels().await.contains(&channel(name))
@@ -73,7 +72,7 @@ pub(crate) fn channel(name: &str) -> String {
     }
 }
 
-/// Checks that the waiter of `from` had the lock by `to` because of a message.
+/// Checks that a message woke the waiter: it waited from `from` to `to`.
 pub(crate) fn assert_woken(who: &str, from: SystemTime, to: SystemTime) {
     let took = to.duration_since(from).unwrap_or_default();
     println!(
@@ -83,7 +82,7 @@ pub(crate) fn assert_woken(who: &str, from: SystemTime, to: SystemTime) {
     assert!(took < WOKEN_WITHIN, "{who} was woken after {took:?}");
 }
 
-/// The one field of the lock's hash and its count.
+/// The only field of the lock's hash, and its count.
 async fn holder(redis: &Redis, name: &str) -> Option<(String, String)> {
     let hash = redis.hash(name).await;
     assert!(hash.len() <= 1, "{hash:?}");
@@ -98,6 +97,6 @@ fn seconds_of_contention() -> Duration {
 
 /// Longer than any test lasts.
 const NEVER: Duration = Duration::from_secs(600);
-/// Far below `NEVER`, so that only a message can have done it.
+/// Far below `NEVER`, so that only a message can have woken it.
 const WOKEN_WITHIN: Duration = Duration::from_secs(30);
 const SAFETY: Duration = Duration::from_secs(30);

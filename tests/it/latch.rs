@@ -38,7 +38,7 @@ impl Fixture {
         }
     }
 
-    /// The latch through a client whose waiters are woken by nothing but messages while the test lasts.
+    /// The latch as seen by a client whose waiters only messages wake while the test lasts.
     async fn another(&self) -> CountDownLatch {
         self.with(|builder| builder.poll_cap(LONG)).await
     }
@@ -49,7 +49,7 @@ impl Fixture {
         client.count_down_latch(NAME)
     }
 
-    /// Waits until a waiter listens, and had time for the look that follows.
+    /// Waits until a waiter is subscribed, and a while longer for its next query.
     async fn somebody_waits(&self) {
         eventually(SOON, "somebody listens", async || {
             self.redis.channels().await.contains(&CHANNEL.to_owned())

@@ -1,8 +1,7 @@
-//! Every public future, polled some times and then left where it stands, while all others continue
-//! (design: invariant 14).
-//!
-//! `public::PUBLIC` lists the futures, `case` says what has to continue. A future is left after its first
-//! poll, after its second, and so on until it ends; it is polled only when it was woken.
+//! Every public future is polled some times and then left, while all other calls continue (design:
+//! invariant 14). `public::PUBLIC` lists the futures. `case` describes what has to continue. A future is
+//! left after its first poll, after its second, and so on until it ends. It is polled only when it was
+//! woken.
 
 mod case;
 mod listed;
@@ -58,7 +57,7 @@ async fn each_abandoned_future_of_a_multi_lock_does_no_harm_during_reconnects() 
     }
 }
 
-/// As the first in the server's queue, and behind another waiter of its client.
+/// Also as the first in the server's queue, and behind another waiter of its client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_abandoned_future_of_a_fair_lock_does_no_harm() {
     if is_alone("left::each_abandoned_future_of_a_fair_lock_does_no_harm") {
@@ -125,9 +124,8 @@ async fn acquires_abandoned_at_a_cluster_do_no_harm() {
     }
 }
 
-/// Runs every case of these futures, and fails with all that went wrong.
-///
-/// What fails while the machine is busy says nothing, so it runs again, fewer at once each time.
+/// Runs every case of these futures, and fails with all failures together. A failure on a busy machine
+/// proves nothing, so that case runs again, with fewer cases at the same time in each round.
 async fn run_all(site: Site, shapes: &[Shape], network: Network, which: impl Fn(&Public) -> bool) {
     let began = Instant::now();
     let logs = Logs::warnings_of_this_process();
@@ -172,7 +170,7 @@ async fn run_all(site: Site, shapes: &[Shape], network: Network, which: impl Fn(
     // Each case shuts its clients down while it holds a lock.
     warnings.retain(|text| !text.contains("reason=\"shut_down\""));
     if network == Network::Cut || stall >= STALL {
-        // These are true where connections break, or nothing is answered in time.
+        // These messages are expected when connections break or answers are late.
         warnings.retain(|text| !TRUE_IN_TROUBLE.iter().any(|it| text.contains(it)));
     }
     if stall >= TIMEOUT {
@@ -203,21 +201,21 @@ async fn run_all(site: Site, shapes: &[Shape], network: Network, which: impl Fn(
     assert!(cases > 0, "there is no case");
 }
 
-/// What can run again.
+/// Work that can be repeated.
 enum Work {
-    /// Finds out how often the future is polled until it ends, and leaves it after each poll.
+    /// Counts the polls of the future until it ends, and leaves it after each poll.
     EachStep(Case),
     Once(Case),
 }
 
-/// What came of the cases.
+/// The results of the cases.
 #[derive(Default)]
 struct Done {
     cases: usize,
-    /// What failed while the machine was busy.
+    /// The failures on a busy machine.
     doubts: Vec<(Work, String)>,
     failures: Vec<String>,
-    /// How many doubts there were in all.
+    /// The number of these failures in all rounds.
     repeated: usize,
 }
 
@@ -231,7 +229,7 @@ impl Done {
         }
     }
 
-    /// The doubts, to be resolved by another round.
+    /// The failures that the next round repeats.
     fn again(&mut self) -> Vec<Work> {
         for (_, why) in &self.doubts {
             println!("on a busy machine: {why}");
@@ -299,7 +297,7 @@ async fn run_each_step(case: Case, room: Arc<Semaphore>) -> Done {
         Ok(Ok(polls)) => {
             let why = format!("{case}: pending {polls} times");
             match polls {
-                // The answer came during the first poll, which takes no busy machine.
+                // The answer came during the first poll. That happens on an idle machine, too.
                 0 => done.doubts.push((Work::EachStep(case), why)),
                 _ => done.failures.push(why),
             }
@@ -330,15 +328,15 @@ async fn run_steps(done: &mut Done, case: &Case, polls: usize, room: Arc<Semapho
     }
 }
 
-/// A future that waits for others continues from poll to poll without a new step.
+/// After this many polls a future that waits for other owners repeats the same step.
 const MOST_POLLS: usize = 4;
-/// Cases wait most of the time. With more than the first number the machine is busy with these cases alone. The others are
-/// for what failed on a busy machine.
+/// How many cases run at the same time. Cases mostly wait. With more than the first number the machine is
+/// busy with these cases alone. The other numbers are for the repetitions.
 const AT_ONCE: [usize; 4] = [72, 12, 4, 2];
-/// Names the futures that a run is limited to, when a failure is looked into.
+/// Names the futures to which a run is limited.
 const ONLY: &str = "LOCKDOG_TEST_LEFT";
 
-/// A stall of this length may cost calls their time: an instance of a quorum has 200 ms to answer, a
+/// A stall of this length may make calls time out: an instance of a quorum has 200 ms to answer, a
 /// twentieth of the lease, and a call passes several threads and two processes, each of which can stall.
 const STALL: Duration = Duration::from_millis(50);
 const TRUE_IN_TROUBLE: [&str; 3] = [
@@ -346,14 +344,14 @@ const TRUE_IN_TROUBLE: [&str; 3] = [
     "quorum in jeopardy",
     "replicas do not acknowledge",
 ];
-/// These are true of a case that was repeated because of it.
+/// Messages that are expected of a repeated case.
 const TRUE_OF_REPEATED: [&str; 2] = ["lock lost", "quorum lost"];
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 const POLL_CAP: Duration = Duration::from_millis(250);
-/// The watchdog's.
+/// The watchdog's lease.
 const LEASE: Duration = Duration::from_secs(4);
-/// A future that makes no progress for this time is stuck.
+/// A future without progress for this time is stuck.
 const MOST: Duration = Duration::from_secs(120);
-/// A lease that outlasts every case: a lock that is taken for it comes free by the client alone.
+/// A lease that is longer than every case, so that only the client frees the lock.
 const LONG: Duration = Duration::from_secs(60);

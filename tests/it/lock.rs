@@ -1,5 +1,4 @@
-//! The plain lock on a healthy server: who gets it, when, with how many commands, and what callers
-//! are notified.
+//! Locks on a healthy server: who gets them, when, with how many commands, and what callers are told.
 
 mod absent;
 mod acl;
@@ -39,9 +38,9 @@ use lockdog::{Client, Guard, Lock};
 use crate::kinds::{self, Kind, each_kind};
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::support::{Deployment, Redis};
-use crate::turn::waiter;
+use crate::turn::{renewed, waiter};
 
-/// What the run asks for, one client of it, and the test's own view.
+/// The deployment of the test run, a client, and the test's own connection.
 struct Fixture {
     kind: &'static Kind,
     server: Deployment,
@@ -72,7 +71,7 @@ impl Fixture {
         self.kind.lock(&self.client, name)
     }
 
-    /// A client whose waiters are woken by nothing but messages and TTLs while the test lasts.
+    /// A client whose waiters only messages and TTLs wake while the test lasts.
     async fn without_polling(&self) -> Client {
         Client::builder()
             .url(self.server.url())
@@ -86,14 +85,14 @@ impl Fixture {
         Client::connect(self.server.url()).await.expect("it runs")
     }
 
-    /// The lock in another client's hands, for longer than the test lasts.
+    /// Another client holds the lock for longer than the test lasts.
     async fn held_elsewhere(&self, name: &str) -> Guard {
         let lock = self.kind.lock(&self.another().await, name);
         lock.lock().lease(LONG).await.expect("it is free")
     }
 
-    /// Lets the server know every script of a plain cycle, and forgets what that cost. Of a cluster it
-    /// is the one that has `l`.
+    /// Loads every script of a plain cycle into the server, and resets its statistics. On a cluster it is
+    /// the server of `l`.
     async fn warm_up(&self, client: &Client) {
         let lock = client.lock("{l}warm-up");
         let guard = lock.lock().await.expect("it is free");
@@ -111,10 +110,10 @@ impl Fixture {
     async fn calls<const N: usize>(&self, commands: [&str; N]) -> [u64; N] {
         let mut stats = self.redis.commandstats().await;
         if self.server.sentinels().is_some() {
-            // They do it all the time.
+            // Sentinels send it periodically.
             stats.remove("ping");
         }
-        // A waiter of a cluster listens so.
+        // A waiter on a cluster subscribes with this command.
         if let Some(sharded) = stats.remove("ssubscribe") {
             *stats.entry("subscribe".to_owned()).or_default() += sharded;
         }

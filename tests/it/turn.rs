@@ -5,6 +5,7 @@ use std::time::Instant;
 use lockdog::{Error, Guard, Lock, Owner};
 use tokio::task::JoinHandle;
 
+use crate::support::eventually;
 use crate::support::prelude::{SOON, ms};
 
 /// Takes a lock that is free, or will be soon, and gives it back.
@@ -17,6 +18,22 @@ pub(crate) async fn turn(lock: &Lock) {
 pub(crate) fn waiter(lock: &Lock) -> JoinHandle<Guard> {
     let request = lock.lock().owner(&Owner::new());
     tokio::spawn(async move { request.await.expect("nothing is wrong with the server") })
+}
+
+/// Waits until the watchdog has renewed each of these holds once more. It never renews a lost one.
+pub(crate) async fn renewed(guards: &[&Guard]) {
+    // A pause between the two readings makes the deadline look later, and so does not count as a renewal.
+    let deadline = |guard: &&Guard| {
+        let left = guard.remaining();
+        Instant::now() + left
+    };
+    let before: Vec<_> = guards.iter().map(deadline).collect();
+    for (guard, before) in guards.iter().zip(before) {
+        eventually(SOON, "the lease was renewed", async || {
+            Instant::now() + guard.remaining() > before + ms(100)
+        })
+        .await;
+    }
 }
 
 /// What the server answers to a caller who has a second. On a busy machine that may be too short.

@@ -1,4 +1,4 @@
-//! What a lock does on a cluster that is well.
+//! A lock on a healthy cluster.
 
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
@@ -8,10 +8,10 @@ use lockdog::{Client, MultiLock, Owner, Unlocked};
 
 use super::{LONG, SOON, load_scripts, ms, soon, waiter, without_polling};
 use crate::support::cluster::{names, slot};
-use crate::support::{Binary, Cluster, eventually};
+use crate::support::{Binary, Cluster, eventually, until_ok};
 use crate::turn::turn;
 
-/// Acquired, re-entered and released, all at the slot's master.
+/// The master of the slot executes the acquire, the re-entry and the release.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_master_of_its_slot_keeps_a_lock() {
     let cluster = Cluster::start(3, 1).await;
@@ -36,8 +36,9 @@ async fn the_master_of_its_slot_keeps_a_lock() {
         assert_eq!(inner.unlock().await.unwrap(), left);
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
         assert!(!redis.exists(name).await && !lock.is_locked().await.unwrap());
-        lock.lock().lease(ms(1_000)).await.unwrap().forget();
-        // Nothing but the lease frees it.
+        let brief = until_ok(SOON, async || lock.lock().lease(ms(1_000)).await).await;
+        brief.forget();
+        // Only the end of the lease frees it.
         let guard = soon("its lease ends", lock.lock().owner(&other).into_future());
         guard.await.unwrap().unlock().await.unwrap();
     }
@@ -45,7 +46,7 @@ async fn the_master_of_its_slot_keeps_a_lock() {
     client.shutdown().await;
 }
 
-/// One command each, to the slot's master only.
+/// The acquire and the unlock are one command each, to the master of the slot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_uncontended_acquire_and_its_unlock_are_one_command_each() {
     let cluster = Cluster::start(3, 1).await;
@@ -54,7 +55,7 @@ async fn an_uncontended_acquire_and_its_unlock_are_one_command_each() {
     let client = client.replica_ack(ReplicaAck::Off).build().await.unwrap();
     let master = &cluster.nodes[1];
     let name = &cluster.names_at(master, "l", 1).await[0];
-    // The connection is there.
+    // Opens the connection.
     turn(&client.lock(name)).await;
     for node in &cluster.nodes {
         node.redis().await.reset_stats().await;
@@ -87,8 +88,8 @@ async fn spent(cluster: &Cluster) -> BTreeMap<&'static str, [u64; 3]> {
     spent
 }
 
-/// Channels are sharded on servers from 7.0 on and plain below, as in Redisson. The waiters belong
-/// to other clients, and only messages can wake them.
+/// Servers from 7.0 on have sharded channels, older servers plain channels, as in Redisson. The waiters
+/// belong to another client, and only messages wake them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sharded_messages_wake_waiters() {
     let cluster = Cluster::start(3, 0).await;
@@ -112,7 +113,7 @@ async fn sharded_messages_wake_waiters() {
             .ok()
             .map(|it| ::redis::from_redis_value(it).unwrap());
         assert_eq!(listed, expected);
-        // Its second look is over.
+        // The waiter has sent its second attempt.
         tokio::time::sleep(ms(50)).await;
         assert!(!waiter.is_finished());
         guard.unlock().await.unwrap();
@@ -159,7 +160,7 @@ async fn a_multi_lock_over_all_masters_is_acquired_and_released_as_a_whole() {
     for master in &cluster.nodes {
         members.extend(cluster.names_at(master, "m", 2).await);
     }
-    // And two of one slot.
+    // Two of the locks have the same slot.
     let shared = slot(&members[0]);
     members.push(names("same", 1, |it| it == shared).remove(0));
     let multi = |client: &Client| MultiLock::new(members.iter().map(|name| client.lock(name)));
@@ -184,13 +185,13 @@ async fn a_multi_lock_over_all_masters_is_acquired_and_released_as_a_whole() {
     guard.unlock().await.unwrap();
     let guard = soon("the other has it", waiting).await.unwrap().unwrap();
     assert_eq!(stand().await, members.len());
-    // One of them freed by others: the whole is lost, and given back.
+    // Another client frees one of them: the multi lock is lost, and its other locks are released.
     let freed = client.lock(&members[3]).force_unlock().await.unwrap();
     assert!(freed);
     drop(guard);
     eventually(SOON, "all are free", async || stand().await == 0).await;
 
-    // If an owner holds one of them, the others, who then hold none of them.
+    // If an owner holds one of them, the other owner gets none of them.
     let held = client.lock(&members[5]).lock().await.unwrap();
     assert!(multi(&other).try_lock().await.unwrap().is_none());
     eventually(SOON, "one stands", async || stand().await == 1).await;
@@ -201,7 +202,7 @@ async fn a_multi_lock_over_all_masters_is_acquired_and_released_as_a_whole() {
     }
 }
 
-/// What a client holds at all masters is released by its shutdown, and by drops.
+/// The shutdown of a client and the drop of its guards release its locks at all masters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shutdown_and_drops_release_at_every_master() {
     let cluster = Cluster::start(3, 0).await;
@@ -221,7 +222,10 @@ async fn shutdown_and_drops_release_at_every_master() {
     };
     assert_eq!((stand().await, client.holds().len()), (30, 30));
     guards.truncate(15);
-    eventually(SOON, "half of them are free", async || stand().await == 15).await;
+    eventually(SOON, "half of the locks are free", async || {
+        stand().await == 15
+    })
+    .await;
     client.shutdown().await;
     assert_eq!(stand().await, 0);
     assert!(guards.iter().all(|guard| !guard.is_valid()));

@@ -1,4 +1,4 @@
-//! Finding the cluster, and what cannot be one.
+//! Connecting to a cluster, and addresses that are no cluster.
 
 use std::future::IntoFuture;
 
@@ -14,7 +14,7 @@ use crate::turn::turn;
 async fn one_live_node_among_dead_nodes_is_enough() {
     let cluster = Cluster::start(3, 1).await;
     let dead = dead_port();
-    // A replica knows as much as a master.
+    // A replica knows the cluster as well as a master does.
     for node in &cluster.nodes[1..4] {
         let port = node.port();
         let url = format!("redis+cluster://127.0.0.1:{dead},127.0.0.1:{port}");
@@ -34,7 +34,7 @@ async fn one_live_node_among_dead_nodes_is_enough() {
     }
 }
 
-/// The nodes do not answer, or are no cluster nodes. With `lazy`, the calls report it.
+/// The nodes do not answer, or are not cluster nodes. A lazy client reports it in its calls.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connecting_fails_without_a_node_that_answers() {
     let [one, other] = dead_ports();
@@ -48,11 +48,15 @@ async fn connecting_fails_without_a_node_that_answers() {
     assert!(error.is_retriable(), "{error:?}");
     lazy.shutdown().await;
 
-    // A frozen node says nothing; another one does.
+    // A frozen node does not answer; another node does.
     let cluster = Cluster::start(3, 0).await;
     let [frozen, well, _] = &cluster.nodes[..] else {
         panic!("there are three");
     };
+    // The other nodes do not mark it as failed.
+    for node in &cluster.nodes {
+        node.cmd("CONFIG SET cluster-node-timeout 600000").await;
+    }
     let name = &cluster.names_at(well, "l", 1).await[0];
     frozen.server.pause();
     let seeds = [frozen.url(), well.url()];
@@ -61,18 +65,18 @@ async fn connecting_fails_without_a_node_that_answers() {
     frozen.server.resume();
     client.shutdown().await;
 
-    // One server that is no cluster says so.
+    // A single server without cluster mode is refused.
     let server = RedisServer::start().await;
     let error = Client::builder().cluster([server.url()]).build().await;
     let error = error.unwrap_err();
     assert!(error.to_string().contains("cluster"), "{error}");
 }
 
-/// Nodes may tell clients names instead of addresses, or nothing but a port.
+/// Nodes may announce names instead of addresses, or only a port.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_are_found_by_announced_names_and_ports() {
     if Binary::under_test() == Binary::Redis62 {
-        // It tells addresses only.
+        // Redis 6.2 announces addresses only.
         return;
     }
     let cluster = Cluster::start(3, 0).await;

@@ -1,4 +1,4 @@
-//! A node of another cluster at an address that was one of ours.
+//! A node of another cluster at an address of a former node.
 
 use lockdog::{Client, Owner};
 
@@ -6,12 +6,12 @@ use super::{LONG, SOON, ms};
 use crate::support::cluster::take_slots;
 use crate::support::{Cluster, Proxy, eventually};
 
-/// Its number is larger than any of ours, and it says that all slots are its own.
+/// Its node number is larger than any of ours, and it claims all slots.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_of_another_cluster_at_a_seed_address_takes_no_slots() {
     let (ours, other) = tokio::join!(Cluster::start(3, 0), Cluster::start(1, 0));
     let stranger = &other.nodes[0];
-    // A node takes a number of its own only while it has none.
+    // A node takes a configured number only while it has none.
     stranger.cmd("CLUSTER RESET HARD").await;
     stranger.cmd("CLUSTER SET-CONFIG-EPOCH 50").await;
     take_slots(stranger, 0, 16383).await;

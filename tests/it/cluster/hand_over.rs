@@ -1,4 +1,4 @@
-//! A client that hands a lock on from task to task hears of those who wait at its shard.
+//! A client that hands a lock from task to task sees the waiters that listen at the lock's shard.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -11,8 +11,7 @@ use super::{load_scripts, sent, soon, without_polling};
 use crate::faults::scripts::transfer;
 use crate::support::{Cell, Cluster, eventually, timed};
 
-/// A waiter that relies on messages alone gets the lock beside a client whose tasks hand it to each
-/// other.
+/// A waiter that relies on messages gets the lock from a client whose tasks hand it to each other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_clients_get_a_lock_that_one_client_hands_over() {
     let cluster = Cluster::builder(3, 0).announce_proxies().start().await;

@@ -1,4 +1,4 @@
-//! What errors and log rows say of where something failed.
+//! Errors and log rows name the server where the failure was.
 
 use std::time::Duration;
 
@@ -55,4 +55,4 @@ fn errors_and_log_events_name_the_server_of_the_lock() {
     );
 }
 
-const LEASE: Duration = Duration::from_secs(3);
+const LEASE: Duration = Duration::from_secs(6);

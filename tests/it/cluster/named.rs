@@ -1,5 +1,4 @@
-//! Which server an error names: the one that was asked, not the one that the client believes to have
-//! the lock.
+//! An error names the server that was asked, not the server that the client believes to have the lock.
 
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ async fn a_refusal_names_the_server_that_refused() {
     let told = stage.failure().await;
     assert!(matches!(told, Error::Refused { .. }), "{told:?}");
     stage.names(&told, &stage.other);
-    // A question is a command of its own.
+    // A query is a command of its own.
     let node = &stage.owner;
     let wrong = Action::ReplyWith("-WRONGTYPE no hash".to_owned());
     node.proxy().on(named("EXISTS"), wrong).always();
@@ -51,7 +50,7 @@ async fn a_timeout_names_the_server_that_was_asked() {
     stage.client.shutdown().await;
 }
 
-/// The waiter has asked no server itself: the contender of its client has, and has no answer.
+/// The waiter has sent no command. The contender of its client has, and has no answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiters_timeout_names_the_server_that_its_contender_asked() {
     let stage = Stage::start().await;
@@ -84,15 +83,17 @@ async fn an_unconfirmed_unlock_names_the_server_that_was_asked() {
     };
     stage.names(told.cause().expect("no server answered"), &stage.owner);
     rules.into_iter().for_each(|rule| rule.remove());
-    eventually(SOON, "it is released behind", async || {
+    eventually(SOON, "it is released in the background", async || {
         !stage.owner.redis().await.exists(NAME).await
     })
     .await;
-    eventually(SOON, "it is had again", async || match lock.lock().await {
-        Ok(guard) => matches!(guard.unlock().await, Ok(Unlocked::Released)),
-        Err(late) => {
-            assert!(late.is_retriable(), "{late}");
-            false
+    eventually(SOON, "it is acquired again", async || {
+        match lock.lock().await {
+            Ok(guard) => matches!(guard.unlock().await, Ok(Unlocked::Released)),
+            Err(late) => {
+                assert!(late.is_retriable(), "{late}");
+                false
+            }
         }
     })
     .await;
@@ -116,7 +117,7 @@ impl Stage {
         let client = Client::builder().url(cluster.url());
         let client = client.command_timeout(ms(3000));
         let client = until_ok(SOON, async || client.clone().build().await).await;
-        // So that it knows who has the slot.
+        // So that the client knows the owner of the slot.
         until_ok(SOON, async || {
             let guard = client.lock(NAME).lock().await?;
             guard.unlock().await
@@ -130,7 +131,7 @@ impl Stage {
         }
     }
 
-    /// The owner sends each script to the other one.
+    /// The owner redirects each script to the other one.
     fn send_on(&self) {
         let moved = format!("-MOVED {} 127.0.0.1:{}", slot(NAME), self.other.port());
         self.on_scripts(&self.owner, &Action::ReplyWith(moved));

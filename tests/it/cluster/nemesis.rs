@@ -1,4 +1,4 @@
-//! Everything that operators do, in any order, under a crowd.
+//! Failovers, freezes and migrations in random order, while tasks contend.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::{Duration, Instant};
@@ -57,7 +57,7 @@ async fn harass(cluster: &Cluster, locks: &[String], crowd: Crowd, recent: &Rece
                 let owner = cluster.owner(slot).await;
                 let pause = ms(200 + dice.roll(5000));
                 println!(
-                    "{:?}: the owner {} of slot {slot} stands still for {pause:?}",
+                    "{:?}: the owner {} of slot {slot} is frozen for {pause:?}",
                     recent.elapsed(),
                     owner.port()
                 );
@@ -68,7 +68,7 @@ async fn harass(cluster: &Cluster, locks: &[String], crowd: Crowd, recent: &Rece
             }
             _ => {
                 let owner = cluster.owner(slot).await;
-                // Another master that has slots.
+                // Another master with slots.
                 let to = cluster.owner((slot + 5461) % 16_384).await;
                 if to.id != owner.id {
                     println!("{:?}: slot {slot} moves", recent.elapsed());

@@ -22,7 +22,7 @@ async fn a_red_lock_is_acquired_and_released_on_all_clusters() {
     let (mine, yours) = (clusters.clients().await, clusters.clients().await);
     let (lock, other) = (lock(&mine), lock(&yours));
     let guard = lock.lock().await.unwrap();
-    eventually(SOON, "it stands on all", async || {
+    eventually(SOON, "all clusters have it", async || {
         clusters.taken().await == 3
     })
     .await;
@@ -37,9 +37,15 @@ async fn a_red_lock_is_acquired_and_released_on_all_clusters() {
     tokio::time::sleep(ms(300)).await;
     assert!(!waiting.is_finished());
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
-    let guard = soon("the other has it", waiting).await.unwrap().unwrap();
+    let guard = soon("the other client acquires it", waiting)
+        .await
+        .unwrap()
+        .unwrap();
     guard.unlock().await.unwrap();
-    eventually(SOON, "it is nowhere", async || clusters.taken().await == 0).await;
+    eventually(SOON, "no cluster has it", async || {
+        clusters.taken().await == 0
+    })
+    .await;
     shut_down(mine.into_iter().chain(yours)).await;
 }
 
@@ -59,7 +65,7 @@ async fn fencing_tokens_grow_with_each_holder() {
     shut_down(mine.into_iter().chain(yours)).await;
 }
 
-/// A cluster has no place for what a server remembers of itself: it may lose each of its slots alone.
+/// A cluster cannot store an epoch for itself, because it may lose each of its slots separately.
 #[tokio::test]
 async fn clusters_refuse_a_quarantine_on_the_server() {
     let cluster = Cluster::start(1, 0).await;
@@ -74,7 +80,7 @@ async fn clusters_refuse_a_quarantine_on_the_server() {
     client.shutdown().await;
 }
 
-/// A whole cluster is gone: the others are a quorum, and no caller waits for it.
+/// A whole cluster is down. The other two are a quorum, and no call waits for the one that is down.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_red_lock_is_acquired_while_one_cluster_is_down() {
     let clusters = Clusters::start().await;
@@ -86,24 +92,28 @@ async fn a_red_lock_is_acquired_while_one_cluster_is_down() {
     assert!(other.try_lock().await.unwrap().is_none());
     assert!(held.is_valid());
     held.unlock().await.unwrap();
-    let mut longest = Duration::ZERO;
+    let mut durations = Vec::new();
     for turn in 0..20 {
         let lock = if turn % 2 == 0 { &lock } else { &other };
         let (guard, took) = timed(lock.lock().owner(&Owner::new()).into_future()).await;
-        longest = longest.max(took);
+        durations.push(took);
         guard.unwrap().unlock().await.unwrap();
     }
-    println!("{longest:?} at most for an acquire");
-    assert!(longest < ms(5000));
-    // Two down are too many.
+    durations.sort_unstable();
+    // A busy machine delays some calls. Waiting for the cluster that is down would delay all by a command
+    // timeout.
+    let usual = durations[durations.len() / 2];
+    println!("{usual:?} for an acquire");
+    assert!(usual < ms(2500), "{durations:?}");
+    // With two clusters down there is no quorum.
     clusters.all[2].nodes[0].server.kill();
     let refused = lock.try_lock().await;
     assert!(refused.unwrap_err().is_retriable());
     shut_down(mine.into_iter().chain(yours)).await;
 }
 
-/// For a client that knew the cluster before, the new master does not count while any client may hold
-/// a lock that it has forgotten.
+/// A client that knew the cluster before does not count the new master while another client may hold a lock
+/// that the master has forgotten.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_master_that_may_have_lost_locks_does_not_count_at_first() {
     let clusters = Clusters::start().await;
@@ -116,7 +126,7 @@ async fn a_new_master_that_may_have_lost_locks_does_not_count_at_first() {
     let old = failing.owner(slot(NAME)).await;
     let replica = failing.replica_of(&old).await;
     let view = replica.redis().await;
-    eventually(SOON, "the replica has the unlock", async || {
+    eventually(SOON, "the replica has executed the unlock", async || {
         view.ask::<u64>(&["DBSIZE"]).await == 0
     })
     .await;
@@ -124,7 +134,7 @@ async fn a_new_master_that_may_have_lost_locks_does_not_count_at_first() {
     let redis = old.redis().await;
     let cut = redis.cut_replicas().await;
     assert_eq!(cut, 1);
-    // An owner that has two of three, or may have had them.
+    // Another owner holds two of the three.
     let others = [Client::connect(failing.url()), Client::connect(busy.url())];
     let others: Vec<_> = join_all(others)
         .await
@@ -134,12 +144,13 @@ async fn a_new_master_that_may_have_lost_locks_does_not_count_at_first() {
     let forgotten = others[0].lock(NAME).lock().lease(LONG).await.unwrap();
     let kept = others[1].lock(NAME).lock().lease(LONG).await.unwrap();
     assert!(lock.try_lock().await.unwrap().is_none());
+    // The client may see the switch before the test does.
+    let began = Instant::now();
     old.server.kill();
     replica.server.resume();
     let new = failing.await_heir(slot(NAME), &old).await;
     let redis = new.redis().await;
     assert!(!redis.exists(NAME).await, "it was replicated");
-    let began = Instant::now();
     let guard = soon("it counts", async {
         loop {
             match lock.try_lock().await {
@@ -152,14 +163,14 @@ async fn a_new_master_that_may_have_lost_locks_does_not_count_at_first() {
     })
     .await;
     println!("had after {:?}", began.elapsed());
-    assert!(began.elapsed() > LEASE / 2, "{:?}", began.elapsed());
+    assert!(began.elapsed() > LEASE * 3 / 4, "{:?}", began.elapsed());
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     assert!(kept.is_valid());
     drop((forgotten, kept));
     shut_down(clients.into_iter().chain(others)).await;
 }
 
-/// A slot that one living master gave to another comes with all that is in it: it counts at once.
+/// A slot that one master gives to another keeps all its data, so it counts at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_moved_slot_counts_at_once() {
     let clusters = Clusters::start().await;
@@ -175,7 +186,7 @@ async fn a_moved_slot_counts_at_once() {
     moving.move_slot(slot(NAME), to).await;
     let other = Client::connect(busy.url()).await.unwrap();
     let kept = other.lock(NAME).lock().await.unwrap();
-    let (guard, took) = timed(soon("it is had", lock.lock().into_future())).await;
+    let (guard, took) = timed(soon("it is acquired", lock.lock().into_future())).await;
     println!("had after {took:?}");
     assert!(took < LEASE);
     assert_eq!(guard.unwrap().unlock().await.unwrap(), Unlocked::Released);
@@ -183,7 +194,7 @@ async fn a_moved_slot_counts_at_once() {
     shut_down(clients.into_iter().chain([other])).await;
 }
 
-/// The lock spans three clusters. The master of one is killed while clients hold the lock and
+/// The lock spans three clusters. The master of one cluster is killed while clients hold the lock and
 /// contend for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn contending_clients_continue_while_one_cluster_fails_over() {
@@ -199,16 +210,19 @@ async fn contending_clients_continue_while_one_cluster_fails_over() {
     let new = cluster.await_switch(slot(NAME), &old).await;
     crowd.goes_on().await;
     assert!(held.is_valid());
-    // The new master is used, too.
+    // The new master grants the lock, too.
     let stands = async || new.redis().await.exists(NAME).await;
-    eventually(LEASE * 4, "it stands there", async || stands().await).await;
+    eventually(LEASE * 4, "the new master has it", async || stands().await).await;
     eventually(LEASE * 4, "all count", async || held.margin() == 1).await;
     assert!(held.is_valid());
     assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
     crowd.goes_on().await;
     crowd.end().await;
     shut_down(clients).await;
-    eventually(SOON, "it is nowhere", async || clusters.taken().await == 0).await;
+    eventually(SOON, "no cluster has it", async || {
+        clusters.taken().await == 0
+    })
+    .await;
 }
 
 /// The call is abandoned while the client asks the cluster about the server that granted it.
@@ -226,7 +240,7 @@ async fn an_abandoned_acquire_is_undone_on_a_cluster_whose_answer_is_being_judge
             .on(named("CLUSTER"), Action::DropReply)
             .always();
     }
-    // Two instances do not answer, so the call stays undecided.
+    // Two instances do not answer, so the call is undecided.
     for other in &clusters.all[1..] {
         other.nodes[0]
             .proxy()
@@ -302,7 +316,7 @@ impl Clusters {
         join_all(clients).await
     }
 
-    /// On how many of them the lock stands.
+    /// On how many of them the lock's key exists.
     async fn taken(&self) -> usize {
         let mut taken = 0;
         for cluster in &self.all {
@@ -323,7 +337,7 @@ pub(super) async fn shut_down(clients: impl IntoIterator<Item = Client>) {
     }
 }
 
-/// Twelve tasks of three processes.
+/// Twelve tasks of three clients.
 struct Crowd {
     clients: Vec<Client>,
     cell: Cell,
@@ -369,11 +383,11 @@ impl Crowd {
 
     async fn goes_on(&self) {
         let before = (self.taken.load(Ordering::SeqCst), Instant::now());
-        eventually(LONG, "the crowd goes on", async || {
+        eventually(LONG, "the tasks acquire the lock again", async || {
             self.taken.load(Ordering::SeqCst) >= before.0 + 24
         })
         .await;
-        println!("goes on after {:?}", before.1.elapsed());
+        println!("acquired again after {:?}", before.1.elapsed());
     }
 
     async fn end(mut self) {

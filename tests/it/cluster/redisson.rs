@@ -1,20 +1,22 @@
-//! Real Redisson clients at the same cluster.
+//! Redisson clients on the same cluster.
 
 use std::future::IntoFuture;
 
 use lockdog::{Client, Unlocked};
 
-use super::{SOON, ms, soon, without_polling};
+use super::{LONG, SOON, ms, soon, without_polling};
 use crate::support::cluster::slot;
 use crate::support::redisson::Redisson;
 use crate::support::{Cluster, eventually, timed};
 
-/// Each side wakes the other by sharded messages, and sees the other's locks after a failover.
+/// Sharded messages of each side wake the waiters of the other, before and after failovers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_pass_between_redisson_and_lockdog_before_and_after_failovers() {
     let cluster = Cluster::start(3, 1).await;
     let java = Redisson::start(&cluster.url()).await;
-    let client = without_polling(&cluster).await;
+    // No renewal is due before a failover is over.
+    let client = Client::builder().url(cluster.url()).watchdog_lease(LONG);
+    let client = client.poll_cap(LONG).build().await.unwrap();
     let thread = java.thread("t1");
     let name = &cluster.names_at(&cluster.nodes[0], "orders", 1).await[0];
     let lock = client.lock(name);
@@ -34,7 +36,7 @@ async fn locks_pass_between_redisson_and_lockdog_before_and_after_failovers() {
             }
             _ => {}
         }
-        eventually(SOON, "the waiter listens, or failed", async || {
+        eventually(SOON * 3, "the waiter listens, or failed", async || {
             waiting.is_finished() || has_listener(&cluster, name).await
         })
         .await;
@@ -46,8 +48,8 @@ async fn locks_pass_between_redisson_and_lockdog_before_and_after_failovers() {
         println!("Java was woken after {took:?}");
         assert!(!has_ended || got.result.is_err(), "two have it");
         if let Err(error) = got.result {
-            // A waiter of Redisson may fail while its master is replaced. Its caller asks again.
-            // Which exception it throws depends on what it sent at that moment.
+            // A Redisson waiter may fail while its master is replaced, with an exception that depends on
+            // the command it had sent. Its caller retries.
             let is_of_redis = error.class.starts_with("org.redisson.client.Redis");
             assert!(round == "killed" && is_of_redis, "{round}: {error:?}");
             soon("Java gets it", thread.lock(name)).await;
@@ -71,13 +73,13 @@ async fn locks_pass_between_redisson_and_lockdog_before_and_after_failovers() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_lock_of_a_killed_redisson_is_acquired_when_its_lease_ends() {
     let cluster = Cluster::start(3, 0).await;
-    let lease = ms(3000);
+    let lease = ms(6000);
     let java = Redisson::builder(&cluster.url()).watchdog_timeout(lease);
     let java = java.own_jvm().start().await;
     let client = without_polling(&cluster).await;
     java.thread("t1").lock("orders").await;
     let waiting = tokio::spawn(client.lock("orders").lock().into_future());
-    tokio::time::sleep(lease * 2).await;
+    tokio::time::sleep(lease + ms(1000)).await;
     assert!(!waiting.is_finished(), "it is renewed");
     java.kill();
     let (guard, took) = timed(soon("its lease is over", waiting)).await;
@@ -98,8 +100,8 @@ async fn locks_pass_between_redisson_and_lockdog_after_their_slot_moved() {
 
     let guard = lock.lock().await.unwrap();
     cluster.move_slot(slot(name), &cluster.nodes[1]).await;
-    // Java may throw until it has looked at the cluster again.
-    eventually(SOON, "Java finds it where it went", async || {
+    // Redisson may throw until it has refreshed its topology.
+    eventually(SOON, "Java finds it at the new owner", async || {
         let tried = thread.start_try_lock_for(name, ms(1), None).answer().await;
         tried.result.inspect(|locked| assert!(!locked)).is_ok()
     })
@@ -109,7 +111,7 @@ async fn locks_pass_between_redisson_and_lockdog_after_their_slot_moved() {
     let waiting = tokio::spawn(lock.lock().into_future());
     tokio::time::sleep(ms(100)).await;
     cluster.move_slot(slot(name), &cluster.nodes[2]).await;
-    eventually(SOON, "Java finds it where it went", async || {
+    eventually(SOON, "Java finds it at the new owner", async || {
         let tried = thread.start_try_lock_for(name, ms(1), None).answer().await;
         tried.result.inspect(|again| assert!(again)).is_ok()
     })
@@ -124,7 +126,7 @@ async fn locks_pass_between_redisson_and_lockdog_after_their_slot_moved() {
     java.shutdown().await;
 }
 
-/// A waiter hears of the lock at its slot's master.
+/// A waiter is subscribed at the master of the lock's slot.
 async fn listens(cluster: &Cluster, name: &str) {
     eventually(SOON, "the waiter listens", async || {
         has_listener(cluster, name).await

@@ -1,4 +1,5 @@
-//! A connection to a node dies when the command has run: it is sent again, and has the effect of once.
+//! A connection to a node ends after the command ran. The client sends the command again, and it counts
+//! once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,10 +10,10 @@ use super::{LONG, SOON, load_scripts, ms, sent};
 use crate::faults::scripts::{acquire, acquire_to, renew, unlock_to};
 use crate::support::cluster::{Node, names};
 use crate::support::{Action, Cluster, eventually};
-use crate::turn::turn;
+use crate::turn::{renewed, turn};
 
-/// The nodes announce the address of a proxy. It closes the connection after the command ran, and
-/// sees the command twice; on a busy machine perhaps again.
+/// The nodes announce the address of a proxy. It closes the connection after the command ran, and sees the
+/// command at least twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_acquire_and_an_unlock_executed_twice_count_once() {
     let stand = Stand::start(LONG).await;
@@ -51,10 +52,10 @@ async fn an_acquire_and_an_unlock_executed_twice_count_once() {
     stand.end().await;
 }
 
-/// The same for a renewal: nothing is lost, and nothing of another's is prolonged.
+/// The same for a renewal: no lock is lost, and no other owner's lock is renewed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_executed_twice_keeps_the_locks() {
-    let stand = Stand::start(ms(3000)).await;
+    let stand = Stand::start(ms(6000)).await;
     let all = names("l", 10, |it| it == 7000);
     let node = stand.cluster.owner(7000).await;
     let mut guards = Vec::new();
@@ -63,7 +64,8 @@ async fn a_renewal_executed_twice_keeps_the_locks() {
     }
     let rule = node.proxy().on(renew(), Action::ExecuteThenCut).times(3);
     rule.wait_hits(3).await;
-    tokio::time::sleep(ms(3000)).await;
+    let held: Vec<&Guard> = guards.iter().collect();
+    renewed(&held).await;
     assert!(guards.iter().all(Guard::is_valid));
     for guard in guards {
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
@@ -71,7 +73,7 @@ async fn a_renewal_executed_twice_keeps_the_locks() {
     stand.end().await;
 }
 
-/// The command was led elsewhere, and ran twice there.
+/// The command was redirected, and ran twice at the second node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redirected_acquire_executed_twice_counts_once() {
     let stand = Stand::start(LONG).await;
@@ -79,7 +81,7 @@ async fn a_redirected_acquire_executed_twice_counts_once() {
     let name = &names("l", 1, |it| it == slot)[0];
     let to = &stand.cluster.nodes[0];
     let migration = stand.cluster.migrate(slot, to).await;
-    // The client asks at a node that does not have the slot, and the answer names the node that has it.
+    // The client first asks the node that has the slot, which redirects it to the target of the migration.
     let rule = to.proxy().on(acquire(), Action::ExecuteThenCut);
     let guard = stand.client.lock(name).lock().lease(LONG).await.unwrap();
     assert!(rule.hits() == 1 && to.proxy().count(acquire()) >= 2);
@@ -92,7 +94,7 @@ async fn a_redirected_acquire_executed_twice_counts_once() {
     stand.end().await;
 }
 
-/// An acquire whose answer never comes is undone, at the master that it was sent to.
+/// An acquire that is never answered is undone at the master that received it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
     let cluster = Cluster::builder(3, 0).announce_proxies().start().await;
@@ -107,7 +109,8 @@ async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
     assert_eq!(rule.hits(), 1);
     let redis = node.redis().await;
     eventually(SOON, "it is undone", async || !redis.exists(name).await).await;
-    // The next call may be sent on the connection that is silent, too, until the settling has found it so.
+    // The next call may use the silent connection, too, until the settlement has detected that it is
+    // silent.
     eventually(SOON, "a call works again", async || {
         client.lock(name).lock().await.is_ok()
     })
@@ -141,13 +144,13 @@ impl Stand {
     }
 }
 
-/// How many scripts the node ran.
+/// The number of scripts that the node ran.
 async fn ran(node: &Node) -> u64 {
     let stats = node.redis().await.commandstats().await;
     stats.get("evalsha").copied().unwrap_or(0)
 }
 
-/// The counts of all holders; there should be one at most.
+/// The counts of all holders. There is at most one holder.
 async fn counts(node: &Node, name: &str) -> Vec<String> {
     let holders: BTreeMap<String, String> = node.asking(&["HGETALL", name]).await;
     holders.into_values().collect()

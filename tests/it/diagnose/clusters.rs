@@ -1,4 +1,4 @@
-//! A cluster: each master is looked at for itself.
+//! On a cluster each master is checked separately.
 
 use std::collections::BTreeSet;
 
@@ -60,7 +60,7 @@ async fn an_unreachable_master_is_a_finding_beside_those_of_the_others() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn missing_permissions_of_a_cluster_user_are_named() {
     let cluster = Cluster::start(3, 0).await;
-    // Without the first nothing works; without the second messages are taken for plain ones.
+    // Without the first permission nothing works. Without the second the client uses plain messages.
     let sharded = "+pubsub|shardnumsub";
     let apart = ["+cluster|nodes", sharded];
     for missing in documented()
@@ -136,7 +136,7 @@ fn findings_of_a_master_are_logged_when_it_is_first_used() {
                 let name = &cluster.names_at(node, "orders", 1).await[0];
                 client.lock(name).is_locked().await.unwrap();
                 let is_warned = async || warned().len() == number + 1;
-                eventually(SOON, "it is warned of", is_warned).await;
+                eventually(SOON, "the warning is logged", is_warned).await;
                 let line = &warned()[number];
                 let place = format!("127.0.0.1:{}", node.port());
                 assert!(
@@ -149,7 +149,7 @@ fn findings_of_a_master_are_logged_when_it_is_first_used() {
     );
 }
 
-/// What a user of a cluster needs: the rules of both documents.
+/// The permissions that a user of a cluster needs, from both documents.
 fn documented() -> Vec<String> {
     let line = |page: &str, start: &str| {
         let mut lines = page.lines();
@@ -161,7 +161,7 @@ fn documented() -> Vec<String> {
     let deployments = include_str!("../../../docs/deployments.md");
     let deployments = line(deployments, "+cluster|nodes ");
     let rules = security.split(' ').chain(deployments.split(' '));
-    // These are for servers of their own.
+    // These permissions are for single servers.
     let plain = ["+publish", "+pubsub|numsub", "+subscribe", "+unsubscribe"];
     rules
         .filter(|rule| rule.starts_with('+') && !plain.contains(rule))

@@ -1,4 +1,4 @@
-//! What is logged when a client meets a server, and what that costs.
+//! What a client logs about a new server, and what the check costs.
 
 use std::time::Instant;
 
@@ -30,7 +30,10 @@ fn each_finding_is_logged_once_per_server() {
             let proxy = Proxy::start(&server).await;
             let client = Client::connect(proxy.url()).await.unwrap();
             let place = format!("127.0.0.1:{}", proxy.port());
-            eventually(SOON, "it is warned of", async || warned().len() >= 2).await;
+            eventually(SOON, "both warnings are logged", async || {
+                warned().len() >= 2
+            })
+            .await;
             let first: Vec<_> = warned().into_iter().map(|line| line.text).collect();
             assert_eq!(first.len(), 2, "{first:?}");
             for (line, kind, fix) in [
@@ -49,7 +52,8 @@ fn each_finding_is_logged_once_per_server() {
                 assert!(line.contains(fix) && line.contains(&place), "{line}");
                 assert!(!line.contains("hunter2"), "{line}");
             }
-            // The same server on another connection is no news, though it is looked for.
+            // A new connection to the same server logs nothing, though the client checks which server it
+            // is.
             assert!(proxy.cut_all() >= 1);
             eventually(SOON, "it is connected again", async || {
                 client.lock("l").is_locked().await.is_ok()
@@ -57,9 +61,9 @@ fn each_finding_is_logged_once_per_server() {
             .await;
             tokio::time::sleep(ms(2_500)).await;
             assert_eq!(warned().len(), 2);
-            // Another one is, behind the same address.
+            // Another server behind the same address is checked.
             server.restart(Data::Lost).await;
-            eventually(SOON, "it is warned of again", async || {
+            eventually(SOON, "the warnings are logged again", async || {
                 let _away_at_first = client.lock("l").is_locked().await;
                 warned().len() == 4
             })
@@ -84,13 +88,13 @@ fn a_lazy_client_checks_its_server_at_the_first_connection() {
             assert!(logs.of_set_up().is_empty());
             client.lock("l").is_locked().await.unwrap();
             let warned = async || logs.of_set_up().len() == 1;
-            eventually(SOON, "it is warned", warned).await;
+            eventually(SOON, "a warning is logged", warned).await;
             client.shutdown().await;
         },
     );
 }
 
-/// What a user with permissions of its own lacks is known since Redis 7.0 without a refusal.
+/// Since Redis 7.0 a client finds out the missing permissions of its user without a refused command.
 #[tokio::test]
 async fn missing_permissions_are_logged_at_connect() {
     for binary in [Binary::Redis7, Binary::Valkey9] {
@@ -132,7 +136,7 @@ async fn an_unanswered_check_delays_connecting_by_at_most_a_second() {
     client.shutdown().await;
 }
 
-/// One more round trip, and what comes after it is the caller's own.
+/// The check adds one round trip. Later commands are the caller's own.
 #[tokio::test]
 async fn a_check_takes_one_round_trip_and_ends_before_connect_returns() {
     let server = RedisServer::start().await;
@@ -148,7 +152,7 @@ async fn a_check_takes_one_round_trip_and_ends_before_connect_returns() {
     client.shutdown().await;
 }
 
-/// The channels that such a user may use are not those that the look invents.
+/// The channels that such a user may use do not include those that the check makes up.
 #[test]
 fn a_user_with_the_documented_permissions_gets_no_warning() {
     logs::alone(
@@ -168,7 +172,7 @@ fn a_user_with_the_documented_permissions_gets_no_warning() {
             let mut warned = logs.of_set_up();
             warned.retain(|line| line.level == Level::WARN);
             assert!(warned.is_empty(), "{warned:?}");
-            // What is missing for certain is logged.
+            // A permission that is certainly missing is logged.
             redis.cmd(&["ACL", "SETUSER", "lockdog", "-evalsha"]).await;
             let _checked = connect_checked(&server, USER).await;
             let told = |line: &Line| line.level == Level::WARN && line.text.contains("+evalsha");
@@ -177,8 +181,8 @@ fn a_user_with_the_documented_permissions_gets_no_warning() {
     );
 }
 
-/// A client whose check of the server was answered, and the proxy that it asked. A connect awaits the
-/// check for at most a second.
+/// A client whose check was answered, and the proxy that it asked. A connect awaits the check for at most a
+/// second.
 async fn connect_checked(server: &RedisServer, user: &str) -> (Client, Proxy) {
     for _ in 0..20 {
         let proxy = Proxy::start(server).await;
@@ -198,11 +202,21 @@ const USER: &str = "lockdog:secret@";
 #[tokio::test]
 async fn an_expected_finding_is_neither_a_warning_nor_a_problem() {
     let server = RedisServer::start().await;
-    let (logs, _recording) = Logs::of_this_thread();
     let expected = FindingKind::NoPersistence;
     let builder = Client::builder().url(server.url()).expect_finding(expected);
-    let client = builder.build().await.unwrap();
-    let of_set_up = logs.of_set_up();
+    let mut attempts = 0;
+    let (of_set_up, client) = loop {
+        attempts += 1;
+        assert!(attempts < 20, "no check was answered within a second");
+        let (logs, _recording) = Logs::of_this_thread();
+        let began = Instant::now();
+        let client = builder.clone().build().await.unwrap();
+        // A connect awaits the check for at most a second.
+        if began.elapsed() < ms(1_000) {
+            break (logs.of_set_up(), client);
+        }
+        client.shutdown().await;
+    };
     let about = |line: &&Line| line.text.contains("kind=\"no_persistence\"");
     let line = of_set_up.iter().find(about).expect("it is logged");
     assert_eq!(line.level, Level::DEBUG, "{}", line.text);

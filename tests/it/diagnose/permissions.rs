@@ -1,4 +1,4 @@
-//! Findings that are about the client's user: the line that they give fixes them.
+//! Findings about the permissions of the client's user. The command that a finding gives fixes it.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use lockdog::{AnyLock, Client, ClientBuilder, RedLock, Value};
 use super::{SERVERS, findings, well_set_up};
 use crate::support::{Binary, Redis, RedisServer, security};
 
-/// The documented line is enough, and for what depends on the names of the locks the finding says that it is not known.
+/// The documented permissions are enough. For permissions that depend on the names of locks the finding
+/// says that they are unknown.
 #[tokio::test]
 async fn a_user_with_the_documented_permissions_misses_none() {
     for binary in SERVERS {
@@ -19,7 +20,7 @@ async fn a_user_with_the_documented_permissions_misses_none() {
         assert!(found.iter().all(|it| !it.is_known), "{found:?}");
         let limited = "may use some keys or channels only";
         assert_eq!(about(&found, limited), 1, "{binary:?}: {found:?}");
-        // Without a line in the log that would alarm an operator.
+        // The check leaves no entry in the ACL log.
         redis.cmd(&["ACL", "LOG", "RESET"]).await;
         self::client(&server).build().await.unwrap();
         let log: Vec<redis::Value> = redis.ask(&["ACL", "LOG"]).await;
@@ -116,7 +117,8 @@ async fn fencing_permissions_are_required_once_a_lock_is_fenced() {
     }
 }
 
-/// Each kind's own permissions are required once something of that kind was made, and not before.
+/// The permissions of a kind are required after the client has created an object of that kind, and not
+/// before.
 #[tokio::test]
 async fn permissions_of_a_kind_are_required_once_it_is_used() {
     for binary in SERVERS {
@@ -129,7 +131,7 @@ async fn permissions_of_a_kind_are_required_once_it_is_used() {
                 .into_iter()
                 .filter(|rule| rule.starts_with('+'))
                 .collect();
-            // These two cannot be tried without an effect, so no finding names them.
+            // These two permissions cannot be tested without a side effect, so no finding names them.
             let is_untold = |rule: &&String| ["+lpush", "+rpush"].contains(&rule.as_str());
             granted.extend(further.iter().filter(is_untold).cloned());
             let granted: Vec<&str> = granted.iter().map(String::as_str).collect();
@@ -163,11 +165,11 @@ async fn permissions_of_a_kind_are_required_once_it_is_used() {
     }
 }
 
-/// What is made of one kind, and what `docs/security.md` says of it.
+/// The objects of one kind, and their paragraph in `docs/security.md`.
 struct OfKind {
     make: fn(&Client),
     further: fn() -> Vec<String>,
-    /// What the findings say of a missing permission.
+    /// The findings that name a missing permission.
     loss: &'static str,
 }
 
@@ -216,7 +218,7 @@ const KINDS: [OfKind; 8] = [
 
 type MakeLock = fn(&Client) -> Box<dyn AnyLock>;
 
-/// Each makes a lock that has fencing tokens, and says whether they come from the server's clock.
+/// Each creates a lock with fencing tokens, and says whether the tokens come from the server's clock.
 const FENCED: [(MakeLock, bool); 3] = [
     (
         |client| Box::new(RedLock::new(["a", "b", "c"].map(|name| client.lock(name))).fenced()),
@@ -265,7 +267,7 @@ async fn waiting_for_disks_requires_a_server_with_waitaof_and_its_permission() {
             .unlock()
             .await
             .unwrap();
-        // Its own disk is asked for, and it has no file.
+        // The check asks for the server's own disk, and the server has no file.
         redis.cmd(&["CONFIG", "SET", "appendonly", "no"]).await;
         let of_disk = "asks for the master's own disk";
         assert_eq!(about(&findings(&client).await, of_disk), 1);
@@ -290,7 +292,7 @@ async fn all_missing_permissions_are_granted_by_one_acl_line() {
             found.iter().all(|it| it.kind != FindingKind::Permissions),
             "{found:?}"
         );
-        // And the client can do its work with it.
+        // With these permissions the client can do its work.
         client.provision().await.unwrap();
         let guard = client.lock("l").lock().await.unwrap();
         guard.unlock().await.unwrap();
@@ -342,7 +344,7 @@ async fn facts_that_info_may_not_report_are_unknown() {
     }
 }
 
-/// The lines that grant what is known to be missing.
+/// The commands that grant the missing permissions.
 fn missing(found: &[Finding]) -> Vec<String> {
     let known = found.iter().filter(|it| it.is_known);
     let known = known.filter(|it| it.kind == FindingKind::Permissions);
@@ -353,14 +355,14 @@ fn about(found: &[Finding], words: &str) -> usize {
     found.iter().filter(|it| it.meaning.contains(words)).count()
 }
 
-/// redis-rs tells the server its name, which needs no permission.
+/// redis-rs sends its name to the server, which needs no permission.
 fn of_library(entry: &redis::Value) -> bool {
     let text = format!("{entry:?}");
-    // Redis 6.2 names no subcommand.
+    // Redis 6.2 does not name subcommands.
     text.contains("client|setinfo") || text.contains("'\"client\"'")
 }
 
-/// The rules of the line in the documentation, without name and password.
+/// The permissions in the documentation, without the user's name and password.
 fn documented() -> Vec<String> {
     let page = include_str!("../../../docs/security.md");
     let mut lines = page.lines();

@@ -1,4 +1,4 @@
-//! Findings that are about the server.
+//! Findings about the server.
 
 use lockdog::report::FindingKind;
 use lockdog::{Client, Error};
@@ -69,7 +69,7 @@ async fn a_server_without_persistence_is_a_finding() {
         let found = findings(&client).await;
         apply(&redis, &found[0].fix).await;
         assert_eq!(findings(&client).await.len(), 0);
-        // It is not known before a user with that permission asked CONFIG.
+        // It is unknown until a user with that permission has sent CONFIG.
         set(&redis, "appendonly", "no").await;
         redis.cmd(&["ACL", "SETUSER", "default", "-config"]).await;
         let unknown = [(FindingKind::NoPersistence, false)];
@@ -127,7 +127,7 @@ async fn a_clock_difference_is_a_finding() {
     assert_eq!(findings(&client).await.len(), 0);
     for (seconds, way) in [(5, " ms ahead of "), (-5, " ms behind ")] {
         server.set_clock(seconds);
-        // The server looks at its clock once in a while.
+        // The server checks its clock periodically.
         let is_found = async || {
             let found = findings(&client).await;
             found.first().is_some_and(|it| it.meaning.contains(way))
@@ -178,7 +178,7 @@ async fn a_client_with_only_a_pool_is_checked() {
     client.shutdown().await;
 }
 
-/// Runs the command that a fix begins with.
+/// Runs the command at the start of a fix.
 async fn apply(redis: &Redis, fix: &str) {
     let words: Vec<&str> = fix.split([' ', ',']).collect();
     assert_eq!(words[..2], ["CONFIG", "SET"], "{fix}");

@@ -32,7 +32,7 @@ async fn a_leader_has_a_term_and_a_value_until_it_resigns() {
     test.eventually_over().await;
 }
 
-/// LE1, in one client by hand-overs, between clients by messages, and if the counter is deleted.
+/// LE1 for hand-overs within a client, for messages between clients, and after the counter is deleted.
 #[tokio::test]
 async fn terms_increase_from_leadership_to_leadership() {
     let test = Fixture::start().await;
@@ -55,7 +55,7 @@ async fn terms_increase_from_leadership_to_leadership() {
         }
         lead.resign().await.unwrap();
     }
-    // A counter that is ahead of the clock goes on.
+    // A counter that is ahead of the clock is increased.
     test.redis.cmd(&["SET", COUNTER, "9000000000000000"]).await;
     let lead = test.election.campaign("ahead").await.unwrap();
     assert_eq!(lead.term(), 9_000_000_000_000_001);
@@ -63,14 +63,14 @@ async fn terms_increase_from_leadership_to_leadership() {
     test.eventually_over().await;
 }
 
-/// The order is that of the queue, and a hand-over inside a client is one command for both.
+/// Candidates lead in the order of the queue, and a hand-over within a client is one command for both.
 #[tokio::test]
 async fn the_first_in_the_queue_leads_next() {
     let test = Fixture::start().await;
     let lead = test.election.campaign("a").await.unwrap();
     let second = test.queued(&test.election, "b").await;
     let third = test.queued(&test.another().await, "c").await;
-    // It enters no queue.
+    // It does not enter the queue.
     let tried = test.another().await.campaign("d").wait(Duration::ZERO);
     assert!(tried.await.unwrap().is_none());
     let another = test.another().await;
@@ -86,7 +86,7 @@ async fn the_first_in_the_queue_leads_next() {
     test.eventually_over().await;
 }
 
-/// LE2: no two are inside at a time.
+/// LE2: no two leaders work at the same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_leaderships_never_overlap() {
     let test = Fixture::start().await;
@@ -131,7 +131,7 @@ async fn a_cancelled_campaign_leaves_nothing_behind() {
     })
     .await;
     lead.resign().await.unwrap();
-    // The first command elects it, and the second one would say so.
+    // The first command elects the candidate, and the second would publish its value.
     for polls in 1..4 {
         let mut future = test.election.campaign("c").into_future();
         for _ in 0..polls {
@@ -147,7 +147,7 @@ async fn a_cancelled_campaign_leaves_nothing_behind() {
     test.eventually_over().await;
 }
 
-/// LE3: who holds the lock by another kind is shown without a value and a term.
+/// LE3: a holder of another kind is shown without a value and a term.
 #[tokio::test]
 async fn a_lock_of_another_kind_excludes_an_election_and_has_no_value() {
     let test = Fixture::start().await;
@@ -158,7 +158,7 @@ async fn a_lock_of_another_kind_excludes_an_election_and_has_no_value() {
     let none = until_ok(SOON, async || election.campaign("a").wait(ms(100)).await);
     assert!(none.await.is_none());
     held.unlock().await.unwrap();
-    // LE3: what a leader said that is gone is not shown as what the next holder says.
+    // LE3: a value of a former leader is not shown as the value of the next holder.
     let gone = test.election.campaign("gone").await.unwrap();
     assert!(test.redis.ask::<bool>(&["DEL", NAME]).await);
     let held = test.client.fair_lock(NAME).lock().await.unwrap();
@@ -181,7 +181,7 @@ async fn a_lock_of_another_kind_excludes_an_election_and_has_no_value() {
             .unwrap()
             .map(|leader| leader.holder.field().to_owned())
     );
-    // The mode in the hash of a read/write lock is no leader.
+    // The mode field in the hash of a read/write lock is not a leader.
     lead.resign().await.unwrap();
     let _reader = test.client.read_write_lock(NAME).read().lock().await;
     let leader = test.election.leader().await.unwrap().unwrap();
@@ -190,11 +190,12 @@ async fn a_lock_of_another_kind_excludes_an_election_and_has_no_value() {
     assert_ne!(leader.holder.field(), "mode");
 }
 
-/// W15: ten candidates of ten clients. From a resignation to the word of the next leader there are three commands.
+/// W15: ten candidates of ten clients. A resignation and the next leader's publication take three commands.
 #[tokio::test]
 async fn the_next_of_ten_clients_leads_after_three_commands() {
     let test = Fixture::start().await;
     let mut lead = test.election.campaign("first").await.unwrap();
+    test.redis.reset_stats().await;
     let mut campaigns = Vec::new();
     for number in 0..10 {
         let election = test.another_with(|builder| builder.poll_cap(LONG)).await;
@@ -206,7 +207,12 @@ async fn the_next_of_ten_clients_leads_after_three_commands() {
         channels.iter().filter(own).count() == 10
     })
     .await;
-    // Each looks once more behind its subscription.
+    // Each candidate enters the queue, and queries once more after its subscription.
+    eventually(SOON, "all have queried", async || {
+        let stats = test.redis.commandstats().await;
+        stats.get("evalsha").is_some_and(|sent| *sent >= 20)
+    })
+    .await;
     tokio::time::sleep(ms(300)).await;
     for campaign in campaigns {
         test.redis.reset_stats().await;
@@ -223,7 +229,7 @@ async fn the_next_of_ten_clients_leads_after_three_commands() {
 async fn a_campaign_costs_two_commands_and_a_resignation_one() {
     let test = Fixture::start().await;
     for _ in 0..2 {
-        // The scripts are known from the second time on.
+        // From the second round on the server knows the scripts.
         test.redis.reset_stats().await;
         let lead = test.election.campaign("a").await.unwrap();
         lead.resign().await.unwrap();

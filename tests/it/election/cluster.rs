@@ -42,7 +42,7 @@ async fn the_master_of_its_slot_has_an_election() {
         lead.resign().await.unwrap();
         let next = in_time(waiting).await;
         assert!(next.term() > first.term.unwrap());
-        // A message tells the observer, of the end or of the next one.
+        // A message tells the observer of the end, or of the next leader.
         let seen = in_time(watching).await.unwrap();
         assert!(seen.is_none_or(|leader| leader.holder.field() != first.holder.field()));
         next.resign().await.unwrap();
@@ -69,8 +69,8 @@ async fn an_election_whose_keys_are_in_several_slots_is_refused() {
     }
 }
 
-/// LE1 and LE4: the nodes answer with TRYAGAIN while the keys of one election are at both. The leader resigns
-/// meanwhile.
+/// LE1 and LE4: the nodes answer with TRYAGAIN while the keys of one election are on both. The leader
+/// resigns meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_candidate_leads_a_later_term_after_its_slot_moved_key_by_key() {
     const SLOT: u16 = 42;
@@ -87,13 +87,13 @@ async fn a_candidate_leads_a_later_term_after_its_slot_moved_key_by_key() {
     let migration = cluster.migrate(SLOT, to).await;
     let source = migration.from.redis().await;
     source.reset_stats().await;
-    // The last term is at one node, and the leader at the other.
+    // The counter is on one node, and the lock on the other.
     let counter = format!("redisson_lock_token:{{{name}}}");
     assert!(migration.move_key(&counter).await);
-    let campaign = theirs.campaign("b").owner(&Owner::new()).wait(SOON);
+    let campaign = theirs.campaign("b").owner(&Owner::new()).wait(LONG);
     let next = tokio::spawn(campaign.into_future());
     let resigning = tokio::spawn(lead.resign());
-    eventually(SOON, "both met the migration", async || {
+    eventually(SOON, "both commands were refused", async || {
         let errors = source.errorstats().await;
         errors.get("TRYAGAIN").is_some_and(|met| *met >= 2)
     })
@@ -101,7 +101,7 @@ async fn a_candidate_leads_a_later_term_after_its_slot_moved_key_by_key() {
     assert!(!next.is_finished());
     migration.move_keys().await;
     migration.finish().await;
-    // Its call may have ended before: the client goes on.
+    // The call may have failed before. The client repeats the release.
     let _ = resigning.await.unwrap();
     let next = tokio::time::timeout(SOON, next).await.expect("in time");
     let next = next.unwrap().unwrap().expect("it is its turn");
@@ -113,15 +113,17 @@ async fn a_candidate_leads_a_later_term_after_its_slot_moved_key_by_key() {
     assert!(!redis.exists(name).await);
 }
 
-/// LE1 and LE4: the leader's hold was replicated to none, and its master dies. No later leader has its term.
+/// LE1 and LE4: the leader's hold was not replicated, and its master dies. No later leader has its term.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_the_next_master_does_not_know_is_told_and_the_next_term_is_later() {
     let cluster = Cluster::start(3, 1).await;
     let (master, replica) = (&cluster.nodes[0], &cluster.nodes[3]);
     let name = &cluster.names_at(master, "leader", 1).await[0];
+    // The lease does not end before the switch is over.
     let connect = async || {
         let client = Client::builder().url(cluster.url()).poll_cap(ms(200));
-        client.build().await.unwrap().election(name)
+        let client = client.watchdog_lease(LONG).build().await.unwrap();
+        client.election(name)
     };
     let (ours, theirs) = (connect().await, connect().await);
     ours.campaign("first")
@@ -131,7 +133,7 @@ async fn a_leader_that_the_next_master_does_not_know_is_told_and_the_next_term_i
         .await
         .unwrap();
     replica.server.pause();
-    // Nothing more is sent to it, not even to wait in its socket.
+    // The master sends nothing more to the replica, so nothing waits in its socket.
     let redis = master.redis().await;
     let cut = redis.cut_replicas().await;
     assert_eq!(cut, 1);
@@ -147,7 +149,10 @@ async fn a_leader_that_the_next_master_does_not_know_is_told_and_the_next_term_i
     replica.server.resume();
     cluster.take_over(slot(name), replica).await;
     let lost = tokio::time::timeout(SOON, lead.lost()).await;
-    assert_eq!(lost.expect("it is told").reason(), LostReason::NotOurs);
+    assert_eq!(
+        lost.expect("the leader learns of the loss").reason(),
+        LostReason::NotOurs
+    );
     let next = tokio::time::timeout(SOON, next).await.expect("in time");
     let next = next.unwrap().unwrap().expect("none else campaigns");
     assert!(next.term() > lead.term());
@@ -157,7 +162,7 @@ async fn a_leader_that_the_next_master_does_not_know_is_told_and_the_next_term_i
     next.resign().await.unwrap();
 }
 
-/// LE1, LE2 and LE4, by candidates of two clients that lead one after the other all the time.
+/// LE1, LE2 and LE4 with candidates of two clients that lead in turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_election_goes_on_while_its_slot_fails_over_and_moves() {
     let cluster = Cluster::start(3, 1).await;
@@ -177,7 +182,7 @@ async fn an_election_goes_on_while_its_slot_fails_over_and_moves() {
     }
     let goes_on = async || {
         let before = run.leaderships();
-        eventually(SOON, "there are new leaders", async || {
+        eventually(LONG, "there are new leaders", async || {
             run.leaderships() >= before + 4
         })
         .await;

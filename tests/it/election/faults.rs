@@ -7,14 +7,18 @@ use crate::support::{Action, Direction, Gate, Proxy};
 
 /// A client behind a proxy. All scripts are loaded, so that a rule meets the first sending.
 async fn behind_a_proxy(test: &Fixture) -> (Proxy, Election) {
+    behind_a_proxy_with(test, |it| it.command_timeout(ms(2_500)).poll_cap(ms(200))).await
+}
+
+async fn behind_a_proxy_with(
+    test: &Fixture,
+    set: impl FnOnce(ClientBuilder) -> ClientBuilder,
+) -> (Proxy, Election) {
     for script in [acquire(), unlock(), transfer(), PROCLAIM.to_owned()] {
         test.redis.cmd(&["SCRIPT", "LOAD", &script]).await;
     }
     let proxy = Proxy::start(&test.server).await;
-    let client = Client::builder()
-        .url(proxy.url())
-        .command_timeout(ms(1_500))
-        .poll_cap(ms(200));
+    let client = set(Client::builder().url(proxy.url()));
     let client = client.build().await.unwrap();
     (proxy, client.election(NAME))
 }
@@ -23,10 +27,12 @@ async fn behind_a_proxy(test: &Fixture) -> (Proxy, Election) {
 #[tokio::test]
 async fn a_repeated_command_counts_once() {
     let test = Fixture::start().await;
-    let (proxy, election) = behind_a_proxy(&test).await;
+    // A waiter that was not polled for a poll cap is handed nothing.
+    let set = |it: ClientBuilder| it.command_timeout(SOON).poll_cap(ms(5_000));
+    let (proxy, election) = behind_a_proxy_with(&test, set).await;
     for action in [Action::ExecuteThenCut, Action::Twice] {
         let rule = proxy.on(is(acquire()), action.clone());
-        let lead = election.campaign("a").await.unwrap();
+        let mut lead = election.campaign("a").await.unwrap();
         rule.wait_hits(1).await;
         let counter: u64 = test.redis.ask(&["GET", COUNTER]).await;
         assert_eq!(lead.term(), counter);
@@ -34,13 +40,19 @@ async fn a_repeated_command_counts_once() {
         lead.proclaim("b").await.unwrap();
         rule.wait_hits(1).await;
         assert_eq!(test.value().await.as_deref(), Some("b"));
-        let next = test.queued(&election, "c").await;
-        // The waiter reads the answer, so that the leadership can be handed to it.
-        tokio::time::sleep(ms(300)).await;
         let rule = proxy.on(is(transfer()), action.clone());
-        lead.resign().await.unwrap();
+        let before = proxy.count(is(transfer()));
+        let mut attempts = 0;
+        // On a busy machine the waiter may not have read its answer, and then nothing is handed to it.
+        while proxy.count(is(transfer())) == before {
+            attempts += 1;
+            assert!(attempts < 20, "no leadership is handed over");
+            let next = test.queued(&election, "c").await;
+            tokio::time::sleep(ms(300)).await;
+            lead.resign().await.unwrap();
+            lead = in_time(next).await;
+        }
         rule.wait_hits(1).await;
-        let lead = in_time(next).await;
         let after: u64 = test.redis.ask(&["GET", COUNTER]).await;
         assert!(lead.term() == after && after > counter);
         let rule = proxy.on(is(unlock()), action);
@@ -50,7 +62,8 @@ async fn a_repeated_command_counts_once() {
     }
 }
 
-/// The client is cut off before it can resign. What its leader said goes with the lease, and not before.
+/// The client is disconnected before it can resign. The leader's value disappears with its lease, and not
+/// before.
 #[tokio::test]
 async fn a_leader_that_cannot_resign_leaves_nothing_behind() {
     let test = Fixture::start().await;
@@ -63,11 +76,11 @@ async fn a_leader_that_cannot_resign_leaves_nothing_behind() {
         let ttls: [i64; 2] = test.redis.ask(&["EVAL", both, "2", NAME, SAID]).await;
         ttls
     };
-    // It is renewed together with the leadership.
+    // The value's TTL is renewed together with the lock's.
     eventually(SOON, "its lease runs", async || ttls().await[0] < 2_400).await;
     eventually(SOON, "both are renewed", async || {
         let [hash, said] = ttls().await;
-        hash > 2_400 && hash.abs_diff(said) <= 5
+        hash > 2_400 && hash.abs_diff(said) <= 100
     })
     .await;
     assert_eq!(test.value().await.as_deref(), Some("a"));
@@ -75,16 +88,16 @@ async fn a_leader_that_cannot_resign_leaves_nothing_behind() {
     drop(lead);
     eventually(SOON, "the lease is over", async || ttls().await[0] == -2).await;
     test.eventually_over().await;
-    // A leader that is not renewed.
+    // A leader with a fixed lease.
     let lead = test.election.campaign("b").lease(ms(10_000)).await.unwrap();
     lead.proclaim("c").await.unwrap();
     assert_eq!(test.value().await.as_deref(), Some("c"));
     let [hash, said] = ttls().await;
-    assert!(hash > 0 && hash.abs_diff(said) <= 5, "{hash} and {said}");
+    assert!(hash > 0 && hash.abs_diff(said) <= 100, "{hash} and {said}");
     lead.resign().await.unwrap();
 }
 
-/// A late proclamation does not replace a newer one of the same leader, nor that of a later leader.
+/// A late publication replaces neither a newer one of the same leader nor that of a later leader.
 #[tokio::test]
 async fn a_late_proclamation_changes_nothing() {
     let test = Fixture::start().await;
@@ -117,7 +130,7 @@ async fn a_late_proclamation_changes_nothing() {
     test.eventually_over().await;
 }
 
-/// A campaign that was elected and cannot say so does not lead: it gives the leadership back.
+/// A campaign that is elected and cannot publish its value does not lead: it resigns.
 #[tokio::test]
 async fn a_campaign_that_cannot_say_who_it_is_resigns() {
     let test = Fixture::start().await;
@@ -140,7 +153,8 @@ async fn a_campaign_that_cannot_say_who_it_is_resigns() {
     test.eventually_over().await;
 }
 
-/// The key disappears: the leader is told at its next proclamation at the latest, and a stranger's value stays.
+/// The key disappears. The leader learns of it at its next publication at the latest, and the next leader's
+/// value stays.
 #[tokio::test]
 async fn a_leader_whose_key_is_gone_is_told_when_it_says_something() {
     let test = Fixture::start().await;
@@ -160,7 +174,7 @@ async fn a_leader_whose_key_is_gone_is_told_when_it_says_something() {
     next.resign().await.unwrap();
 }
 
-/// The side keys may be deleted: the leader leads on, and the queue forms anew.
+/// The side keys are deleted. The leader keeps leading, and the queue forms again.
 #[tokio::test]
 async fn side_keys_that_are_deleted_cost_comfort_only() {
     let test = Fixture::with(|builder| builder.poll_cap(ms(200))).await;
@@ -178,11 +192,11 @@ async fn side_keys_that_are_deleted_cost_comfort_only() {
     test.eventually_over().await;
 }
 
-/// LE4: the process of the leader is killed. Runs twice: as the test, and started by it as that process.
+/// LE4: the leader's process is killed. The test runs in two processes: as the test, and as the leader.
 #[tokio::test]
 async fn the_next_one_leads_when_the_lease_of_a_killed_leader_is_over() {
     if let Ok(url) = std::env::var(LEADER) {
-        let client = Client::builder().url(url).watchdog_lease(ms(1_500));
+        let client = Client::builder().url(url).watchdog_lease(ms(4_000));
         let client = client.build().await.unwrap();
         let _lead = client.election(NAME).campaign("killed").await;
         return tokio::time::sleep(2 * LONG).await;
@@ -211,7 +225,7 @@ async fn the_next_one_leads_when_the_lease_of_a_killed_leader_is_over() {
     lead.resign().await.unwrap();
 }
 
-/// LE4: the first in the queue is not there, and delays the others by its absence only.
+/// LE4: the first candidate in the queue is absent, and delays the others for its absence only.
 #[tokio::test]
 async fn a_candidate_that_is_not_there_is_passed_over() {
     let set = |builder: ClientBuilder| builder.poll_cap(ms(250)).fair_absence(ms(1_000));
@@ -223,8 +237,9 @@ async fn a_candidate_that_is_not_there_is_passed_over() {
         .await
         .unwrap();
     let first = test.queued(&stopped.election(NAME), "b").await;
-    proxy.blackhole(Direction::ToServer);
+    // The second comes before the first is absent, because it would drop it from the queue.
     let second = test.queued(&test.election, "c").await;
+    proxy.blackhole(Direction::ToServer);
     lead.resign().await.unwrap();
     let lead = in_time(second).await;
     assert_eq!(test.value().await.as_deref(), Some("c"));
@@ -243,7 +258,7 @@ async fn a_leader_can_resign_to_a_server_without_memory() {
     assert!(error.to_string().contains("OOM"), "{error}");
     assert!(lead.is_valid());
     let another = test.another().await;
-    let error = another.campaign("c").wait(ms(200)).await.unwrap_err();
+    let error = another.campaign("c").wait(SOON).await.unwrap_err();
     assert!(error.to_string().contains("OOM"), "{error}");
     lead.resign().await.unwrap();
     assert!(!test.redis.exists(NAME).await && !test.redis.exists(SAID).await);

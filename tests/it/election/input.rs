@@ -71,7 +71,7 @@ async fn a_name_or_counter_of_another_type_is_refused_and_nothing_is_done() {
     let error = test.election.campaign("a").await.unwrap_err();
     assert!(error.to_string().contains("WRONGTYPE"), "{error}");
     test.redis.cmd(&["DEL", COUNTER]).await;
-    // What was said is a side key: it is written anew.
+    // The published value is in a side key, which is written again.
     test.redis.cmd(&["LPUSH", SAID, "x"]).await;
     assert!(test.election.leader().await.unwrap().is_none());
     let lead = test.election.campaign("a").await.unwrap();
@@ -90,7 +90,8 @@ async fn a_name_or_counter_of_another_type_is_refused_and_nothing_is_done() {
     test.eventually_over().await;
 }
 
-/// The counter became something else while one leads and another waits: the leader resigns, the waiter fails.
+/// The counter's key gets another type while one leads and another waits: the leader resigns, and the
+/// waiter fails.
 #[tokio::test]
 async fn a_counter_that_is_spoiled_keeps_no_leader_from_resigning() {
     let test = Fixture::start().await;

@@ -44,16 +44,16 @@ async fn an_election_has_one_leader_and_growing_terms_under_a_nemesis() {
     test.eventually_over().await;
 }
 
-/// What the candidates of one election share.
+/// What the candidates share.
 #[derive(Default)]
 pub(super) struct Run {
     pub(super) is_over: AtomicBool,
     /// The terms of all leaderships.
     terms: Mutex<BTreeSet<u64>>,
-    /// How many of them an observer saw.
+    /// How many of these terms an observer saw.
     observed: AtomicUsize,
     written: AtomicU64,
-    /// The term of the last one that wrote.
+    /// The term of the leader that wrote last.
     last: AtomicU64,
     cell: Cell,
 }
@@ -76,14 +76,14 @@ impl Run {
         )
     }
 
-    /// LE2: a leader that wrote beside another one has lost its write.
+    /// LE2: two leaders at the same time lose an update.
     pub(super) fn assert_one_led_at_a_time(&self) {
         let written = self.written.load(Ordering::Relaxed);
         assert_eq!(self.cell.value(), written as i64, "two led at a time");
     }
 }
 
-/// Campaigns again and again, and checks the terms.
+/// Campaigns repeatedly, and checks the terms.
 pub(super) async fn contend(election: Election, run: Arc<Run>, mut dice: Dice) {
     while !run.is_over.load(Ordering::Relaxed) {
         let campaign = election.campaign(dice.roll(99).to_string());
@@ -91,7 +91,7 @@ pub(super) async fn contend(election: Election, run: Arc<Run>, mut dice: Dice) {
             .owner(&Owner::new())
             .wait(ms(100 + dice.roll(2_000)));
         let elected = match dice.roll(4) {
-            // The caller gives up at any point.
+            // The caller drops the campaign at a random time.
             0 => {
                 let limit = ms(dice.roll(60));
                 tokio::time::timeout(limit, campaign.into_future()).await
@@ -115,7 +115,7 @@ pub(super) async fn contend(election: Election, run: Arc<Run>, mut dice: Dice) {
         match dice.roll(4) {
             0 => drop(lead),
             1 => drop(lead.proclaim("again").await),
-            // Its outcome may well be unknown.
+            // The outcome may be unknown.
             _ => drop(lead.resign().await),
         }
     }
@@ -138,5 +138,5 @@ async fn watch(election: Election, run: Arc<Run>) {
 }
 
 const LASTS: Duration = Duration::from_secs(8);
-/// A leader that is lost is told.
+/// A lost leader is notified.
 pub(super) const LEASE: Duration = Duration::from_millis(1_500);

@@ -1,7 +1,7 @@
 //! Observers.
 
 use super::*;
-use crate::support::Proxy;
+use crate::support::{Proxy, until_ok};
 
 #[tokio::test]
 async fn an_observer_sees_each_change_by_its_message() {
@@ -12,7 +12,11 @@ async fn an_observer_sees_each_change_by_its_message() {
     let (send, mut seen) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Ok(leader) = leaders.next().await {
-            let value = leader.map(|leader| leader.value.expect("all say something"));
+            // A leader that was elected and has not published its value yet may be seen.
+            if leader.as_ref().is_some_and(|leader| leader.value.is_none()) {
+                continue;
+            }
+            let value = leader.and_then(|leader| leader.value);
             if send.send(value).is_err() {
                 break;
             }
@@ -22,7 +26,7 @@ async fn an_observer_sees_each_change_by_its_message() {
         test.redis.channels().await.contains(&SAID.to_owned())
     })
     .await;
-    // It asks once more behind its subscription.
+    // The observer queries once more after its subscription.
     tokio::time::sleep(ms(100)).await;
     let next = async |seen: &mut tokio::sync::mpsc::UnboundedReceiver<_>| {
         let next = tokio::time::timeout(SOON, seen.recv()).await;
@@ -35,7 +39,12 @@ async fn an_observer_sees_each_change_by_its_message() {
     let second = test.queued(&test.election, "c").await;
     lead.resign().await.unwrap();
     let lead = in_time(second).await;
-    assert_eq!(next(&mut seen).await.as_deref(), Some("c"));
+    let mut value = next(&mut seen).await;
+    if value.is_none() {
+        // On a busy machine the leadership may be released instead of handed over.
+        value = next(&mut seen).await;
+    }
+    assert_eq!(value.as_deref(), Some("c"));
     lead.resign().await.unwrap();
     assert_eq!(next(&mut seen).await, None);
     let lead = test.election.campaign("d").await.unwrap();
@@ -44,12 +53,12 @@ async fn an_observer_sees_each_change_by_its_message() {
     drop(lead);
 }
 
-/// A leader that dies says nothing: the observer learns of it within a poll cap of the end of its lease.
+/// A dead leader publishes nothing. The observer learns of its end within a poll cap after its lease.
 #[tokio::test]
 async fn an_observer_learns_of_a_silent_end_within_a_poll_cap() {
     let test = Fixture::start().await;
-    let lead = test.election.campaign("a").lease(ms(2_000)).await.unwrap();
     let mut leaders = test.another().await.observe();
+    let lead = test.election.campaign("a").lease(ms(4_000)).await.unwrap();
     let first = leaders.next().await.unwrap().expect("it leads");
     assert_eq!(first.term, Some(lead.term()));
     let end = tokio::time::timeout(SOON, leaders.next()).await;
@@ -72,7 +81,7 @@ async fn an_observer_that_is_cancelled_at_any_point_misses_no_change() {
                 break seen.unwrap();
             }
         };
-        // The end of the one before, or this one.
+        // The end of the previous leader, or this leader.
         let seen = match seen {
             Some(leader) => leader,
             None => leaders.next().await.unwrap().expect("it leads"),
@@ -83,7 +92,7 @@ async fn an_observer_that_is_cancelled_at_any_point_misses_no_change() {
     }
 }
 
-/// It reports a failure, does not ask at once again, and goes on when the server is there.
+/// It reports a failure, pauses before the next query, and continues when the server is back.
 #[tokio::test]
 async fn an_observer_goes_on_after_an_outage() {
     let test = Fixture::start().await;
@@ -92,8 +101,11 @@ async fn an_observer_goes_on_after_an_outage() {
         .url(proxy.url())
         .command_timeout(ms(300))
         .poll_cap(ms(200));
-    let mut leaders = client.build().await.unwrap().election(NAME).observe();
-    assert!(leaders.next().await.unwrap().is_none());
+    // On a busy machine an answer may take longer than the command timeout.
+    let client = until_ok(SOON, async || client.clone().build().await).await;
+    let mut leaders = client.election(NAME).observe();
+    let first = until_ok(SOON, async || leaders.next().await).await;
+    assert!(first.is_none());
     proxy.refuse();
     proxy.cut_all();
     let began = std::time::Instant::now();

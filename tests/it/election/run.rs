@@ -1,4 +1,4 @@
-//! Work that is done while leading.
+//! Work that runs during a leadership.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,10 +17,10 @@ async fn work_that_ends_while_it_leads_is_done_once() {
     test.eventually_over().await;
 }
 
-/// The work is dropped when the leadership is lost, and begins again with a later term.
+/// The work is dropped when the leadership is lost, and starts again in a later term.
 #[tokio::test]
 async fn work_begins_again_with_a_new_term_after_a_loss() {
-    let test = Fixture::with(|builder| builder.watchdog_lease(ms(1_500))).await;
+    let test = Fixture::with(|builder| builder.watchdog_lease(ms(4_500))).await;
     let terms = Arc::new(std::sync::Mutex::new(Vec::new()));
     let election = test.election.clone();
     let seen = terms.clone();
@@ -84,7 +84,7 @@ async fn it_campaigns_through_an_outage() {
     test.eventually_over().await;
 }
 
-/// A refusal that stays ends it: it would never lead.
+/// A permanent refusal ends it, because it would never lead.
 #[tokio::test]
 async fn what_no_repetition_can_cure_ends_it() {
     let test = Fixture::start().await;

@@ -1,4 +1,5 @@
-//! The files in `deploy/`: what they start is what their README says, here without Docker.
+//! The files in `deploy/`: the services that they start match their README. The test runs them without
+//! Docker.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -22,7 +23,8 @@ async fn the_sentinels_form_and_survive_the_loss_of_a_master() {
     outlives(SENTINEL, "redis+sentinel://", "server-1").await;
 }
 
-/// Starts what the file says, takes locks by the README's URL, ends a master, and takes them again.
+/// Starts the services of the file, acquires locks by the README's URL, kills a master, and acquires the
+/// locks again.
 async fn outlives(file: &str, scheme: &str, master: &str) {
     let running = Running::start(file);
     running.await_once().await;
@@ -31,7 +33,7 @@ async fn outlives(file: &str, scheme: &str, master: &str) {
     let take_all = async || {
         for number in 0..20 {
             let lock = client.lock(format!("lock {number}"));
-            let taken = lock.try_lock().wait(A_MINUTE).await;
+            let taken = lock.try_lock().wait(PATIENCE).await;
             let guard = taken.unwrap_or_else(|error| panic!("{error}\n{}", running.logs()));
             guard
                 .expect("it is free")
@@ -49,17 +51,17 @@ async fn outlives(file: &str, scheme: &str, master: &str) {
     client.shutdown().await;
 }
 
-/// One container's process, with a folder of its own.
+/// The process of one container, with its own folder.
 struct Service {
     process: Process,
     folder: TempDir,
-    /// It is to end by itself, and well.
+    /// It has to end by itself, successfully.
     runs_once: bool,
 }
 
 struct Running {
     services: BTreeMap<String, Service>,
-    /// What stands in the file for a port, and the free one that is used here.
+    /// Each port in the file, and the free port that is used here instead.
     ports: Vec<(String, u16)>,
 }
 
@@ -74,7 +76,7 @@ impl Running {
                 "no server is at {port}"
             );
         }
-        // The number of a sentinel's port has a server's in it.
+        // A sentinel's port contains the number of a server's port.
         ports.sort_by_key(|port| std::cmp::Reverse(port.len()));
         for (name, words) in &commands {
             let port = words.windows(2).find(|pair| pair[0] == "--port");
@@ -90,7 +92,7 @@ impl Running {
             ports: ports.collect(),
         };
         for (name, words) in commands {
-            // Holds the containers' network.
+            // This container only holds the network of the others.
             if words[0] == "sleep" {
                 continue;
             }
@@ -104,7 +106,7 @@ impl Running {
         let folder = TempDir::with_prefix("lockdog-").expect("a temporary folder can be made");
         let log = File::create(folder.path().join("log")).expect("it can be written to");
         let errors = log.try_clone().expect("the log can be shared");
-        // The ports are different, and other machines must not reach them; Compose writes `$$` for `$`.
+        // The ports differ, and other machines must not reach them. Compose writes `$$` for `$`.
         let here = |word: &String| {
             let word = word.replace("$$", "$").replace("0.0.0.0", "127.0.0.1");
             self.with_free_ports(&word)
@@ -139,7 +141,7 @@ impl Running {
         text
     }
 
-    /// What the README gives to clients.
+    /// The URL that the README gives to clients.
     fn url(&self, scheme: &str) -> String {
         let line = README.lines().find(|line| line.contains(scheme));
         let mut parts = line.expect("it has a URL").split('`');
@@ -147,11 +149,11 @@ impl Running {
         self.with_free_ports(url.expect("it stands in the table"))
     }
 
-    /// Waits for what is to be done once.
+    /// Waits for the services that run once.
     async fn await_once(&self) {
         for (name, service) in &self.services {
             if service.runs_once {
-                eventually(A_MINUTE, "what is done once is done", async || {
+                eventually(PATIENCE, "what is done once is done", async || {
                     !service.process.is_running()
                 })
                 .await;
@@ -170,7 +172,7 @@ impl Running {
         let sentinels = sentinels.count();
         let replicas = if sentinels > 0 { 2 } else { 3 };
         eventually(
-            A_MINUTE,
+            PATIENCE,
             "all replicas follow, and all are known",
             async || {
                 let logs = self.logs();
@@ -199,8 +201,8 @@ impl Service {
     }
 }
 
-/// Each service's command. As far as these files go a list in YAML is one in JSON, but for its line
-/// breaks, which are blanks, and the comma at its end.
+/// The command of each service. In these files a list in YAML is a list in JSON, except for line breaks,
+/// which are blanks, and a trailing comma.
 fn commands(file: &str) -> BTreeMap<String, Vec<String>> {
     let mut commands = BTreeMap::new();
     let (_, services) = file.split_once("\nservices:\n").expect("there are some");
@@ -227,7 +229,7 @@ fn commands(file: &str) -> BTreeMap<String, Vec<String>> {
     commands
 }
 
-/// The ports that are the same on this machine as in the containers, and on it only.
+/// The ports that are published under the same number, on this machine only.
 fn published(file: &str) -> Vec<String> {
     let lines = file.lines().map(str::trim);
     let published = lines.filter_map(|line| line.strip_prefix("- \"127.0.0.1:"));
@@ -241,7 +243,7 @@ fn published(file: &str) -> Vec<String> {
     ports.map(|port| port.to_string()).collect()
 }
 
-/// A node talks to others at the port ten thousand above.
+/// Nodes talk to each other at the port plus ten thousand.
 fn port_for_a_node() -> u16 {
     loop {
         let port = free_port();
@@ -255,5 +257,5 @@ const CLUSTER: &str = include_str!("../../../deploy/cluster.yaml");
 const SENTINEL: &str = include_str!("../../../deploy/sentinel.yaml");
 const README: &str = include_str!("../../../deploy/README.md");
 
-/// Docker takes its time.
-const A_MINUTE: Duration = Duration::from_secs(60);
+/// A busy machine elects masters for longer than the time limits in the files.
+const PATIENCE: Duration = Duration::from_secs(180);

@@ -1,4 +1,4 @@
-//! The demo tells the truth, and fails where it would not.
+//! The demo succeeds, and fails if a step does not behave as expected.
 
 use std::net::TcpStream;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Two processes take turns, and a thread of Redisson with them.
+//! Two processes and a Redisson thread take turns.
 
 use super::program::Program;
 use crate::support::prelude::SOON;
@@ -11,7 +11,7 @@ async fn two_processes_print_in_turns() {
     let redis = server.redis().await;
     let held = lockdog::Client::connect(server.url()).await.unwrap();
     let held = held.fair_lock("example:printer").lock().await.unwrap();
-    // Both stand in the queue before the first page.
+    // Both are in the queue before the first page.
     let mut alice = Program::start("fair_queue", &[&server.url(), "alice", "3"]);
     alice.says("alice waits with document 1").await;
     queued(&redis, 1).await;
@@ -19,7 +19,7 @@ async fn two_processes_print_in_turns() {
     bob.says("bob waits with document 1").await;
     queued(&redis, 2).await;
     held.unlock().await.unwrap();
-    // Whoever prints has the other behind it, except for the last document of all.
+    // While one prints, the other one waits, except for the last document.
     for number in 1..=3 {
         alice
             .says(&format!("alice printed document {number}, 1 waited"))
@@ -38,7 +38,7 @@ async fn two_processes_print_in_turns() {
     .await;
 }
 
-/// One line for processes of ours and a thread of Redisson.
+/// One queue for two processes and a Redisson thread.
 #[tokio::test]
 async fn a_java_thread_takes_its_turn_between_two_processes() {
     let server = RedisServer::start().await;
@@ -60,7 +60,7 @@ async fn a_java_thread_takes_its_turn_between_two_processes() {
     alice.says("alice printed document 1, 2 waited").await;
     waiting.value().await;
     assert!(carol.is_held(&printer).await);
-    // Alice stands behind Bob.
+    // Alice is behind Bob.
     queued(&redis, 2).await;
     carol.unlock(&printer).await.unwrap();
     bob.says("bob printed document 1, 1 waited").await;

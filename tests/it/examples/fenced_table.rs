@@ -1,4 +1,4 @@
-//! A write that comes too late is refused by the table itself.
+//! The table refuses a write that comes too late.
 
 use std::process::Command;
 
@@ -18,7 +18,7 @@ async fn the_table_refuses_the_write_of_a_holder_stopped_beyond_its_lease() {
     for server in &servers {
         let redis = server.redis().await;
         redis.assert_clean().await;
-        // The register stays, for tokens to grow from it; the lock does not.
+        // The token register stays, so that tokens grow. The lock does not stay.
         assert!(!redis.exists("example:stock:42").await);
         assert_eq!(redis.keys().await.len(), 1);
     }

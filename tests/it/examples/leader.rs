@@ -1,4 +1,4 @@
-//! One leads, the next takes over.
+//! One process leads, and the next takes over.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn another_node_leads_after_a_kill_and_at_once_after_a_resignation() {
     assert_eq!(holder(&redis).await, first);
 
     alice.kill().await;
-    // The order is that of the queue.
+    // The processes lead in the order of the queue.
     bob.says("bob leads, term ").await;
     carol.says("carol sees that bob leads").await;
     let second = holder(&redis).await;
@@ -38,7 +38,7 @@ async fn another_node_leads_after_a_kill_and_at_once_after_a_resignation() {
     let mut dave = Program::start("leader", &[&server.url(), "dave"]);
     dave.says("dave sees that carol leads").await;
     queued(&redis, 1).await;
-    // It leaves the queue, and never led.
+    // This process leaves the queue without having led.
     dave.terminate();
     let (status, said) = dave.end().await;
     assert!(status.success(), "{status}: {said:#?}");

@@ -1,4 +1,4 @@
-//! Each way to stop on a loss stops.
+//! Each way to stop the work after a loss stops it.
 
 use super::program::Program;
 use crate::support::RedisServer;

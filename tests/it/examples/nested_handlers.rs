@@ -1,4 +1,4 @@
-//! The service over HTTP: re-entry inside a request, exclusion between requests.
+//! The HTTP service: re-entry within a request, exclusion between requests.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ impl Http {
         Self(stream.expect("the service listens"))
     }
 
-    /// Answers the status and the body; the connection stays open.
+    /// Returns the status and the body. The connection stays open.
     pub(super) async fn post(&mut self, path: &str) -> (u16, String) {
         let request = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
         let sent = self.0.write_all(request.as_bytes()).await;
@@ -36,7 +36,7 @@ impl Http {
     }
 }
 
-/// Status and body, once the body is there as a whole.
+/// Status and body, once the body is complete.
 fn parse(answer: &str) -> Option<(u16, String)> {
     let (head, body) = answer.split_once("\r\n\r\n")?;
     let status = head.split(' ').nth(1)?.parse().ok()?;
@@ -70,13 +70,14 @@ async fn a_nested_handler_re_enters_the_lock_of_its_caller() {
     let mut http = Http::connect(&address).await;
     let closed = (200, "closed, settled, times=1 hold count=2".to_owned());
     assert_eq!(http.post("/accounts/7/close").await, closed);
-    // The next request on the same connection is the same task, and finds nothing left over.
+    // The next request on the same connection runs in the same task, and finds no hold of the first.
     let settled = (200, "settled, times=2 hold count=1".to_owned());
     assert_eq!(http.post("/accounts/7/settle").await, settled);
     ends_well(service, &server.redis().await).await;
 }
 
-/// The count of an account is read, a while passes, and it is written: two at once would lose one.
+/// A request reads the count of an account, pauses, and writes it. Two at the same time would lose an
+/// update.
 #[tokio::test]
 async fn requests_on_several_connections_exclude_each_other() {
     let server = RedisServer::start().await;
@@ -89,7 +90,7 @@ async fn requests_on_several_connections_exclude_each_other() {
                 for _ in 0..3 {
                     let (status, body) = http.post(&format!("/accounts/7/{what}")).await;
                     assert_eq!(status, 200, "{body}");
-                    // Another request's guard is never counted as this one's.
+                    // A request never counts the guard of another request as its own.
                     let count = if what == "close" { 2 } else { 1 };
                     assert!(body.ends_with(&format!(" hold count={count}")), "{body}");
                 }
@@ -113,13 +114,13 @@ async fn a_job_keeps_its_lock_against_the_next_request_of_the_same_connection() 
     let mut http = Http::connect(&address).await;
     let archiving = (200, "archiving".to_owned());
     assert_eq!(http.post("/accounts/7/archive").await, archiving);
-    // The job's field is that of an owner of its own, which no task can be.
+    // The job has its own owner, which no task can have.
     let field = redis.hash("example:account:7").await.into_keys().next();
     let field = field.expect("the job has the lock");
     assert!(field.contains(":o"), "{field}");
     let busy = (409, "busy".to_owned());
     assert_eq!(http.post("/accounts/7/archive").await, busy);
-    // Waits for the job, on the connection that started it.
+    // Waits for the job on the connection that started it.
     let settled = (200, "settled, times=1 hold count=1".to_owned());
     assert_eq!(http.post("/accounts/7/settle").await, settled);
     eventually(PATIENCE, "the account is free", async || {

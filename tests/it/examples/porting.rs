@@ -14,7 +14,8 @@ async fn every_rlock_call_has_a_port_with_the_same_effect() {
     assert_eq!(redis.keys().await, [""; 0]);
 }
 
-/// The left column is complete: a method that Redisson gets, or that is removed here, makes this fail.
+/// The left column is complete: the test fails if Redisson has a method that this list lacks, or lacks one
+/// of the list.
 #[test]
 fn the_left_column_names_every_rlock_method() {
     let source = include_str!("../../../examples/porting.rs");

@@ -1,4 +1,4 @@
-//! An example as a process, and what it says.
+//! An example as a process, and its output.
 
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-/// Ends with the value, as a crash ends it.
+/// Dropping the value kills the process.
 pub(super) struct Program {
     name: String,
     child: Child,
@@ -22,7 +22,7 @@ impl Program {
         Self::start_with(name, args, &[])
     }
 
-    /// With more variables in its environment.
+    /// With further environment variables.
     pub(super) fn start_with(name: &str, args: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut child = Command::new(path(name))
             .args(args)
@@ -41,7 +41,7 @@ impl Program {
         }
     }
 
-    /// Runs it to its end, which must be a good one; answers its lines.
+    /// Runs it to its successful end, and returns its lines.
     pub(super) async fn run(name: &str, args: &[&str]) -> Vec<String> {
         let program = Self::start(name, args);
         let (status, said) = program.end().await;
@@ -49,7 +49,7 @@ impl Program {
         said
     }
 
-    /// Reads up to the line that begins with this; answers the rest of that line.
+    /// Reads up to the line that begins with this, and returns the rest of that line.
     pub(super) async fn says(&mut self, wanted: &str) -> String {
         while let Some(line) = self.line().await {
             if let Some(rest) = line.strip_prefix(wanted) {
@@ -72,7 +72,7 @@ impl Program {
             .expect("our own child can be killed");
     }
 
-    /// Waits for its end; answers everything that it said.
+    /// Waits for its end, and returns all lines.
     pub(super) async fn end(mut self) -> (ExitStatus, Vec<String>) {
         while self.line().await.is_some() {}
         let status = self.child.wait().await.expect("it is our child");
@@ -89,7 +89,7 @@ impl Program {
     }
 }
 
-/// `cargo test` puts examples beside the folder that the test's own program is in.
+/// `cargo test` builds examples next to the folder of the test binary.
 pub(super) fn path(name: &str) -> PathBuf {
     let own = std::env::current_exe().expect("the test has a program");
     let built = own
@@ -105,7 +105,7 @@ pub(super) fn path(name: &str) -> PathBuf {
     program
 }
 
-/// An example that has nothing beside it; it goes with this value.
+/// An example in a folder of its own, which is removed with this value.
 pub(super) struct Alone {
     folder: TempDir,
     name: String,
@@ -124,7 +124,7 @@ pub(super) fn alone(name: &str) -> Alone {
         folder: TempDir::new_in(examples).expect("a temporary folder can be made"),
         name: name.to_owned(),
     };
-    // A link, because what was written a moment ago may be in use by a process that another test starts.
+    // A link, because a process that another test starts may still use a file that was just written.
     std::fs::hard_link(example, alone.path()).expect("it can be linked to");
     alone
 }

@@ -22,7 +22,7 @@ async fn processes_together_make_no_more_calls_than_there_are_permits() {
         assert!(!said.iter().any(|it| name == "bob" && it.contains("allows")));
     }
     assert_eq!(begun, 12);
-    // Twelve calls, two in each half of a second: the last ones begin after five halves.
+    // Twelve calls, two in each half second: the last two begin after five half seconds.
     assert!(began.elapsed() >= Duration::from_millis(2_500));
     assert_eq!(redis.ask::<i64>(&["GET", "example:calls"]).await, 2);
 }

@@ -1,4 +1,4 @@
-//! The story of five servers is true, and fails where it would not be.
+//! The example with five servers succeeds, and fails if a step does not behave as expected.
 
 use std::net::TcpStream;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! The small programs to begin with.
+//! The small programs to start with.
 
 use super::nested_handlers::Http;
 use super::program::Program;
@@ -26,7 +26,7 @@ async fn a_handler_cancelled_by_a_timeout_layer_leaves_no_lock() {
     let mut service = Program::start("timeout_layer", &[&server.url(), "127.0.0.1:0"]);
     let address = service.says("listening on ").await;
     let mut http = Http::connect(&address).await;
-    // Its work would take a hundred times as long as it may.
+    // The work would take a hundred times its time limit.
     let (status, _) = http.post("/slow").await;
     assert_eq!(status, 408);
     assert_eq!(http.post("/fast").await, (200, "worked".to_owned()));
@@ -56,7 +56,7 @@ async fn blocking_threads_exclude_each_other() {
     leaves_nothing(&server).await;
 }
 
-/// Each version is made once: no reader renews what another one has renewed since it looked.
+/// Each version is created once: no reader renews what another reader has renewed since.
 #[tokio::test]
 async fn readers_that_upgrade_renew_each_version_once() {
     let server = RedisServer::start().await;

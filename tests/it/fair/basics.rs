@@ -1,4 +1,4 @@
-//! One client, and two.
+//! One client, and two clients.
 
 use lockdog::Error;
 
@@ -34,7 +34,7 @@ async fn a_waiter_stands_in_redissons_queue_and_leaves_it_with_the_lock() {
     let [seconds, _]: [f64; 2] = test.redis.ask::<Vec<f64>>(&["TIME"]).await[..]
         .try_into()
         .unwrap();
-    // The rest of the lease, and Redisson's 300 s.
+    // The rest of the lease plus Redisson's 300 s.
     let worth = worth / 1_000.0 - seconds;
     assert!((310.0..332.0).contains(&worth), "{worth} s");
     let waiters = holder.waiters().await.unwrap();
@@ -95,7 +95,7 @@ async fn a_non_reentrant_fair_lock_refuses_its_owner_and_sends_nothing() {
     test.eventually_empty().await;
 }
 
-/// FA3: nobody passes a waiter that is there.
+/// FA3: no acquire overtakes a waiter that is present.
 #[tokio::test]
 async fn a_try_lock_takes_no_place_and_passes_no_waiter() {
     let test = Fixture::start().await;
@@ -103,7 +103,7 @@ async fn a_try_lock_takes_no_place_and_passes_no_waiter() {
     let held = holder.lock().await.unwrap();
     assert!(test.lock.try_lock().await.unwrap().is_none());
     assert!(test.queue().await.is_empty());
-    // A waiter of Redisson's that is there, by its score, and does not take the lock.
+    // A Redisson waiter that is present by its score and does not take the lock.
     let later = "9999999999999";
     test.redis.cmd(&["RPUSH", QUEUE, "java:1"]).await;
     test.redis.cmd(&["ZADD", PLACES, later, "java:1"]).await;
@@ -128,11 +128,14 @@ async fn a_wait_that_ends_leaves_nothing_in_the_queue() {
     let test = Fixture::start().await;
     let holder = test.another().await;
     let held = holder.lock().await.unwrap();
-    let wait = test.lock.try_lock().wait(ms(300));
-    assert!(wait.await.unwrap().is_none());
-    test.eventually_queued(0).await;
-    assert!(test.present().await.is_empty());
-    // F10: the next one is not kept waiting by the wait that ended.
+    // On a busy machine an attempt may be unanswered when the wait is over.
+    let waited = async || test.lock.try_lock().wait(ms(300)).await;
+    assert!(until_ok(SOON, waited).await.is_none());
+    eventually(SOON, "it has left the queue", async || {
+        test.queue().await.is_empty() && test.present().await.is_empty()
+    })
+    .await;
+    // F10: the expired wait does not delay the next acquire.
     held.unlock().await.unwrap();
     assert!(test.lock.try_lock().await.unwrap().is_some());
     test.eventually_empty().await;
@@ -147,8 +150,11 @@ async fn a_dropped_wait_leaves_nothing_in_the_queue() {
         let waiter = test.lock.lock();
         let ended = tokio::time::timeout(ms(waited), waiter).await;
         assert!(ended.is_err());
-        test.eventually_queued(0).await;
-        assert!(test.present().await.is_empty(), "after {waited} ms");
+        let what = format!("it has left the queue after {waited} ms");
+        eventually(SOON, &what, async || {
+            test.queue().await.is_empty() && test.present().await.is_empty()
+        })
+        .await;
     }
     held.unlock().await.unwrap();
     test.eventually_empty().await;

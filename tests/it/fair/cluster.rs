@@ -55,7 +55,8 @@ async fn a_fair_lock_whose_keys_are_in_several_slots_is_refused() {
     }
 }
 
-/// The nodes answer with TRYAGAIN while the keys of one queue are at both, and with ASK once all have moved.
+/// The nodes answer with TRYAGAIN while the keys of one queue are on both, and with ASK after all keys have
+/// moved.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_keeps_its_order_while_its_slot_is_migrated() {
     const SLOT: u16 = 42;
@@ -73,14 +74,14 @@ async fn a_queue_keeps_its_order_while_its_slot_is_migrated() {
     let migration = cluster.migrate(SLOT, to).await;
     let source = migration.from.redis().await;
     source.reset_stats().await;
-    // The queue is at one node, and the rest at the other.
+    // The queue is on one node, and the other keys are on the other.
     assert!(migration.move_key(&queue_of(name)).await);
-    eventually(SOON, "a look met the migration", async || {
+    eventually(SOON, "a query was refused with TRYAGAIN", async || {
         source.errorstats().await.contains_key("TRYAGAIN")
     })
     .await;
     migration.move_keys().await;
-    eventually(SOON, "a look was sent on", async || {
+    eventually(SOON, "a query was redirected", async || {
         source.errorstats().await.contains_key("ASK")
     })
     .await;
@@ -104,7 +105,7 @@ async fn a_queue_keeps_its_order_when_its_master_fails_over() {
     line.has_its_turns(&redis, name, before).await;
 }
 
-/// A holder, and four waiters behind it, of two clients in turn.
+/// A holder, and four waiters of two clients in turn.
 struct Line {
     lock: Lock,
     held: Guard,
@@ -115,7 +116,8 @@ impl Line {
     async fn of_four(cluster: &Cluster, name: &str) -> Self {
         let connect = async || {
             let client = Client::builder().url(cluster.url()).poll_cap(ms(200));
-            client.build().await.unwrap().fair_lock(name)
+            let client = client.fair_absence(LONG).build().await;
+            client.unwrap().fair_lock(name)
         };
         let locks = [connect().await, connect().await];
         let held = connect().await.lock().lease(LONG).await.unwrap();

@@ -19,7 +19,7 @@ async fn behind_a_proxy(test: &Fixture) -> (Proxy, Lock) {
     let proxy = Proxy::start(&test.server).await;
     let client = Client::builder()
         .url(proxy.url())
-        .command_timeout(ms(1_500))
+        .command_timeout(ms(2_500))
         .poll_cap(ms(200));
     let client = client.build().await.unwrap();
     (proxy, client.fair_lock(NAME))
@@ -41,15 +41,15 @@ async fn a_repeated_command_counts_once() {
     }
 }
 
-/// False if the unlock came while the waiter looked, and so was no hand-over. Nothing outside the client shows when
-/// the waiter has the answer to a look.
+/// False if the unlock came during a query of the waiter, so that nothing was handed over. Nothing outside
+/// the client shows when the waiter has received its answer.
 async fn repeat_each_command(test: &Fixture, proxy: &Proxy, lock: &Lock, action: &Action) -> bool {
-    // Free: the repetition finds the hold.
+    // Free: the repeated command finds the hold.
     let rule = proxy.on(is(ACQUIRE), action.clone());
     let guard = lock.lock().await.unwrap();
     rule.wait_hits(1).await;
     assert_eq!(test.redis.hash(NAME).await.len(), 1);
-    // Held: the repetition finds the place.
+    // Held: the repeated command finds the place in the queue.
     let rule = proxy.on(is(ACQUIRE), action.clone());
     let waiter = crate::turn::waiter(lock);
     rule.wait_hits(1).await;
@@ -69,7 +69,7 @@ async fn repeat_each_command(test: &Fixture, proxy: &Proxy, lock: &Lock, action:
     handed_over.hits() == 1
 }
 
-/// F-d: the hold of an unanswered look is not given up. The next look finds what it was granted.
+/// F-d: a query without an answer keeps its hold. The next query finds the grant.
 #[tokio::test]
 async fn a_look_without_an_answer_keeps_its_place() {
     let test = Fixture::start().await;
@@ -81,7 +81,7 @@ async fn a_look_without_an_answer_keeps_its_place() {
     let second = test.queued(&test.lock).await;
     let rule = proxy.on(is(ACQUIRE), Action::DropReply);
     rule.wait_hits(1).await;
-    // Granted to a look whose reply is lost.
+    // The grant is in the lost reply.
     let rule = proxy.on(is(ACQUIRE), Action::DropReply);
     held.unlock().await.unwrap();
     rule.wait_hits(1).await;
@@ -99,7 +99,7 @@ async fn a_look_without_an_answer_keeps_its_place() {
     test.eventually_empty().await;
 }
 
-/// F-a: its first answer is lost, so its client does not know when it arrived. The server does.
+/// F-a: the first answer of a waiter is lost, so its client does not know its position. The server does.
 #[tokio::test]
 async fn a_waiter_whose_first_answer_was_lost_is_called_when_it_is_first() {
     let test = Fixture::start().await;
@@ -127,7 +127,7 @@ async fn a_waiter_whose_first_answer_was_lost_is_called_when_it_is_first() {
     test.eventually_empty().await;
 }
 
-/// A look of a waiter that left grants nothing and takes no place, however late it comes.
+/// A late query of a waiter that has left acquires nothing and enters no queue.
 #[tokio::test]
 async fn a_late_look_of_a_waiter_that_left_does_nothing() {
     let test = Fixture::start().await;
@@ -163,7 +163,7 @@ async fn an_unlock_without_an_answer_is_repeated_and_calls_the_next() {
         .await
         .expect("in time")
         .unwrap();
-    // Late, it finds nothing of its own.
+    // The late command finds nothing of its own.
     gate.open();
     gate.wait_passed().await;
     assert!(next.is_valid() && test.redis.hash(NAME).await.len() == 1);
@@ -172,7 +172,7 @@ async fn an_unlock_without_an_answer_is_repeated_and_calls_the_next() {
     test.eventually_empty().await;
 }
 
-/// Invariant 12: what is wrong with the queue does not look like a release that failed.
+/// Invariant 12: an error about the queue does not look like a failed release.
 #[tokio::test]
 async fn a_queue_of_another_type_does_not_hide_a_release() {
     let test = Fixture::start().await;
@@ -187,7 +187,8 @@ async fn a_queue_of_another_type_does_not_hide_a_release() {
             }
         }
         assert!(!test.redis.exists(NAME).await);
-        // The next acquire reports it. That of another client: this one still repeats a settlement.
+        // The next acquire reports it. Another client sends it, because this one still repeats a
+        // settlement.
         let error = test.another().await.try_lock().await.unwrap_err();
         assert!(
             matches!(&error, Error::Refused { code, .. } if code == "WRONGTYPE"),
@@ -205,7 +206,7 @@ async fn a_server_out_of_memory_refuses_a_waiter_and_releases_the_lock() {
     let another = test.another().await;
     let waits = [
         another.lock().await.map(drop),
-        another.try_lock().wait(ms(200)).await.map(drop),
+        another.try_lock().wait(SOON).await.map(drop),
     ];
     for wait in waits {
         let refused = wait.expect_err("it cannot stand in the queue");
@@ -219,7 +220,8 @@ async fn a_server_out_of_memory_refuses_a_waiter_and_releases_the_lock() {
     test.eventually_empty().await;
 }
 
-/// FA4: the contender's look has no answer for longer than a second and a poll cap, and all waiters are polled.
+/// FA4: the contender's query is unanswered for longer than a second and a poll cap, and all waiters are
+/// polled.
 #[tokio::test]
 async fn waiters_keep_their_places_while_a_real_server_is_paused() {
     let set = |builder: ClientBuilder| builder.poll_cap(ms(200)).command_timeout(LONG);
@@ -232,7 +234,7 @@ async fn waiters_keep_their_places_while_a_real_server_is_paused() {
     let before = test.queue().await;
     test.redis.reset_stats().await;
     test.redis.cmd(&["CLIENT", "PAUSE", "3000", "ALL"]).await;
-    // Answered after the pause.
+    // It is answered after the pause.
     assert_eq!(test.queue().await, before);
     let blocked = test.redis.commandstats().await;
     assert!(
@@ -249,12 +251,13 @@ async fn waiters_keep_their_places_while_a_real_server_is_paused() {
     test.eventually_empty().await;
 }
 
-/// A look without an answer granted the second hold before. Its client counts the lease from the transfer.
+/// A query without an answer has granted the lock to the second hold. Its client counts the lease from the
+/// transfer.
 #[tokio::test]
 async fn a_transfer_to_a_hold_that_has_the_lock_extends_its_lease() {
     let test = Fixture::start().await;
     test.redis.cmd(&["HSET", NAME, "to", "1"]).await;
-    test.redis.cmd(&["PEXPIRE", NAME, "2000"]).await;
+    test.redis.cmd(&["PEXPIRE", NAME, "10000"]).await;
     for (lease, least) in [("30000", 20_000), ("1000", 20_000)] {
         let keys = ["EVAL", TRANSFER, "4", NAME, QUEUE, PLACES, PRESENCE];
         let values = ["from", "to", lease, "prefix", "publish", "300000"];
@@ -265,7 +268,7 @@ async fn a_transfer_to_a_hold_that_has_the_lock_extends_its_lease() {
     }
 }
 
-/// FA6: a process that is stopped keeps its place for as long as its presence lasts.
+/// FA6: the waiter of a stopped process keeps its place while its presence lasts.
 #[tokio::test]
 async fn a_stopped_head_delays_the_others_by_its_absence_only() {
     let set = |builder: ClientBuilder| builder.poll_cap(ms(250)).fair_absence(ms(1_000));
@@ -277,7 +280,7 @@ async fn a_stopped_head_delays_the_others_by_its_absence_only() {
         .lease(LONG)
         .await
         .unwrap();
-    // All of this client's commands and messages wait from now on.
+    // From now on no command of this client arrives.
     let proxy = Proxy::start(&test.server).await;
     let stopped = Client::builder()
         .url(proxy.url())
@@ -285,15 +288,16 @@ async fn a_stopped_head_delays_the_others_by_its_absence_only() {
         .fair_absence(ms(1_000));
     let stopped = stopped.build().await.unwrap().fair_lock(NAME);
     let first = test.queued(&stopped).await;
-    proxy.blackhole(Direction::ToServer);
+    // The second comes before the first is absent, because it would drop it from the queue.
     let second = test.queued(&test.lock).await;
+    proxy.blackhole(Direction::ToServer);
     held.unlock().await.unwrap();
     let guard = tokio::time::timeout(SOON, second)
         .await
         .expect("in time")
         .unwrap();
     guard.unlock().await.unwrap();
-    // It stands in the queue again.
+    // It enters the queue again.
     proxy.heal();
     first.abort();
     test.eventually_empty().await;

@@ -38,7 +38,7 @@ async fn a_fair_lock_has_one_holder_under_a_nemesis_and_is_free_after_it() {
     println!("{visits} acquires succeeded");
     let written = run.written.load(Ordering::Relaxed);
     assert_eq!(run.cell.value(), written as i64, "two wrote at a time");
-    // What a late acquire took ends with its lease, and a late place with its absence.
+    // A late acquire ends with its lease, and a late place with its absence.
     let free = test.lock.try_lock().wait(SOON).await.unwrap();
     free.expect("it is free soon").unlock().await.unwrap();
     test.eventually_empty().await;
@@ -65,7 +65,7 @@ async fn contend(lock: Lock, run: Arc<Run>, seed: u64) {
             _ => request.lease(LEASE),
         };
         let acquired = match roll(4) {
-            // The caller gives up at any point.
+            // The caller drops the wait at a random time.
             0 => {
                 let limit = ms(roll(60));
                 tokio::time::timeout(limit, request.into_future()).await
@@ -84,12 +84,12 @@ async fn contend(lock: Lock, run: Arc<Run>, seed: u64) {
         match roll(4) {
             0 => drop(guard),
             1 => drop(tokio::time::timeout(ms(roll(20)), guard.unlock()).await),
-            // Its outcome may well be unknown.
+            // The outcome may be unknown.
             _ => drop(guard.unlock().await),
         }
     }
 }
 
 const LASTS: Duration = Duration::from_secs(8);
-/// Whoever loses the lock is told.
+/// A holder that loses the lock is notified.
 const LEASE: Duration = Duration::from_millis(1_500);

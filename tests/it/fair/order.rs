@@ -1,4 +1,4 @@
-//! The order of arrival.
+//! Grants come in the order of arrival.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,7 +22,7 @@ async fn waiters_of_several_clients_get_the_lock_in_the_order_of_their_arrival()
         waiters.push(tokio::spawn(async move {
             let guard = lock.lock().owner(&Owner::new()).await.unwrap();
             order.lock().unwrap().push(number);
-            // Ended in both ways.
+            // Half of the guards are unlocked, half are dropped.
             if number % 2 == 0 {
                 guard.unlock().await.unwrap();
             }
@@ -55,7 +55,7 @@ async fn a_turn_within_one_client_costs_two_commands() {
         guard.unwrap().unlock().await.unwrap();
     }
     let stats = test.redis.commandstats().await;
-    // Each entered, and each unlock handed the lock on.
+    // Each waiter sent one command to enter, and each unlock handed the lock over.
     assert_eq!(stats.get("evalsha"), Some(&41), "{stats:?}");
     assert!(!stats.contains_key("subscribe"), "{stats:?}");
     test.eventually_empty().await;
@@ -73,8 +73,10 @@ async fn a_turn_between_clients_costs_six_commands_and_no_timer() {
     let waiter = test.queued(&test.lock).await;
     let entry = test.queue().await.remove(0);
     test.eventually_listening(&entry).await;
-    // The look after the subscription.
-    tokio::time::sleep(ms(100)).await;
+    eventually(SOON, "it queried after the subscription", async || {
+        test.redis.commandstats().await.get("evalsha") == Some(&2)
+    })
+    .await;
     held.unlock().await.unwrap();
     let guard = tokio::time::timeout(SOON, waiter)
         .await
@@ -85,12 +87,12 @@ async fn a_turn_between_clients_costs_six_commands_and_no_timer() {
     })
     .await;
     let stats = test.redis.commandstats().await;
-    // Enter, look after the subscription, look after the message, and two unlocks.
+    // Enter, query after the subscription, query after the message, and two unlocks.
     assert_eq!(stats.get("evalsha"), Some(&5), "{stats:?}");
     assert_eq!(stats.get("subscribe"), Some(&1), "{stats:?}");
 }
 
-/// The cells show two holders, because each reads, sleeps and writes.
+/// Each holder reads, sleeps and writes, so two holders would lose an update.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_clients_with_four_owners_each_exclude_each_other_and_share_the_lock() {
     let test = Fixture::start().await;
@@ -126,17 +128,17 @@ async fn leases_that_end_pass_the_lock_on_in_the_order_of_arrival() {
     let locks = [test.lock.clone(), test.another().await];
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut waiters = Vec::new();
-    for number in 0..6 {
+    for number in 0..4 {
         let request = locks[number % 2].try_lock().owner(&Owner::new());
-        let request = request.wait(SOON).lease(ms(1_000));
+        let request = request.wait(SOON).lease(ms(2_000));
         let granted = order.clone();
         waiters.push(tokio::spawn(async move {
             let guard = request.await.unwrap().expect("it is its turn");
             granted.lock().unwrap().push(number);
             guard.leave_to_lease();
         }));
-        // The first one has the lock, and the others stand in the queue.
-        eventually(SOON, "it has asked", async || {
+        // The first one has the lock, and the others are in the queue.
+        eventually(SOON, "it has sent its query", async || {
             let holders = test.redis.hash(NAME).await.len();
             let granted = order.lock().unwrap().len();
             test.queue().await.len() + granted.max(holders) > number
@@ -146,7 +148,7 @@ async fn leases_that_end_pass_the_lock_on_in_the_order_of_arrival() {
     for waiter in waiters {
         waiter.await.unwrap();
     }
-    assert_eq!(*order.lock().unwrap(), (0..6).collect::<Vec<_>>());
+    assert_eq!(*order.lock().unwrap(), (0..4).collect::<Vec<_>>());
     test.eventually_empty().await;
 }
 
@@ -174,7 +176,7 @@ async fn five_hundred_owners_of_five_clients_all_get_the_lock() {
     test.eventually_empty().await;
 }
 
-/// As in Redisson: who gives up shortens the places behind, of those who show no other sign of life.
+/// As in Redisson: a waiter that leaves lowers the scores of the Redisson waiters behind it.
 #[tokio::test]
 async fn a_waiter_that_gives_up_lowers_the_scores_of_redissons_waiters_behind_it() {
     let test = Fixture::start().await;
@@ -193,14 +195,14 @@ async fn a_waiter_that_gives_up_lowers_the_scores_of_redissons_waiters_behind_it
     .await;
     let java: f64 = test.redis.ask(&["ZSCORE", PLACES, "java:1"]).await;
     assert_eq!(java, 9_000_000_000_000.0 - 300_000.0);
-    // A place of ours is not lowered.
+    // The score of a lockdog waiter is not lowered.
     let after: f64 = test.redis.ask(&["ZSCORE", PLACES, &behind]).await;
     assert!(after >= before);
     ours.abort();
     held.unlock().await.unwrap();
 }
 
-/// F07 by its meaning.
+/// The meaning of F07.
 #[tokio::test]
 async fn a_turn_lowers_the_scores_of_redissons_waiters_behind_it_and_a_new_waiter_stands_after_them()
  {
@@ -214,7 +216,7 @@ async fn a_turn_lowers_the_scores_of_redissons_waiters_behind_it_and_a_new_waite
     let first = tokio::spawn(first.into_future());
     test.eventually_queued(1).await;
     let score = async |field: &str| -> f64 { test.redis.ask(&["ZSCORE", PLACES, field]).await };
-    // As Java adds itself: after the one before it.
+    // As a Java thread enters: after the waiter before it.
     let before = score(&test.queue().await[0]).await + worth;
     test.redis
         .cmd(&["ZADD", PLACES, &before.to_string(), "java:2"])
@@ -227,7 +229,7 @@ async fn a_turn_lowers_the_scores_of_redissons_waiters_behind_it_and_a_new_waite
     let last = test.queued(&other).await;
     let entry = test.queue().await.remove(1);
     let stands = score(&entry).await;
-    assert_eq!(stands, before, "it stands where the one before it stood");
+    assert_eq!(stands, before, "it has the score of the waiter before it");
     assert_eq!(stands - score("java:2").await, worth);
     last.abort();
     eventually(SOON, "it has left", async || {

@@ -1,9 +1,9 @@
-//! Waiters in processes of their own, stopped or killed in the queue.
+//! Waiters in other processes, which are stopped or killed.
 
 use super::*;
 use crate::support::child::{Copy, argument, await_go_ahead, tell};
 
-/// What the other process does: its waiters stand in the queue, and each ends its turn.
+/// The other process: its waiters enter the queue, and each ends its turn.
 async fn waits_there(argument: &str) {
     let (url, waiters) = argument.split_once(' ').expect("an address and a number");
     let client = short(Client::builder().url(url)).build().await.unwrap();
@@ -18,7 +18,7 @@ async fn waits_there(argument: &str) {
     })
     .await;
     tell("waiting");
-    // Those that come back may stand in another order.
+    // Waiters that enter again may do so in another order.
     let turns = waiting.into_iter().map(async |waiter| {
         waiter.await.unwrap().unlock().await.unwrap();
     });
@@ -28,10 +28,10 @@ async fn waits_there(argument: &str) {
 }
 
 fn short(builder: ClientBuilder) -> ClientBuilder {
-    builder.poll_cap(ms(250)).fair_absence(ms(2_000))
+    builder.poll_cap(ms(250)).fair_absence(ms(4_000))
 }
 
-/// Starts the other process, and this process's waiter behind those.
+/// Starts the other process, and a waiter of this process behind its waiters.
 async fn behind(test: &Fixture, name: &str, waiters: usize) -> (Copy, JoinHandle<Guard>) {
     let name = format!("fair::processes::{name}");
     let mut other = Copy::run(&name, &format!("{} {waiters}", test.server.url()));
@@ -41,7 +41,8 @@ async fn behind(test: &Fixture, name: &str, waiters: usize) -> (Copy, JoinHandle
     (other, waiter)
 }
 
-/// FA6: stopped for longer than its absence, it is passed, and stands in the queue again when it continues.
+/// FA6: a process that is stopped for longer than its absence is dropped, and enters the queue again when
+/// it continues.
 async fn stopped_in_the_queue(name: &str, waiters: usize) {
     let test = Fixture::with(short).await;
     let held = test.another().await.lock().lease(LONG).await.unwrap();
@@ -85,7 +86,7 @@ async fn a_stopped_process_with_ten_waiters_behind_its_contender_is_passed_and_c
     }
 }
 
-/// A short stop costs no place (FA4).
+/// A process that is stopped for a short time keeps its places (FA4).
 #[tokio::test]
 async fn a_process_that_is_stopped_for_less_than_its_absence_keeps_its_places() {
     if let Some(argument) = argument() {
@@ -109,7 +110,7 @@ async fn a_process_that_is_stopped_for_less_than_its_absence_keeps_its_places() 
     test.eventually_empty().await;
 }
 
-/// FA6 and FA8, as F08 of Redisson's tests: those before the living waiter are removed.
+/// FA6 and FA8, as F08 of Redisson's tests: all dead waiters before the living one are dropped.
 #[tokio::test]
 async fn a_hundred_waiters_of_a_killed_process_are_dropped_at_once() {
     if let Some(argument) = argument() {
@@ -128,7 +129,7 @@ async fn a_hundred_waiters_of_a_killed_process_are_dropped_at_once() {
     test.eventually_empty().await;
 }
 
-/// F04 and F09 of Redisson's tests: turns and dead waiters do not add up in the scores.
+/// F04 and F09 of Redisson's tests: the scores do not grow with turns and dead waiters.
 #[tokio::test]
 async fn scores_stay_within_one_worth_for_each_waiter() {
     if let Some(argument) = argument() {

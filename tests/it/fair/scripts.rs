@@ -1,21 +1,21 @@
-//! The scripts of the fair lock against states of the queue that take long to reach with clients.
+//! The scripts of the fair lock on states of the queue that clients take long to produce.
 
 use redis::Value;
 
 use super::*;
 
-/// Thousands of waiters of a client that crashed stand before one of Redisson. One look drops all of them.
+/// Thousands of waiters of a crashed client are before a Redisson waiter. One query drops all of them.
 #[tokio::test]
 async fn the_cost_of_dropping_absent_waiters_grows_with_their_number_only() {
     let test = Fixture::start().await;
     let few = dropping(&test, 400).await;
     let many = dropping(&test, 4_000).await;
     println!("400 in {few:?}, 4,000 in {many:?}");
-    // Ten times as many. With a pass over the queue for each of them it is a hundred times as long.
+    // Ten times as many waiters. A pass over the queue for each of them would take a hundred times as long.
     assert!(many < few * 40, "{few:?} and {many:?}");
 }
 
-/// How much of a processor the server needs for the look that drops this many waiters.
+/// The server's processor time for a query that drops this many waiters.
 async fn dropping(test: &Fixture, waiters: usize) -> Duration {
     let mut quickest = LONG;
     for _ in 0..3 {
@@ -39,7 +39,7 @@ async fn dropping(test: &Fixture, waiters: usize) -> Duration {
     quickest
 }
 
-/// The server's time on a processor, which other load does not lengthen.
+/// The server's processor time, which other load does not change.
 async fn used(redis: &Redis) -> Duration {
     let info: String = redis.ask(&["INFO", "cpu"]).await;
     let seconds = ["used_cpu_sys:", "used_cpu_user:"].map(|name| {
@@ -51,7 +51,7 @@ async fn used(redis: &Redis) -> Duration {
     Duration::from_secs_f64(seconds.iter().sum())
 }
 
-/// Redisson's waiter came long ago, and the score of lockdog's waiter before it was raised since then.
+/// The Redisson waiter came long ago, and the score of the lockdog waiter before it was raised since.
 #[tokio::test]
 async fn a_waiter_of_redisson_outlives_a_grant_to_a_waiter_that_was_long_before_it() {
     let test = Fixture::start().await;
@@ -74,13 +74,13 @@ async fn a_waiter_of_redisson_outlives_a_grant_to_a_waiter_that_was_long_before_
             look(&test, "own:1.1").await;
         }
         assert!(test.redis.hash(NAME).await.contains_key("own:1.1"));
-        // The next look drops the waiters whose scores have passed.
+        // The next query drops the waiters whose scores have passed.
         look(&test, "late:1.1").await;
         assert_eq!(test.queue().await, ["java", "late:1.1"], "{transfer}");
     }
 }
 
-/// No client uses the lock after the crash, so no script runs that would delete the keys.
+/// No client uses the lock after the crash, so no script deletes the keys.
 #[tokio::test]
 async fn the_queue_of_waiters_whose_client_crashed_expires() {
     let test = Fixture::start().await;
@@ -91,7 +91,7 @@ async fn the_queue_of_waiters_whose_client_crashed_expires() {
     }
 }
 
-/// The script fails behind the grant. The receiver is told that it has nothing, so it must have nothing.
+/// The script fails after the grant. The receiver gets an error, so it must not hold the lock.
 #[tokio::test]
 async fn a_hand_over_that_fails_half_way_grants_nothing() {
     let test = Fixture::start().await;
@@ -107,7 +107,7 @@ async fn a_hand_over_that_fails_half_way_grants_nothing() {
     assert_eq!(test.queue().await, ["next:1.1"]);
 }
 
-/// A look of this field, which enters the queue if the lock is not its.
+/// A query of this field, which enters the queue unless the lock is granted.
 async fn look(test: &Fixture, field: &str) -> Value {
     let prefix = CHANNELS.trim_end_matches(':');
     let mut command = vec!["EVAL", ACQUIRE, "4", NAME, QUEUE, PLACES, PRESENCE, field];

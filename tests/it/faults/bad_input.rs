@@ -1,4 +1,4 @@
-//! What cannot be meant is refused before anything is sent.
+//! Invalid input is refused before a command is sent.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ async fn leases_and_names_out_of_range_are_refused_and_nothing_is_sent() {
     }
     assert_eq!(stand.sent_since(before), [""; 0]);
     assert!(stand.client.holds().is_empty());
-    // The bounds themselves can be used, and so can a wait longer than any clock.
+    // The limits themselves are valid, and so is a wait longer than any clock.
     let shortest = lock.try_lock().lease(Duration::from_millis(10)).await;
     drop(shortest);
     stand.await_free().await;

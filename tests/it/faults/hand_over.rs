@@ -1,5 +1,5 @@
-//! A lock that is handed on within a client while something goes wrong (issue 4, section 3: "a lost
-//! reply, a cancelled receiver, a receiver past its deadline, a force unlock in between").
+//! A lock that is handed on within a client while something goes wrong: a reply is lost, the receiver is
+//! cancelled or past its deadline, or a force unlock comes between.
 
 mod leases;
 mod left;
@@ -13,14 +13,20 @@ use tokio::task::JoinHandle;
 use crate::faults::SOON;
 use crate::faults::scripts::transfer;
 use crate::faults::stand::Stand;
-use crate::support::prelude::poll_once;
+use crate::support::prelude::{LONG, poll_once};
 
 type Waiting = JoinHandle<Result<Guard>>;
 
-/// An owner of its own that waits in line.
+/// A stand whose client hands a lock over to a waiter that was not polled for some seconds. By default a
+/// client releases the lock instead if the waiter was not polled for a second.
+async fn patient() -> Stand {
+    Stand::with(|client| client.poll_cap(LONG).command_timeout(SOON)).await
+}
+
+/// A waiter with its own owner.
 async fn in_line(lock: &Lock) -> Waiting {
     let waiting = tokio::spawn(lock.lock().owner(&Owner::new()).into_future());
-    // The tests run on one thread, so it stands in line when this comes back.
+    // The tests run on one thread, so the waiter is in the queue when this returns.
     tokio::task::yield_now().await;
     waiting
 }
@@ -32,14 +38,14 @@ async fn held_with_next(stand: &Stand) -> (Guard, Waiting) {
     (held, in_line(&lock).await)
 }
 
-/// What a waiter got in the end.
+/// The guard that a waiter got.
 async fn got(waiting: Waiting) -> Guard {
     let got = tokio::time::timeout(SOON, waiting).await;
     let got = got.expect("it waits though the lock is free");
     got.expect("it is not cancelled").expect("nothing is wrong")
 }
 
-/// Unlocks the last guard of a test, and looks that nothing is left.
+/// Unlocks the last guard of a test, and checks that nothing is left.
 async fn finish(stand: &Stand, last: Guard) {
     assert_eq!(last.hold_count(), 1);
     assert_eq!(stand.counts().await, ["1"]);

@@ -1,4 +1,5 @@
-//! A holder that ends without unlocking: aborted, panicking, outside every runtime.
+//! A holder that ends without an unlock: its task is aborted or panics, or its guard is dropped outside a
+//! runtime.
 
 use std::time::Duration;
 
@@ -121,7 +122,7 @@ async fn held(stand: &Stand) {
     tokio::time::sleep(Duration::from_millis(20)).await;
 }
 
-/// On a thread of its own, while the test's runtime continues driving its connections.
+/// In its own thread. The test's runtime drives its connections meanwhile.
 async fn elsewhere<T: Send + 'static>(work: impl FnOnce(Runtime) -> T + Send + 'static) -> T {
     let (tell, told) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || tell.send(work(Runtime::new().unwrap())).ok());

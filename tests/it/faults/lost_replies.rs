@@ -1,4 +1,4 @@
-//! The command ran and its reply was lost: the count on the server ends right nevertheless.
+//! The command ran and its reply was lost. The count on the server is still right at the end.
 
 use lockdog::{Error, Owner, Unlocked};
 
@@ -78,7 +78,7 @@ async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
     assert!(error.may_be_held() && !error.is_lost(), "{error}");
     rule.wait_hits(1).await;
     stand.await_free().await;
-    // The settling is sent where the acquire was, and again elsewhere when there is no answer.
+    // The settlement is sent on the connection of the acquire, and on another one if there is no answer.
     let asked_on = connections_of(&stand, acquire());
     let settled_on = connections_of(&stand, settle());
     assert_eq!(asked_on[..1], settled_on[..1]);
@@ -120,7 +120,7 @@ async fn an_unlock_without_an_answer_is_unconfirmed_and_is_settled_later() {
     .await;
     assert!(outer.is_valid());
 
-    // By now the silent connection is given up.
+    // By now the client has closed the silent connection.
     stand.proxy.wait_for(kill(), 1).await;
     let rule = stand.proxy.on(unlock_to(0), Action::DropReply);
     let error = outer.unlock().await.unwrap_err();
@@ -140,8 +140,8 @@ async fn a_timeout_settles_on_the_same_connection_and_keeps_it() {
     gate.wait_reached().await;
     gate.open();
     gate.wait_passed().await;
-    // Behind the gate stood the settling: on another connection it would have come too early, and
-    // the lock would stay taken for a lease.
+    // The settlement was behind the gate. On another connection it would have come before the acquire, and
+    // the lock would be held for a lease.
     stand.await_free().await;
     assert_eq!(
         connections_of(&stand, acquire()),
@@ -169,7 +169,7 @@ async fn an_abandoned_connection_is_killed_before_its_commands_can_run() {
         ids.contains(&killed.args[3]),
         "{killed:?} is none of {ids:?}"
     );
-    // The settling that counts comes after the kill.
+    // The settlement that counts comes after the connection was killed.
     let settled_after = commands
         .iter()
         .skip_while(|seen| !kill()(&seen.args))
@@ -214,7 +214,7 @@ fn connections_of(stand: &Stand, matches: impl Fn(&[String]) -> bool) -> Vec<u64
     matching.map(|seen| seen.connection).collect()
 }
 
-/// The server's ids of its connections.
+/// The server's ids of these connections.
 async fn callers(stand: &Stand) -> Vec<String> {
     let clients = stand.redis.clients().await;
     clients.iter().map(|client| client.id.to_string()).collect()

@@ -1,4 +1,4 @@
-//! Everything at once, for some seconds.
+//! Random faults for some seconds.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -43,7 +43,7 @@ fn exclusion_holds_and_all_clients_recover_under_a_nemesis() {
     );
 }
 
-/// What is shown where the test fails.
+/// What a failed test prints.
 #[derive(Default)]
 struct Seen {
     clients: Mutex<Vec<Client>>,
@@ -74,14 +74,14 @@ async fn story(seen: &Seen) {
         }
     }
     let dice = Dice::from_environment();
-    let done = harass(&stand, dice, Instant::now() + LASTS).await;
+    let done = harass(&stand, dice, &run).await;
     run.over.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {
         task.expect("no task panics");
     }
-    assert!(done.len() >= 4, "{done:?}");
+    assert!(done.len() >= KINDS, "{done:?}");
     let visits = run.visits.load(Ordering::Relaxed);
-    assert!(visits >= 10, "{visits} got in while {done:?}");
+    assert!(visits >= VISITS, "{visits} got in while {done:?}");
     assert_eq!(run.cell.value(), visits as i64, "an update was lost");
     for client in &clients {
         drop(take(&client.lock(NAME)).await);
@@ -116,28 +116,34 @@ async fn contend(client: Client, run: Arc<Run>) {
         if round % 3 == 0 {
             drop(guard);
         } else {
-            // Its outcome may well be unknown.
+            // The outcome may be unknown.
             let _ = guard.unlock().await;
         }
     }
 }
 
-/// Reads, sleeps, and writes one more while it may.
+/// Reads, sleeps, and writes one more while the guard is valid.
 async fn visit(guard: &Guard, run: &Run) {
     if !guard.is_valid() {
         return;
     }
-    // A busy machine may keep it in there until its lease is over; then it writes nothing.
+    // On a busy machine the lease may end meanwhile. Then it writes nothing.
     if run.cell.bump_while(STAY, || guard.is_valid()).await {
         run.visits.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Does harm at random until then, heals everything, and tells how often it did what.
-async fn harass(stand: &Stand, mut dice: Dice, until: Instant) -> BTreeMap<&'static str, u32> {
+/// Causes random faults for a time, ends them all, and counts them by kind. On a busy machine it takes
+/// longer, until there were enough kinds of faults and enough visits.
+async fn harass(stand: &Stand, mut dice: Dice, run: &Run) -> BTreeMap<&'static str, u32> {
     let mut next = |faces: u64| dice.roll(faces);
     let mut done = BTreeMap::new();
-    while Instant::now() < until {
+    let began = Instant::now();
+    let lasts_longer = |done: &BTreeMap<&'static str, u32>| {
+        let is_enough = done.len() >= KINDS && run.visits.load(Ordering::Relaxed) >= VISITS;
+        began.elapsed() < if is_enough { LASTS } else { LASTS * 6 }
+    };
+    while lasts_longer(&done) {
         let direction = if next(2) == 0 {
             Direction::ToClient
         } else {
@@ -209,3 +215,7 @@ async fn harass(stand: &Stand, mut dice: Dice, until: Instant) -> BTreeMap<&'sta
 
 const STAY: Duration = Duration::from_millis(4);
 const LASTS: Duration = Duration::from_secs(8);
+/// The smallest number of kinds of faults.
+const KINDS: usize = 4;
+/// The smallest number of visits.
+const VISITS: u64 = 10;

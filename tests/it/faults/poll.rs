@@ -1,12 +1,12 @@
-//! Dropping a future at a chosen point of its life.
+//! Drops a future after a number of polls.
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Polls a future whenever it asks to be polled, `n` times at most, and drops it `linger` later.
-/// Its output, if it had one by then.
+/// Polls a future each time it is woken, at most `n` times, and drops it `linger` later. Returns its output
+/// if it was ready by then.
 pub(crate) async fn poll_n_times<T>(
     future: impl Future<Output = T>,
     n: usize,
@@ -24,11 +24,11 @@ pub(crate) async fn poll_n_times<T>(
     })
     .await;
     if output.is_none() && !linger.is_zero() {
-        // The command runs, and no task reads the answer.
+        // The server runs the command, and the answer is not read.
         tokio::time::sleep(linger).await;
     }
     output
 }
 
-/// None at all, and long enough for a command to be sent, run and answered.
+/// No time, and enough time for a command to be sent, run and answered.
 pub(crate) const LINGERS: [Duration; 2] = [Duration::ZERO, Duration::from_millis(30)];

@@ -1,4 +1,4 @@
-//! States of the server that do not pass by themselves: an error at once, that names its cause.
+//! Permanent states of the server: an immediate error that names its cause.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::faults::stand::{NAME, PATIENCE, Stand};
 use crate::kinds::{FENCED, FENCED_FROM_ONE};
 use crate::support::{Data, RedisServer, eventually};
 
-/// The whole of [`Error::Refused`], or the failure of the test.
+/// The parts of an [`Error::Refused`]. Fails the test for another error.
 fn refused(error: &Error) -> (&str, &str) {
     let Error::Refused { code, message, .. } = error else {
         panic!("the server refused: {error}");
@@ -21,7 +21,7 @@ fn refused(error: &Error) -> (&str, &str) {
     (code, message)
 }
 
-/// What an unlock that was refused says.
+/// The cause of a refused unlock.
 fn unconfirmed(error: &Error) -> (&str, &str) {
     let Error::UnlockUnconfirmed(unlock) = error else {
         panic!("it cannot be known: {error}");
@@ -32,7 +32,7 @@ fn unconfirmed(error: &Error) -> (&str, &str) {
 
 #[tokio::test]
 async fn without_memory_only_acquires_are_refused() {
-    let lease = Duration::from_millis(1_500);
+    let lease = Duration::from_millis(4_500);
     let stand = Stand::with(|client| client.watchdog_lease(lease)).await;
     let outer = stand.lock().lock().await.unwrap();
     let inner = stand.lock().lock().await.unwrap();
@@ -47,7 +47,7 @@ async fn without_memory_only_acquires_are_refused() {
     assert!(!stand.redis.exists("other").await);
 
     let renewed = stand.proxy.count(renew());
-    stand.proxy.wait_for(renew(), renewed + 4).await;
+    stand.proxy.wait_for(renew(), renewed + 2).await;
     assert!(outer.is_valid() && !stand.is_free().await);
 
     let kept = Unlocked::StillHeld { count: 1 };
@@ -59,7 +59,7 @@ async fn without_memory_only_acquires_are_refused() {
     stand.assert_recovered().await;
 }
 
-/// FE1 and FE2: what is refused leaves no lock and no token, and what is held keeps its own.
+/// FE1 and FE2: a refused acquire leaves no lock and no token, and a held lock keeps its token.
 #[tokio::test]
 async fn without_memory_no_token_is_issued_and_none_goes_back() {
     for kind in [&FENCED, &FENCED_FROM_ONE] {
@@ -85,7 +85,7 @@ async fn without_memory_no_token_is_issued_and_none_goes_back() {
         }
         assert_eq!(counter("free").await, Some(last));
         assert_eq!(counter("new").await, None);
-        // A re-entry of what is held.
+        // A re-entry.
         let error = lock("held").lock().await.unwrap_err();
         assert_eq!(refused(&error).0, "OOM");
         assert!(held.is_valid() && held.token() == token);
@@ -128,7 +128,7 @@ async fn a_server_that_cannot_save_refuses_with_the_reason() {
     assert!(!stand.is_free().await);
     let set = ["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"];
     stand.redis.cmd(&set).await;
-    // It is tried in the background all the while.
+    // The background retries it all the time.
     stand.await_free().await;
     stand.assert_recovered().await;
 }
@@ -180,7 +180,7 @@ async fn a_revoked_permission_is_an_error_that_names_it() {
         .await;
     eventually(SOON, "the lock is free", async || !redis.exists(NAME).await).await;
 
-    // A key that the user may not touch is named by the server inside the script.
+    // Inside the script the server names the key that the user may not use.
     redis
         .cmd(&["ACL", "SETUSER", "app", "resetkeys", "~orders:*"])
         .await;
@@ -226,15 +226,16 @@ async fn a_guard_on_a_server_that_lost_its_data_is_lost() {
     stand.server.restart(Data::Lost).await;
     let lost = tokio::time::timeout(SOON, guard.lost()).await;
     let reason = lost.expect("it is told").reason();
-    // The watchdog's answer or, on a machine too busy for that, the deadline.
+    // The answer to a renewal or, on a very busy machine, the deadline.
     assert!(
         matches!(reason, LostReason::NotOurs | LostReason::Deadline),
         "{reason:?}"
     );
     assert!(!guard.is_valid());
     assert!(guard.unlock().await.unwrap_err().is_lost());
-    // No client asks about a fixed lease before its unlock. The callers' connection is a new one by
-    // then: an unlock that breaks on the old one and is repeated cannot tell a loss from a release.
+    // The client does not renew a fixed lease, so it detects the loss at the unlock. The callers'
+    // connection is new by then: an unlock that is repeated after a broken connection cannot tell a loss
+    // from its own release.
     assert!(!stand.lock().is_locked().await.unwrap());
     let error = fixed.unlock().await.unwrap_err();
     assert!(error.is_lost() && !error.may_be_held(), "{error}");
@@ -243,7 +244,7 @@ async fn a_guard_on_a_server_that_lost_its_data_is_lost() {
     drop(stand.lock().lock().await.unwrap());
 }
 
-/// A refusal is no reason to ask again.
+/// A refused command is not repeated.
 #[tokio::test]
 async fn a_refused_command_is_not_retried() {
     let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;

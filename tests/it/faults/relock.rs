@@ -1,4 +1,4 @@
-//! A release that comes late must not end what its owner took since.
+//! A late release does not end a later hold of the same owner.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use lockdog::Owner;
 
 use crate::faults::stand::Stand;
 
-/// The drop's command is on its way when the same owner locks again. 10,000 times the key is there
-/// afterwards, with the field of the new hold.
+/// The same owner locks again while the release of its dropped guard is in flight. After each of the rounds
+/// the key has the field of the new hold.
 #[tokio::test]
 async fn a_lock_reacquired_at_once_survives_the_release_of_the_dropped_guard() {
     let stand = Stand::start().await;
@@ -21,7 +21,7 @@ async fn a_lock_reacquired_at_once_survives_the_release_of_the_dropped_guard() {
             let mut guard = lock.lock().owner(&owner).await.unwrap();
             for round in 0..ROUNDS {
                 drop(guard);
-                // Half of them without waiting for the release, as a first attempt of its own.
+                // Half of the acquires do not wait for the release: they are a single attempt.
                 guard = if round % 2 == 0 {
                     lock.lock().owner(&owner).await.unwrap()
                 } else {

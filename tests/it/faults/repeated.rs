@@ -1,5 +1,4 @@
-//! A command that arrives twice, late, or after its connection was given up, has the effect of
-//! once.
+//! A command that arrives twice, or late, or after its connection was closed, counts once.
 
 use std::time::Duration;
 
@@ -97,13 +96,13 @@ async fn late_inner_commands_have_no_lasting_effect() {
     lock.lock().await.unwrap().unlock().await.unwrap();
     let inner = lock.lock().await.unwrap();
     pass(&unlocked).await;
-    // The late unlock said "one"; no client may lose the lock over it.
+    // The late unlock left a count of one. No client may lose the lock because of it.
     assert_eq!(inner.hold_count(), 2);
     let kept = Unlocked::StillHeld { count: 1 };
     assert_eq!(inner.unlock().await.unwrap(), kept);
     assert!(outer.is_valid() && !stand.is_free().await);
     pass(&acquired).await;
-    // The late acquire said "two"; the final unlock ends whatever it finds.
+    // The late acquire set a count of two. The final unlock ends the hold with any count.
     assert_eq!(stand.counts().await, one("2"));
     assert_eq!(outer.unlock().await.unwrap(), Unlocked::Released);
     assert!(stand.is_free().await);
@@ -129,7 +128,7 @@ async fn a_late_inner_acquire_takes_no_free_lock() {
 async fn a_late_acquire_leaves_an_orphan_for_one_lease_at_most() {
     let stand = Stand::start().await;
     let (lock, owner, gate) = (stand.lock(), Owner::new(), Gate::new());
-    let lease = Duration::from_millis(1500);
+    let lease = Duration::from_millis(3_000);
     let late = stand.proxy.on(acquire(), Action::HoldRequest(gate.clone()));
     let cut = async {
         gate.wait_reached().await;
@@ -143,7 +142,7 @@ async fn a_late_acquire_leaves_an_orphan_for_one_lease_at_most() {
     gate.open();
     gate.wait_passed().await;
     assert_eq!(late.hits(), 1);
-    // Its owner neither has it nor re-enters it, and no client renews it.
+    // Its owner neither holds nor re-enters it, and no client renews it.
     assert_eq!(stand.holder().await, field);
     assert!(!lock.is_held_by(&owner).await.unwrap());
     assert!(lock.try_lock().owner(&owner).await.unwrap().is_none());

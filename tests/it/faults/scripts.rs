@@ -1,4 +1,4 @@
-//! Which of the lock's scripts a command runs, whether it names the script or brings it.
+//! The script of a command, which is sent by its digest or as a text.
 
 pub(crate) trait Matches: Fn(&[String]) -> bool + Clone + Send + Sync + 'static {}
 
@@ -34,12 +34,12 @@ pub(crate) fn force_unlock() -> impl Matches {
     script(FORCE_UNLOCK)
 }
 
-/// `CLIENT KILL ID ..`, which closes a connection that was given up.
+/// `CLIENT KILL ID ..`, which closes an abandoned connection.
 pub(crate) fn kill() -> impl Matches {
     |args: &[String]| args.len() == 4 && args[..3] == ["CLIENT", "KILL", "ID"]
 }
 
-/// The script's name or the command's, for a readable list of what was sent.
+/// The name of the script or command, for a readable list of the sent commands.
 pub(crate) fn name(args: &[String]) -> String {
     for (name, text) in ALL {
         if script(text)(args) {

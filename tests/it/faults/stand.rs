@@ -1,4 +1,4 @@
-//! A server, a faulty network before it, and a client that knows only the network.
+//! A server, a proxy in front of it, and a client that connects to the proxy.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use lockdog::{Client, ClientBuilder, Error, Guard, Lock};
 use crate::faults::{SOON, scripts};
 use crate::support::{Proxy, Redis, RedisServer, eventually, until_ok};
 
-/// The client is dropped first, so that it ends on a server that is still there.
+/// The client is dropped first, so that its server still runs.
 pub(super) struct Stand {
     pub(super) client: Client,
     pub(super) proxy: Proxy,
@@ -20,7 +20,7 @@ impl Stand {
         Self::with(|client| client).await
     }
 
-    /// With settings of its own for the client.
+    /// With further settings of the client.
     pub(super) async fn with(set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
         Self::on(RedisServer::start().await, set).await
     }
@@ -46,13 +46,13 @@ impl Stand {
         self.client.lock(NAME)
     }
 
-    /// Another client's handle on the same lock, past the proxy.
+    /// The same lock as seen by another client, which is connected without the proxy.
     pub(super) async fn others_lock(&self) -> Lock {
         let other = Client::connect(self.server.url()).await;
         other.expect("the server is reachable").lock(NAME)
     }
 
-    /// The counts of all holders; there should be one at most.
+    /// The counts of all holders. There is at most one holder.
     pub(super) async fn counts(&self) -> Vec<String> {
         self.redis.hash(NAME).await.into_values().collect()
     }
@@ -72,15 +72,15 @@ impl Stand {
         eventually(SOON, "the lock is free", async || self.is_free().await).await;
     }
 
-    /// Which scripts and commands the client sent since the first `from`, by name.
+    /// The scripts and commands that the client sent after the first `from`, by name.
     pub(super) fn sent_since(&self, from: usize) -> Vec<String> {
         let commands = self.proxy.commands();
         let sent = commands[from..].iter();
         sent.map(|seen| scripts::name(&seen.args)).collect()
     }
 
-    /// Nothing is held or waited for any more, the server is clean, and another client gets the
-    /// lock although no lease has run out.
+    /// Checks that nothing is held or waited for, that the server is clean, and that another client gets
+    /// the lock before the end of a lease.
     pub(super) async fn assert_recovered(&self) {
         assert_recovered(&self.client, &self.redis, &self.others_lock().await).await;
     }
@@ -95,7 +95,7 @@ pub(super) async fn assert_recovered(client: &Client, redis: &Redis, others: &Lo
     redis.assert_clean().await;
 }
 
-/// Takes a lock that is free, or about to be.
+/// Acquires a lock that is free or will be released soon.
 pub(super) async fn take(lock: &Lock) -> Guard {
     let taken = lock.try_lock().wait(SOON).await;
     taken
@@ -103,8 +103,8 @@ pub(super) async fn take(lock: &Lock) -> Guard {
         .expect("it was set free long before its lease was over")
 }
 
-/// The error of a short wait for a server that answers, but grants nothing. On a busy machine a whole
-/// wait may pass without an answer, which is a timeout and not what the server says.
+/// The error of a short wait for a server that answers and grants nothing. On a busy machine a wait may end
+/// without an answer, which is a timeout.
 pub(super) async fn told(lock: &Lock) -> Error {
     let until = Instant::now() + SOON;
     loop {
@@ -116,7 +116,7 @@ pub(super) async fn told(lock: &Lock) -> Error {
     }
 }
 
-/// So that a rule on a script meets its first sending, and no NOSCRIPT comes between.
+/// Loads the scripts, so that a rule applies to the first sending, and no NOSCRIPT comes first.
 pub(super) async fn load_scripts(redis: &Redis) {
     for text in scripts::texts() {
         redis.cmd(&["SCRIPT", "LOAD", text]).await;
@@ -125,8 +125,8 @@ pub(super) async fn load_scripts(redis: &Redis) {
 
 pub(super) const NAME: &str = "orders:42";
 
-/// A command timeout that is short enough to be waited for, and long enough for a busy machine's answer.
+/// A command timeout that a test can wait for, and long enough for an answer on a busy machine.
 pub(super) const PATIENCE: Duration = Duration::from_millis(2_000);
 
-/// How long an outage lasts, and a wait that nothing but its outcome depends on.
+/// The length of an outage, and a wait whose outcome does not depend on its length.
 pub(super) const MOMENT: Duration = Duration::from_millis(1_000);

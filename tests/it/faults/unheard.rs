@@ -1,5 +1,5 @@
-//! A future dropped after its command ran and its reply was lost; the connection is silent from
-//! then on.
+//! Futures that are dropped after their command ran and its reply was lost. From then on the connection is
+//! silent.
 
 use std::pin::pin;
 
@@ -24,7 +24,7 @@ async fn an_acquire_cancelled_before_its_reply_is_undone() {
     given_up(&stand, 3).await;
     unheard(&stand, acquire_to(1), lock.with(async |_held| ())).await;
     stand.assert_recovered().await;
-    // No client renews what no owner has.
+    // No client renews a hold without an owner.
     assert_eq!(stand.proxy.count(renew()), 0);
 }
 
@@ -80,7 +80,7 @@ async fn a_shutdown_cancelled_before_its_reply_releases_the_lock() {
     stand.assert_recovered().await;
 }
 
-/// A question leaves no trace, so nothing but the next command can notice the silent connection.
+/// A query changes nothing on the server, so only the next command detects the silent connection.
 #[tokio::test]
 async fn a_connection_that_answers_no_query_is_abandoned() {
     let stand = stand().await;
@@ -114,12 +114,12 @@ async fn a_waiter_dropped_while_it_subscribes_leaves_no_channel_and_the_next_wai
                 () = gate.wait_reached() => {}
             }
         } else {
-            // Its time is over while the subscription is under way.
+            // The wait ends while the subscription is in flight.
             let wait = lock.try_lock().wait(PATIENCE);
             let (none, ()) = tokio::join!(wait.into_future(), gate.wait_reached());
             assert!(none.unwrap().is_none());
         }
-        // The next one asks for the same channel, before the first is answered.
+        // The next waiter subscribes to the same channel before the first subscription is confirmed.
         let wait = tokio::spawn(lock.try_lock().wait(SOON * 6).into_future());
         gate.open();
         gate.wait_passed().await;
@@ -129,7 +129,7 @@ async fn a_waiter_dropped_while_it_subscribes_leaves_no_channel_and_the_next_wai
         })
         .await;
         others.unlock().await.unwrap();
-        // Neither poll cap nor lease could have woken it.
+        // Neither the poll cap nor a lease woke it.
         let woken = tokio::time::timeout(SOON, wait).await.expect("a message");
         drop(woken.unwrap().unwrap().expect("it came free"));
         stand.assert_recovered().await;
@@ -148,7 +148,7 @@ async fn a_waiter_dropped_after_its_wake_up_passes_the_lock_on() {
         stand.redis.channels().await.len() == 1 && stand.proxy.count(acquire_to(1)) >= 2
     })
     .await;
-    // The answer to its second try has to be in before it is left alone.
+    // The second attempt has to be answered before the future is left.
     for _ in 0..20 {
         assert!(poll_once(first.as_mut()).await.is_none(), "it is held");
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -162,7 +162,7 @@ async fn a_waiter_dropped_after_its_wake_up_passes_the_lock_on() {
     })
     .await;
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    // Woken, but never polled again.
+    // It is woken, and not polled again.
     first.set(lock.lock().into_future());
     let woken = tokio::time::timeout(SOON, second).await.expect("passed on");
     drop(woken.unwrap().unwrap().expect("it came free"));
@@ -174,7 +174,7 @@ async fn stand() -> Stand {
     Stand::with(|client| client.command_timeout(PATIENCE)).await
 }
 
-/// Starts a call, lets the server run its command, swallows the reply, and drops the call.
+/// Starts a call, lets the server run its command, drops the reply, and drops the call.
 async fn unheard(stand: &Stand, matches: impl Matches, call: impl IntoFuture) {
     let rule = stand.proxy.on(matches, Action::DropReply);
     let mut call = pin!(call.into_future());
@@ -186,7 +186,7 @@ async fn unheard(stand: &Stand, matches: impl Matches, call: impl IntoFuture) {
     assert_eq!(rule.hits(), 1);
 }
 
-/// Waits until the `n`-th silent connection is given up; on the same one no rule would be hit.
+/// Waits until the client has closed the `n`-th silent connection, because no rule applies on a silent one.
 async fn given_up(stand: &Stand, n: usize) {
     stand.proxy.wait_for(kill(), n).await;
 }

@@ -1,4 +1,4 @@
-//! A call that is polled once and left, but not dropped, costs others nothing.
+//! A call that is polled once and kept without further polls does not block other calls.
 
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -11,12 +11,12 @@ use tokio::runtime::Builder;
 use crate::faults::SOON;
 use crate::support::{Redis, RedisServer, eventually};
 
-/// A caller that waits for this waits for a future that is not polled.
+/// A caller that waits for this long waits for a future that is not polled.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Longer than any test waits.
+/// Longer than any test.
 const MINUTES: Duration = Duration::from_secs(300);
 
-/// Of what a call that is left was granted.
+/// The lease of the grant of an unpolled call.
 const LEASE: Duration = Duration::from_secs(60);
 
 /// Design: invariants 3 and 14.
@@ -31,13 +31,13 @@ async fn an_unlock_does_not_wait_for_an_unpolled_nested_call() {
     let others = lock.try_lock().owner(&Owner::new()).await.unwrap();
     let others = others.expect("it is free");
     assert!(began.elapsed() < TIMEOUT, "{:?}", began.elapsed());
-    // Polled again, the nested call asks for what its owner does not hold any more.
+    // When it is polled again, the nested call reports that its owner lost the lock.
     assert!(nested.as_mut().now_or_never().is_none());
     others.unlock().await.unwrap();
     assert_eq!(nested.await.unwrap().hold_count(), 1);
 }
 
-/// Design: invariants 3 and 14. The hold continues, and so do its other calls.
+/// Design: invariants 3 and 14. The hold and its other calls continue.
 #[tokio::test]
 async fn a_nested_call_and_its_unlock_do_not_wait_for_another_unpolled_call() {
     let (_server, redis, client) = start().await;
@@ -71,7 +71,7 @@ async fn a_dropped_guard_is_released_despite_an_unpolled_nested_call() {
     assert!(began.elapsed() < TIMEOUT, "{:?}", began.elapsed());
 }
 
-/// Design: invariant 14. Its acquire was granted, and no client knows that.
+/// Design: invariant 14. The server granted its acquire, and no client has read that.
 #[tokio::test]
 async fn a_shutdown_undoes_an_unpolled_acquire() {
     let (_server, redis, client) = start().await;
@@ -107,7 +107,7 @@ async fn a_shutdown_does_not_wait_for_an_unpolled_unlock_or_nested_call() {
     assert!(!guard.is_valid());
 }
 
-/// Design: invariant 14. Another client waits, of which this one knows nothing.
+/// Design: invariant 14. A waiter of another client, which this client does not know.
 #[tokio::test]
 async fn an_unlock_abandoned_while_connecting_is_completed_in_the_background() {
     let (server, redis, _client) = start().await;
@@ -116,7 +116,7 @@ async fn an_unlock_abandoned_while_connecting_is_completed_in_the_background() {
     let lock = client.lock("l");
     let guard = lock.lock().lease(MINUTES).await.unwrap();
     assert!(redis.kill_named("left").await > 0);
-    // Its end is seen here, too.
+    // Its end is visible here, too.
     tokio::time::sleep(Duration::from_millis(50)).await;
     let mut unlock = pin!(guard.unlock());
     assert!(unlock.as_mut().now_or_never().is_none());
@@ -124,7 +124,7 @@ async fn an_unlock_abandoned_while_connecting_is_completed_in_the_background() {
     assert_eq!(unlock.await.unwrap(), Unlocked::Released);
 }
 
-/// Design: invariant 14. A command in the connection of a frozen runtime is never sent.
+/// Design: invariant 14. A command on the connection of a frozen runtime is never sent.
 #[test]
 fn a_shutdown_does_not_wait_for_an_idle_runtime_and_nothing_is_sent_after_it() {
     let [idle, other] = [(); 2].map(|()| {
@@ -144,7 +144,7 @@ fn a_shutdown_does_not_wait_for_an_idle_runtime_and_nothing_is_sent_after_it() {
         redis.reset_stats().await;
     });
     let error = idle.block_on(async {
-        // The runtime writes what it can before that.
+        // The runtime sends its pending commands before that.
         tokio::time::sleep(Duration::from_millis(200)).await;
         left.await.unwrap_err()
     });
@@ -153,12 +153,12 @@ fn a_shutdown_does_not_wait_for_an_idle_runtime_and_nothing_is_sent_after_it() {
     assert!(!ran.keys().any(|it| it.starts_with("eval")), "{ran:?}");
 }
 
-/// The contender has its answer, and does not look at it: the server is well.
+/// The contender was answered, and is not polled. The server is healthy.
 #[tokio::test]
 async fn a_waiter_behind_an_unpolled_contender_reports_no_server_error() {
     let server = RedisServer::start().await;
     let client = Client::builder().url(server.url()).command_timeout(TIMEOUT);
-    // The contender does not lose its role to the waiter before the waiter's end.
+    // The contender keeps its role until the other waiter ends.
     let client = client.poll_cap(TIMEOUT).build().await.unwrap();
     let others = Client::connect(server.url()).await.unwrap();
     let _others = others.lock("l").lock().await.unwrap();
@@ -170,7 +170,7 @@ async fn a_waiter_behind_an_unpolled_contender_reports_no_server_error() {
     assert!(matches!(busy, Ok(None)), "{busy:?}");
 }
 
-/// Design: invariant 14. No caller takes the grant in, and no owner of its client waits for the lock.
+/// Design: invariant 14. No caller reads the grant, and no other owner of its client waits for the lock.
 #[tokio::test]
 async fn an_unpolled_try_lock_with_a_grant_does_not_keep_the_lock() {
     let (server, redis) = server().await;
@@ -183,14 +183,14 @@ async fn an_unpolled_try_lock_with_a_grant_does_not_keep_the_lock() {
     assert_eq!(others.unlock().await.unwrap(), Unlocked::Released);
 }
 
-/// Design: invariant 14. The first attempt of a call that waits.
+/// Design: invariant 14. The first attempt of a waiting call.
 #[tokio::test]
 async fn an_unpolled_lock_with_a_grant_does_not_keep_the_lock() {
     let (server, redis) = server().await;
     let client = connected(&server).await;
     let call = client.lock("l").lock().lease(LEASE).into_future();
     let (mut left, others) = others_get_what_it_left(&server, &redis, call).await;
-    // When it is polled again, it waits behind the present holder.
+    // When it is polled again, it waits behind the current holder.
     let early = tokio::time::timeout(Duration::from_millis(500), &mut left).await;
     assert!(early.is_err(), "{early:?}");
     assert_eq!(others.unlock().await.unwrap(), Unlocked::Released);
@@ -198,8 +198,8 @@ async fn an_unpolled_lock_with_a_grant_does_not_keep_the_lock() {
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
 }
 
-/// A call on a free lock is left with its grant; another client gets the lock long before the lease of
-/// that grant is over.
+/// A call on a free lock keeps an unread grant. Another client gets the lock long before the end of that
+/// grant's lease.
 async fn others_get_what_it_left<T>(
     server: &RedisServer,
     redis: &Redis,
@@ -215,20 +215,20 @@ async fn others_get_what_it_left<T>(
     (call, guard)
 }
 
-/// A client whose next call is sent at its first poll.
+/// A client whose next call sends its command at the first poll.
 async fn connected(server: &RedisServer) -> Client {
     let client = Client::connect(server.url()).await.unwrap();
     warm(&client).await;
     client
 }
 
-/// From now on there is a connection for this runtime, so that one poll sends a command.
+/// Opens the connection of this runtime, so that one poll sends a command.
 async fn warm(client: &Client) {
     let guard = client.lock("other").lock().await.unwrap();
     guard.unlock().await.unwrap();
 }
 
-/// The lock is held, and a nested call of its owner was sent and is polled no more.
+/// The lock is held, and a nested call of its owner was sent and is no longer polled.
 async fn held_with_a_nested_call_left(
     redis: &Redis,
     lock: &Lock,
@@ -253,7 +253,7 @@ async fn start() -> (RedisServer, Redis, Client) {
     (server, redis, client.build().await.unwrap())
 }
 
-/// Waits until the lock's holder is counted so.
+/// Waits until the count of the lock's holder is this.
 async fn counts(redis: &Redis, count: &str) {
     eventually(SOON, "it is counted", async || {
         let counts: Vec<String> = redis.ask(&["HVALS", "l"]).await;

@@ -1,32 +1,40 @@
-//! Waits on a server that does not answer, or whose lock never ends by itself.
+//! Waits for a server that does not answer, or for a lock without a TTL.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockdog::Owner;
 
 use crate::faults::SOON;
 use crate::faults::scripts::acquire;
 use crate::faults::stand::{MOMENT, NAME, PATIENCE, Stand, take};
-use crate::support::{Direction, RedisServer, eventually, timed};
+use crate::support::{Direction, RedisServer, eventually, timed, until_ok};
 
 #[tokio::test]
 async fn a_wait_on_a_frozen_server_ends_in_time_with_an_error() {
     let stand = Stand::start().await;
     stand.server.pause();
     let wait = Duration::from_millis(1_000);
-    // One of them asks, the others wait behind it.
+    let began = Instant::now();
+    // One of them sends a command, and the others wait behind it.
     let mut waits = tokio::task::JoinSet::new();
     for _ in 0..5 {
         let waiting = stand.lock().try_lock().wait(wait).owner(&Owner::new());
         waits.spawn(timed(waiting.into_future()));
     }
+    stand.proxy.wait_for(acquire(), 1).await;
+    tokio::time::sleep(wait / 2).await;
+    let asked = stand.proxy.count(acquire());
+    // The next waiter may send a command when the first wait is over.
+    assert!(
+        asked == 1 || began.elapsed() >= wait,
+        "one for all, not {asked}"
+    );
     while let Some(waited) = waits.join_next().await {
         let (outcome, took) = waited.unwrap();
         let error = outcome.expect_err("the server said nothing, not even that it is busy");
         assert!(error.is_timeout() && error.is_retriable(), "{error}");
         assert!(took >= wait && took < SOON, "{took:?}");
     }
-    assert_eq!(stand.proxy.count(acquire()), 1, "one for all");
     stand.server.resume();
     stand.assert_recovered().await;
 }
@@ -66,8 +74,9 @@ async fn a_wait_during_a_server_pause_gets_the_lock() {
 async fn a_wait_for_a_key_without_ttl_is_bounded_and_ends_when_the_key_is_deleted() {
     let stand = Stand::with(|client| client.poll_cap(Duration::from_millis(100))).await;
     stand.redis.cmd(&["HSET", NAME, "foreign", "1"]).await;
-    let wait = stand.lock().try_lock().wait(PATIENCE);
-    assert!(wait.await.unwrap().is_none());
+    // On a busy machine an attempt may be unanswered when the wait is over.
+    let waited = async || stand.lock().try_lock().wait(PATIENCE).await;
+    assert!(until_ok(SOON * 3, waited).await.is_none());
     let asked = stand.proxy.count(acquire());
     let waiting = tokio::spawn(stand.lock().lock().into_future());
     stand.proxy.wait_for(acquire(), asked + 3).await;
@@ -77,7 +86,7 @@ async fn a_wait_for_a_key_without_ttl_is_bounded_and_ends_when_the_key_is_delete
     stand.assert_recovered().await;
 }
 
-/// A connection that lets nothing through is replaced while the call continues.
+/// A silent connection is replaced while the call continues.
 #[tokio::test]
 async fn a_wait_survives_a_blackhole_in_either_direction() {
     for direction in [Direction::ToClient, Direction::ToServer] {
@@ -100,7 +109,7 @@ async fn a_wait_survives_a_blackhole_in_either_direction() {
     }
 }
 
-/// The server comes back empty while one waits: the lock is free.
+/// The server restarts without data during a wait: the lock is free.
 #[tokio::test]
 async fn a_waiter_gets_the_lock_of_a_server_that_lost_its_data() {
     let server = RedisServer::start().await;
@@ -117,16 +126,16 @@ async fn a_waiter_gets_the_lock_of_a_server_that_lost_its_data() {
     redis.assert_clean().await;
 }
 
-/// The timeout of a short wait says that this wait is over, not that the server does not answer.
+/// The timeout of a short wait does not mean that the server is unreachable.
 #[tokio::test]
 async fn a_short_wait_that_ends_during_a_server_pause_does_not_end_a_longer_wait() {
-    let stand = Stand::start().await;
+    let stand = Stand::with(|client| client.command_timeout(SOON)).await;
     take(&stand.lock()).await.unlock().await.unwrap();
     let asked = stand.proxy.count(acquire());
     stand.server.pause();
     let short = stand.lock().try_lock().wait(Duration::from_millis(10));
     let short = tokio::spawn(short.owner(&Owner::new()).into_future());
-    // It is at the head of the queue: its question is under way, and the others come after it.
+    // It is first in the queue and its command is in flight. The others wait behind it.
     stand.proxy.wait_for(acquire(), asked + 1).await;
     let mut patient = tokio::task::JoinSet::new();
     for _ in 0..5 {

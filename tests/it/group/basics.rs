@@ -1,11 +1,11 @@
-//! Values on a healthy server.
+//! Locks of values on a healthy server.
 
 use lockdog::{Error, MultiLock, RedLock, Unlocked};
 
 use super::*;
 use crate::support::Cell;
 
-/// GL2 and GL4: all values or none, and nothing is left.
+/// GL2 and GL4: all values or none, and no key is left.
 #[tokio::test]
 async fn all_values_are_acquired_or_none() {
     let test = Fixture::start().await;
@@ -36,7 +36,7 @@ async fn all_values_are_acquired_or_none() {
     test.redis.assert_clean().await;
 }
 
-/// The same values in any order, and twice, are one lock that counts.
+/// The same values, in any order or repeated, are one lock with one count.
 #[tokio::test]
 async fn an_owner_acquires_the_same_values_again() {
     let test = Fixture::start().await;
@@ -64,7 +64,7 @@ async fn an_owner_with_some_of_the_values_would_wait_for_itself() {
         assert!(matches!(error, Error::WouldDeadlock { .. }), "{error}");
     }
     assert!(guard.is_valid());
-    // Dropped: its release is under way, and no deadlock.
+    // The guard is dropped: its release is in flight, and there is no deadlock.
     drop(guard);
     overlap.lock().await.unwrap().unlock().await.unwrap();
     test.redis.assert_clean().await;
@@ -98,7 +98,7 @@ async fn holders_of_one_value_exclude_each_other() {
     test.redis.assert_clean().await;
 }
 
-/// A waiter in the same client and one in another are woken by the message of the release.
+/// The message of a release wakes a waiter of the same client and one of another client.
 #[tokio::test]
 async fn a_release_wakes_those_that_wait_for_some_of_the_values() {
     let test = Fixture::start().await;
@@ -143,7 +143,7 @@ async fn a_lock_is_freed_by_force_for_all_its_values() {
     test.redis.assert_clean().await;
 }
 
-/// The guard has other values, some of which are freed.
+/// The guard has further values, some of which are freed.
 #[tokio::test]
 async fn a_guard_of_this_client_is_told_that_one_of_its_values_was_freed_by_force() {
     let test = Fixture::start().await;

@@ -1,4 +1,4 @@
-//! Values of a group on a cluster: all in one hash, at the master of the group's slot.
+//! Values of a group on a cluster: all are in one hash, at the master of the group's slot.
 
 use super::*;
 use crate::support::Cluster;
@@ -25,7 +25,7 @@ async fn the_master_of_its_slot_has_the_values_of_a_group() {
             channels.iter().any(|it| it.contains(group))
         })
         .await;
-        // It looks once more behind its subscription.
+        // The waiter queries once more after its subscription.
         tokio::time::sleep(ms(100)).await;
         assert_eq!(redis.hash(group).await.len(), 6);
         held.unlock().await.unwrap();
@@ -44,7 +44,7 @@ async fn the_master_of_its_slot_has_the_values_of_a_group() {
     }
 }
 
-/// The replica has the values. The client checks its holds after the switch, those with a lease too.
+/// The replica has the values. The client checks its holds after the switch, also those with a fixed lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn values_survive_a_failover_and_are_released_at_the_new_master() {
     let cluster = Cluster::start(3, 1).await;
@@ -72,7 +72,7 @@ async fn values_survive_a_failover_and_are_released_at_the_new_master() {
     client.shutdown().await;
 }
 
-/// The slot moves with the values; the client follows.
+/// The slot moves with the values, and the client follows the redirection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn values_move_with_their_slot() {
     let cluster = Cluster::start(3, 0).await;
@@ -88,7 +88,7 @@ async fn values_move_with_their_slot() {
     let source = from.redis().await;
     source.reset_stats().await;
     let waiting = crate::turn::waiter(&of(&client, &["Mary", "Tom"]));
-    eventually(SOON, "a look was sent on", async || {
+    eventually(SOON, "a query was redirected", async || {
         source.errorstats().await.contains_key("ASK")
     })
     .await;

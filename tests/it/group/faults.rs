@@ -3,7 +3,8 @@
 use lockdog::Unlocked;
 
 use super::*;
-use crate::support::{Action, Proxy};
+use crate::support::{Action, Proxy, until_ok};
+use crate::turn::renewed;
 
 #[tokio::test]
 async fn a_repeated_command_counts_once() {
@@ -12,10 +13,8 @@ async fn a_repeated_command_counts_once() {
         test.redis.cmd(&["SCRIPT", "LOAD", script]).await;
     }
     let proxy = Proxy::start(&test.server).await;
-    let client = Client::builder()
-        .url(proxy.url())
-        .command_timeout(ms(1_500));
-    let lock = of(&client.build().await.unwrap(), &["Jack", "Mary"]);
+    let client = Client::connect(proxy.url()).await.unwrap();
+    let lock = of(&client, &["Jack", "Mary"]);
     for action in [Action::ExecuteThenCut, Action::Twice] {
         let rule = proxy.on(is(ACQUIRE), action.clone());
         let guard = lock.lock().await.unwrap();
@@ -35,17 +34,18 @@ async fn a_repeated_command_counts_once() {
     }
 }
 
-/// GL1: a value whose owner's lease is over is free, also while the key lives on for others.
+/// GL1: a value is free when its owner's lease is over, also while the key exists for other owners.
 #[tokio::test]
 async fn a_value_is_free_when_its_owners_lease_is_over() {
     let test = Fixture::start().await;
     let long = tried(&test.another(&["Mary"]).await).await.unwrap();
-    let short = test.lock(&["Jack"]).lock().lease(ms(1_000)).await.unwrap();
+    let lock = test.lock(&["Jack"]);
+    let short = until_ok(SOON, async || lock.lock().lease(ms(1_000)).await).await;
     let other = test.another(&["Jack"]).await;
     let next = tokio::time::timeout(SOON, other.lock().into_future()).await;
     let next = next.expect("in time").unwrap();
     assert!(!short.is_valid());
-    // What the first owner left is deleted (GL4).
+    // The fields of the first owner are deleted (GL4).
     assert_eq!(test.redis.hash(GROUP).await.len(), 6);
     assert!(short.unlock().await.unwrap_err().is_lost());
     assert!(next.is_valid());
@@ -54,16 +54,14 @@ async fn a_value_is_free_when_its_owners_lease_is_over() {
     test.redis.assert_clean().await;
 }
 
-/// The watchdog renews all values, and notices that one was taken.
+/// The watchdog renews all values, and detects that one was taken.
 #[tokio::test]
 async fn the_watchdog_renews_values_and_notices_a_loss() {
     let test = Fixture::start().await;
-    let lease = ms(1_500);
-    let lock = test
-        .another_with(&["Jack", "Mary"], |it| it.watchdog_lease(lease))
-        .await;
+    let set = |it: ClientBuilder| it.watchdog_lease(ms(6_000));
+    let lock = test.another_with(&["Jack", "Mary"], set).await;
     let guard = lock.lock().await.unwrap();
-    tokio::time::sleep(lease * 2).await;
+    renewed(&[&guard]).await;
     assert!(guard.is_valid());
     assert!(tried(&test.another(&["Jack"]).await).await.is_none());
     test.redis
@@ -79,7 +77,7 @@ async fn the_watchdog_renews_values_and_notices_a_loss() {
     .await;
 }
 
-/// GL2: all values or none, also for the one that unlocks.
+/// GL2: all values or none, also for an unlock.
 #[tokio::test]
 async fn a_hold_without_one_of_its_values_is_lost() {
     let test = Fixture::start().await;
@@ -98,7 +96,7 @@ async fn a_hold_without_one_of_its_values_is_lost() {
             assert_eq!(test.redis.hash(GROUP).await, before);
         }
         assert!(guard.unlock().await.unwrap_err().is_lost());
-        // What it had is free, and Jack is not.
+        // The other values of the hold are free, and Jack is not.
         eventually(SOON, "only Jack is left", async || {
             test.redis.hash(GROUP).await.len() == 3
         })
@@ -122,13 +120,13 @@ async fn a_hold_without_one_of_its_values_is_lost() {
     test.redis.assert_clean().await;
 }
 
-/// A hold of which another client has a value is not reported as held, and neither is one whose time is over.
+/// A hold is not reported as held if another client has one of its values, or if its lease is over.
 #[tokio::test]
 async fn a_lost_hold_is_not_reported_as_held() {
     let test = Fixture::start().await;
     let jack = tried(&test.another(&["Jack"]).await).await.unwrap();
     let lock = test.lock(&["Mary", "Tom"]);
-    let guard = lock.lock().lease(ms(1_500)).await.unwrap();
+    let guard = lock.lock().lease(ms(4_000)).await.unwrap();
     assert!(lock.is_held().await.unwrap());
     test.redis
         .cmd(&["HSET", GROUP, "230jWNvarrOid4cfBqB4JQ", "java:1"])
@@ -145,15 +143,17 @@ async fn a_lost_hold_is_not_reported_as_held() {
         ])
         .await;
     assert!(lock.is_held().await.unwrap());
-    tokio::time::sleep(ms(1_600)).await;
-    assert!(!lock.is_held().await.unwrap());
+    eventually(SOON, "its time is over", async || {
+        !lock.is_held().await.unwrap()
+    })
+    .await;
     assert!(test.redis.exists(GROUP).await && !guard.is_valid());
     drop(guard);
     jack.unlock().await.unwrap();
     test.redis.assert_clean().await;
 }
 
-/// The field of the hold that has the values Mary and Tom.
+/// The field of the hold of Mary and Tom.
 async fn guard_field(test: &Fixture) -> String {
     let hash = test.redis.hash(GROUP).await;
     let count = hash.keys().find_map(|name| {
@@ -166,8 +166,8 @@ async fn guard_field(test: &Fixture) -> String {
     count.expect("a hold has Mary and Tom")
 }
 
-/// Holds that no client released do not pile up while others use the group. One that ended a moment ago stays: by
-/// the clock of a Redisson client it may not be over.
+/// Expired holds do not accumulate while others use the group. A hold that expired a moment ago stays,
+/// because by the clock of a Redisson client it may still be valid.
 #[tokio::test]
 async fn what_holds_left_is_deleted_by_later_acquires() {
     let test = Fixture::start().await;
@@ -211,7 +211,7 @@ async fn what_holds_left_is_deleted_by_later_acquires() {
     test.redis.assert_clean().await;
 }
 
-/// An owner that left some of the values to their lease waits for others as any waiter.
+/// An owner that left some values to their lease waits for the others like any waiter.
 #[tokio::test]
 async fn a_wait_for_values_that_were_left_to_their_lease_asks_once_for_each_poll_cap() {
     let test = Fixture::start().await;
@@ -235,13 +235,11 @@ async fn a_wait_for_values_that_were_left_to_their_lease_asks_once_for_each_poll
 #[tokio::test]
 async fn a_server_without_memory_renews_and_releases() {
     let test = Fixture::start().await;
-    let lease = ms(2_000);
-    let lock = test
-        .another_with(&["Jack", "Mary"], |it| it.watchdog_lease(lease))
-        .await;
+    let set = |it: ClientBuilder| it.watchdog_lease(ms(6_000));
+    let lock = test.another_with(&["Jack", "Mary"], set).await;
     let guard = lock.lock().await.unwrap();
     test.redis.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
-    tokio::time::sleep(lease * 2).await;
+    renewed(&[&guard]).await;
     assert!(guard.is_valid());
     let refused = test.another(&["Tom"]).await.try_lock().await.unwrap_err();
     assert!(refused.to_string().contains("OOM"), "{refused}");

@@ -45,7 +45,7 @@ async fn each_value_has_one_holder_under_a_nemesis_and_is_free_after_it() {
         let written = written.load(Ordering::Relaxed);
         assert_eq!(cell.value(), written as i64, "two wrote at a time");
     }
-    // What a late acquire took ends with its lease.
+    // A late acquire ends with its lease.
     let all = test.lock(&VALUES).try_lock().wait(SOON).await.unwrap();
     all.expect("they are free soon").unlock().await.unwrap();
     test.redis.eventually_empty().await;
@@ -55,7 +55,7 @@ async fn each_value_has_one_holder_under_a_nemesis_and_is_free_after_it() {
 struct Run {
     is_over: AtomicBool,
     visits: AtomicU64,
-    /// Of each value.
+    /// One entry for each value.
     written: [AtomicU64; 3],
     cells: [Cell; 3],
 }
@@ -73,7 +73,7 @@ async fn contend(lock: Lock, pair: [usize; 2], run: Arc<Run>, seed: u64) {
             _ => request.lease(LEASE),
         };
         let acquired = match roll(4) {
-            // The caller gives up at any point.
+            // The caller drops the call at a random time.
             0 => {
                 let limit = ms(roll(60));
                 tokio::time::timeout(limit, request.into_future()).await
@@ -95,7 +95,7 @@ async fn contend(lock: Lock, pair: [usize; 2], run: Arc<Run>, seed: u64) {
         match roll(4) {
             0 => drop(guard),
             1 => drop(tokio::time::timeout(ms(roll(20)), guard.unlock()).await),
-            // Its outcome may well be unknown.
+            // The outcome may be unknown.
             _ => drop(guard.unlock().await),
         }
     }
@@ -103,5 +103,5 @@ async fn contend(lock: Lock, pair: [usize; 2], run: Arc<Run>, seed: u64) {
 
 const VALUES: [&str; 3] = ["Jack", "Mary", "Tom"];
 const LASTS: Duration = Duration::from_secs(8);
-/// Its holder is told when it is over.
+/// The holder is notified when it is over.
 const LEASE: Duration = Duration::from_millis(1_500);

@@ -1,4 +1,4 @@
-//! One command a pair, first in first out.
+//! One command for each pair of lock and unlock, first in, first out.
 
 use std::time::Instant;
 
@@ -7,8 +7,8 @@ use lockdog::Client;
 use super::{Race, transfers, warm_up};
 use crate::support::RedisServer;
 
-/// At most 1.2 commands a pair, every owner's share within 10 % of fair, and no message while
-/// no other waiter listens.
+/// At most 1.2 commands a pair, each owner's share within 10 % of fair, and no message while no other
+/// waiter listens.
 #[tokio::test]
 async fn owners_of_one_client_take_turns_at_one_command_per_pair() {
     for owners in [2, 16] {
@@ -18,16 +18,16 @@ async fn owners_of_one_client_take_turns_at_one_command_per_pair() {
     }
 }
 
-/// As above, with owners that really run at once. What the machine does to their threads
-/// costs some of them turns, so that the shares are not promised, but no client is left out.
+/// The same with owners that run in parallel. Their threads lose turns to the machine's scheduler, so the
+/// shares are not guaranteed, but no owner is left out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn owners_on_several_threads_take_turns_at_one_command_per_pair() {
-    // On a busy machine an unlock may find that no other owner has come back yet.
+    // On a busy machine an unlock may come before another owner waits again.
     let shares = take_turns(16, 40).await;
     assert!(shares.iter().all(|share| *share >= 0.2), "{shares:?}");
 }
 
-/// Answers the owners' shares; 1 is fair. `alone`: so many of 800 unlocks may find nobody to hand over to.
+/// Returns the owners' shares; 1 is fair. `alone`: the number of 800 unlocks that may have no waiter.
 async fn take_turns(owners: usize, alone: u64) -> Vec<f64> {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
@@ -36,7 +36,7 @@ async fn take_turns(owners: usize, alone: u64) -> Vec<f64> {
     let race = Race::of(800);
     let began = Instant::now();
     let pairs = race.run(&client.lock("l"), owners).await;
-    // The lock is set free for those who cannot be seen every 250 ms, and at the end.
+    // The client releases the lock for waiters that it cannot see every 250 ms, and at the end.
     let free = began.elapsed().as_millis() as u64 / 250 + 2 + alone;
     let stats = redis.commandstats().await;
     let calls = |name: &str| stats.get(name).copied().unwrap_or(0);

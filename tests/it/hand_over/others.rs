@@ -1,4 +1,4 @@
-//! What others see of a lock that goes from hand to hand.
+//! Other clients see a handed-over lock as a held lock.
 
 use lockdog::{Client, Owner};
 
@@ -6,7 +6,7 @@ use super::{LONG, SOON, ms};
 use crate::support::RedisServer;
 use crate::support::redisson::Redisson;
 
-/// Redisson sees one field, an owner of ours and a TTL.
+/// Redisson sees one field of a lockdog owner and a TTL.
 #[tokio::test]
 async fn redisson_sees_a_handed_over_lock_as_held() {
     let server = RedisServer::start().await;
@@ -44,7 +44,7 @@ async fn redisson_sees_a_handed_over_lock_as_held() {
         fields.push(field);
         assert!(thread.unlock("l").await.unwrap_err().is_not_owner());
     }
-    // And Java waits for it and gets it as after any release.
+    // A Java thread waits for it and gets it as after any release.
     let waiting = thread.start_lock_for("l", LONG);
     tokio::time::sleep(ms(300)).await;
     held.unlock().await.unwrap();

@@ -1,4 +1,4 @@
-//! The cell and the waiting helpers tell what they are for.
+//! The cell and the waiting helpers detect what they are for.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -80,7 +80,7 @@ async fn heartbeat_detects_a_starved_worker() {
     let heart = heartbeat(&tokio::runtime::Handle::current());
     tokio::time::sleep(PAUSE).await;
     let before = heart.largest_gap();
-    let starved = Duration::from_secs(1);
+    let starved = Duration::from_secs(3);
     let ((), took) = timed(async {
         tokio::spawn(async move { std::thread::sleep(starved) })
             .await

@@ -1,4 +1,4 @@
-//! A cluster forms, and what operators do to it takes place.
+//! A cluster forms, and the operations on it take effect.
 
 use std::time::Duration;
 
@@ -137,7 +137,7 @@ async fn a_slot_moves_key_by_key_to_a_new_node() {
     assert_eq!(kind(source.try_cmd(&["GET", &keys[0]]).await), ASK);
     assert_eq!(kind(target.try_cmd(&["GET", &keys[0]]).await), MOVED);
     let both = ["EXISTS", &keys[0], &keys[1]];
-    // Redis 6.2 says so only to those who were led on and say ASKING.
+    // Redis 6.2 answers this only to a client that was redirected and sends ASKING.
     let split = kind(source.try_cmd(&both).await);
     assert!([TRY_AGAIN, ASK].contains(&split), "{split:?}");
     assert_eq!(source.ask::<String>(&["GET", &keys[1]]).await, "v");
@@ -194,7 +194,7 @@ async fn clients_are_redirected_to_announced_proxies() {
     let address = format!("127.0.0.1:{}", ports[0]);
     assert_eq!(moved.redirect_node(), Some((&address[..], 0)));
     assert_eq!(cluster.nodes[1].proxy().count(named("GET")), 1);
-    // Replicas come through the proxy as well, and what they get is no reply.
+    // Replicas connect through the proxy, too, and the stream to them contains no replies.
     cluster.nodes[0]
         .redis()
         .await
@@ -210,8 +210,7 @@ async fn clients_are_redirected_to_announced_proxies() {
     cluster.await_switch(0, &cluster.nodes[0]).await;
 }
 
-/// The server sends SUNSUBSCRIBE by itself when the slot migrates. Redis 6.2 has no sharded
-/// channels.
+/// The server sends SUNSUBSCRIBE when the slot migrates. Redis 6.2 has no sharded channels.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sharded_subscription_ends_with_its_slot_and_the_proxy_stays_in_sync() {
     if Binary::under_test() == Binary::Redis62 {
@@ -236,7 +235,7 @@ async fn a_sharded_subscription_ends_with_its_slot_and_the_proxy_stays_in_sync()
             .unwrap();
         let asked = wire.next().await.unwrap().texts;
         assert_eq!(asked[..2], ["sunsubscribe", &names[0]]);
-        // It comes while an answer is waited for, and is none.
+        // It comes while a reply is awaited, and is not a reply.
         let (from, gate) = (cluster.owner(3).await, Gate::new());
         let held = Action::HoldReply(gate.clone());
         let held = from.proxy().on(named("PING"), held);

@@ -1,4 +1,4 @@
-//! The proxy's rules on single commands: each does what its name says, and to no other command.
+//! The proxy's rules for single commands. Each applies to the commands that it names, and to no others.
 
 use redis::Value;
 use tokio::net::TcpStream;
@@ -29,7 +29,7 @@ async fn after_a_dropped_reply_the_connection_is_silent_but_executes() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     let rule = proxy.on(named("INCR"), Action::DropReply);
-    // A bare connection, because a client would take a later reply for the missing one's.
+    // A bare connection, because a client would take a later reply for the missing one.
     let stream = TcpStream::connect(("127.0.0.1", proxy.port())).await;
     let mut wire = Wire::new(stream.unwrap());
     let incr = resp::encode(&["INCR", "n"]);
@@ -41,7 +41,7 @@ async fn after_a_dropped_reply_the_connection_is_silent_but_executes() {
     assert_eq!(second.incr().await, Ok(Value::Int(3)));
 }
 
-/// A client would take it for the reply that it did not get.
+/// A client would take it for the missing reply.
 #[tokio::test]
 async fn the_reply_of_a_later_command_does_not_come_in_place_of_a_cut_one() {
     let server = RedisServer::start().await;
@@ -67,7 +67,7 @@ async fn a_duplicated_command_runs_twice_and_is_answered_once() {
     assert_eq!(client.incr().await, Ok(Value::Int(1)));
     rule.wait_hits(1).await;
     assert_eq!(counter(&server.redis().await).await, 2);
-    // The replies that follow still belong to their commands.
+    // The later replies still belong to their commands.
     assert_eq!(
         client.send(&["GET", "n"]).await,
         Ok(Value::BulkString(b"2".to_vec()))
@@ -151,7 +151,7 @@ async fn a_held_reply_is_delivered_when_its_gate_opens_but_the_command_ran_befor
     let release = async {
         gate.wait_reached().await;
         assert_eq!((counter(&redis).await, rule.hits()), (1, 1));
-        // Time enough for a reply that nothing holds.
+        // Long enough for a reply that no gate holds.
         tokio::time::sleep(PATIENCE / 4).await;
         assert!(!replied.get());
         gate.open();
@@ -245,7 +245,7 @@ async fn messages_do_not_confuse_the_matching_of_replies() {
         }
         wire.write(&resp::encode(&["PING"])).await.unwrap();
         assert_eq!(wire.next().await.unwrap().texts, ["LOADING wait"]);
-        // The delay lets a message overtake the command; its two confirmations never arrive.
+        // Because of the delay a message overtakes the command. Its two confirmations never arrive.
         proxy.delay(Direction::ToServer, PATIENCE / 2);
         wire.write(&resp::encode(&["UNSUBSCRIBE"])).await.unwrap();
         proxy.wait_for(named("UNSUBSCRIBE"), 1).await;

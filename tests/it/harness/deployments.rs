@@ -1,4 +1,4 @@
-//! What other deployments than one server stand on.
+//! The pool of servers that tests of deployments share.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use crate::support::child::{self, Copy};
 use crate::support::pool::Pool;
 use crate::support::{RedisServer, eventually};
 
-/// Whatever way it ends in.
+/// However the process ends.
 #[test]
 fn servers_in_a_pool_end_with_their_process() {
     const TEST: &str = "harness::deployments::servers_in_a_pool_end_with_their_process";

@@ -1,4 +1,4 @@
-//! The proxy's standing faults, each with its counter.
+//! The permanent faults of the proxy, each with its counter.
 
 use std::time::Instant;
 
@@ -50,7 +50,7 @@ async fn each_direction_has_its_own_delay_and_replies_stay_in_order() {
         let before = proxy.counts().delayed;
         let (replies, took) = timed(async { tokio::join!(client.incr(), client.incr()) }).await;
         assert!(replies.0.expect("it is only late") != replies.1.expect("it is only late"));
-        // A delay is no throttle: late by two delays, the second one would have been given up.
+        // A delay is not a throttle: with two delays the second reply would have been abandoned.
         assert!(took >= delay, "{direction:?} took {took:?}");
         assert_eq!(proxy.counts().delayed, before + 2);
     }
@@ -191,13 +191,13 @@ async fn a_killed_server_closes_its_connections_through_the_proxy() {
 async fn the_proxy_works_while_the_worker_of_the_test_is_starved() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
-    // The client has a thread too, so only the proxy could be the one that is frozen.
+    // The client has its own thread, so only a frozen proxy would delay it.
     let elsewhere = Background::new("client");
     let url = proxy.url().to_owned();
     let replied = elsewhere
         .spawn(async move { timed(async { Plain::connect(&url).await.incr().await }).await });
     let began = Instant::now();
-    std::thread::sleep(4 * PATIENCE);
+    std::thread::sleep(2 * PATIENCE);
     let starved = began.elapsed();
     let (reply, took) = replied.await.expect("it only connects");
     assert_eq!(reply, Ok(Value::Int(1)));

@@ -1,4 +1,4 @@
-//! The observing connection tells what the server really has and does.
+//! The test's own connection reports what the server has and does.
 
 use std::collections::BTreeMap;
 
@@ -100,7 +100,7 @@ async fn clients_are_listed_and_can_be_killed() {
     assert!(victim.cmd.starts_with("client"), "{victim:?}");
     assert_eq!(victim.sub, 0);
     assert_eq!(victim.fields["id"], victim.id.to_string());
-    // Servers from 7.2 on know the library, which ours tells on its own; earlier ones do not.
+    // Servers since 7.2 report the library's name, which redis-rs sends. Older servers do not.
     assert_eq!(victim.lib.is_some(), victim.fields.contains_key("lib-ver"));
     redis.kill_client(victim.id).await;
     assert!(client.incr().await.is_err());

@@ -1,4 +1,4 @@
-//! A server can be paused, killed and brought back, and each program starts.
+//! A server can be paused, killed and restarted, and each server version starts.
 
 use std::process::Command;
 use std::time::Duration;
@@ -52,7 +52,7 @@ async fn a_paused_server_stalls_and_a_resumed_one_answers_late() {
     })
     .await;
     assert!(took >= pause);
-    // What the client gave up on was in the socket, and is executed after all.
+    // The command that the client abandoned was in the socket, and is executed later.
     assert_eq!(redis.ask::<i64>(&["GET", "n"]).await, 1);
 }
 
@@ -119,11 +119,11 @@ async fn a_password_is_required_and_is_in_the_url() {
 async fn a_server_can_be_returned_while_it_is_loading() {
     let server = RedisServer::builder()
         .while_loading()
-        .arg("--key-load-delay", "200")
+        .arg("--key-load-delay", "600")
         .arg("--rdbcompression", "no")
         .start()
         .await;
-    // A loading server answers once in two megabytes, so the values are large.
+    // A loading server processes commands once every two megabytes, so the values are large.
     let fill = "for i = 1, 5000 do redis.call('SET', i, string.rep('x', 4096)) end";
     server.redis().await.cmd(&["EVAL", fill, "0"]).await;
     server.restart(Data::Kept).await;
@@ -168,7 +168,7 @@ async fn many_servers_started_at_once_get_distinct_ports() {
 
 #[test]
 fn the_installer_is_quick_when_everything_is_installed() {
-    // The first call may have to download, the second may not.
+    // The first call may download. The second must not.
     let install = root().join("tests/servers/install");
     assert!(
         Command::new(&install)

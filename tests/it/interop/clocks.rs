@@ -1,5 +1,5 @@
-//! Java clients whose wall clocks are a minute off. Redisson's scripts take the time from the client, and ours
-//! take it from the server. `docs/porting-from-redisson.md` says what that costs.
+//! Java clients whose clocks are a minute off. Redisson's scripts get the time from the client, ours from
+//! the server. `docs/porting-from-redisson.md` describes the effects.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::support::redis::Redis;
 use crate::support::redisson::{JavaLock, JavaThread, Redisson};
 use crate::support::{Cell, RedisServer, eventually};
 
-/// All kinds side by side, because each of the two clocks needs a JVM of its own and renewals take seconds.
+/// All kinds in one test, because each of the two clocks needs its own JVM, and renewals take seconds.
 #[tokio::test]
 async fn java_clocks_that_are_a_minute_off_cost_what_the_documents_say() {
     let server = RedisServer::start().await;
@@ -45,8 +45,9 @@ struct Stand {
     ahead: Redisson,
 }
 
-/// A client that is behind keeps permits longer and takes none early; one that is ahead by more than the lease
-/// takes ours, and the next renewal reports that. What the first one acquires ends early for us.
+/// A client with a slow clock keeps permits longer and takes none early. A client whose clock is ahead by
+/// more than the lease takes ours, and the next renewal reports that. What the first one acquires ends
+/// early for us.
 async fn permits(stand: &Stand) {
     let seats = stand.client.permit_semaphore("seats");
     seats.set_permits(1).await.unwrap();
@@ -62,11 +63,11 @@ async fn permits(stand: &Stand) {
     assert!(ours.is_valid());
 
     let taken = tries(&ahead, json!([])).value().await;
-    let taken = taken.expect("it takes ours for expired");
+    let taken = taken.expect("Java treats ours as expired");
     let lost = tokio::time::timeout(SAFETY, ours.lost()).await;
-    let lost = lost.expect("the next renewal finds it");
+    let lost = lost.expect("the next renewal reports the loss");
     assert_eq!(lost.reason(), LostReason::NotOurs);
-    // Nothing is given back twice: the permit is Java's.
+    // The permit belongs to Java, so a release of ours fails.
     drop(ours);
     let release = ahead.start_permits::<()>("seats", "release", json!([{ "id": taken }]));
     release.value().await;
@@ -75,12 +76,12 @@ async fn permits(stand: &Stand) {
     assert_eq!((all.count(), seats.permits().await.unwrap()), (1, 1));
     all.release().await.unwrap();
 
-    // Half a minute from a minute ago is over. Two minutes from then are not.
+    // Half a minute after a minute ago is in the past. Two minutes after it are not.
     let wait_and_lease = |lease: u64| json!([{ "ms": 0 }, { "ms": lease }]);
     let early = tries(&behind, wait_and_lease(30_000)).value().await;
     assert!(early.is_some());
     let ours = seats.try_acquire().await.unwrap();
-    ours.expect("Java's is over for us")
+    ours.expect("Java's has expired for us")
         .release()
         .await
         .unwrap();
@@ -88,7 +89,7 @@ async fn permits(stand: &Stand) {
     assert!(long.is_some() && seats.try_acquire().await.unwrap().is_none());
 }
 
-/// The same with the times of values, but that a lock looks at those of others only.
+/// The same for the expiry times of values, except that a lock reads only the times of other owners.
 async fn values_of_a_group(stand: &Stand) {
     let group = |name: &'static str| {
         let value = Value::kryo5("Mary").unwrap();
@@ -102,9 +103,9 @@ async fn values_of_a_group(stand: &Stand) {
     let guard = ours.lock().owner(&Owner::new()).await.unwrap();
     assert!(!behind.try_lock(&theirs).await);
     assert!(guard.is_valid());
-    assert!(ahead.try_lock(&theirs).await, "it takes ours for expired");
+    assert!(ahead.try_lock(&theirs).await, "Java treats ours as expired");
     let lost = tokio::time::timeout(SAFETY, guard.lost()).await;
-    let lost = lost.expect("the next renewal finds it");
+    let lost = lost.expect("the next renewal reports the loss");
     assert_eq!(lost.reason(), LostReason::NotOurs);
     drop(guard);
     assert!(ours.try_lock().await.unwrap().is_none(), "it is Java's");
@@ -114,7 +115,7 @@ async fn values_of_a_group(stand: &Stand) {
     behind.lock_for(&theirs, Duration::from_secs(30)).await;
     let guard = ours.try_lock().await.unwrap();
     guard
-        .expect("Java's is over for us")
+        .expect("Java's has expired for us")
         .unlock()
         .await
         .unwrap();
@@ -123,8 +124,8 @@ async fn values_of_a_group(stand: &Stand) {
     assert!(ours.try_lock().await.unwrap().is_none());
 }
 
-/// Far below the five minutes that a place is worth, a difference changes neither who holds a fair lock, which
-/// the server's own TTL decides, nor the order of its queue.
+/// A difference far below the five minutes of a waiter's score changes neither the holder of a fair lock,
+/// which the server's TTL decides, nor the order of its queue.
 async fn places_in_a_queue(stand: &Stand) {
     let lock = stand.client.fair_lock("orders");
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
@@ -150,7 +151,7 @@ async fn places_in_a_queue(stand: &Stand) {
         }));
         queued(&stand.redis, "orders", number * 2 + 2).await;
     }
-    // Several looks of each client.
+    // Several queries of each client.
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(order.lock().unwrap().is_empty());
     held.unlock().await.unwrap();
@@ -161,8 +162,8 @@ async fn places_in_a_queue(stand: &Stand) {
     assert_eq!(*order.lock().unwrap(), (0..6).collect::<Vec<_>>());
 }
 
-/// A Java client that is ahead by more than `fair_wait` and the lease drops a waiter of ours that is there. It
-/// loses its turn, and gets another one; nothing else happens.
+/// A Java client whose clock is ahead by more than `fair_wait` and the lease drops a present waiter of
+/// ours. The waiter loses its place, enters the queue again, and gets the lock.
 async fn places_shorter_than_the_difference(stand: &Stand) {
     let client = ours_at(&stand.server).watchdog_lease(LEASE);
     let client = client.fair_wait(Duration::from_secs(10));

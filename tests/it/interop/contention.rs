@@ -1,7 +1,6 @@
-//! Four clients of each side use one object of each exclusive kind, and change a number that nothing else
-//! protects. A lost update shows two holders.
-//!
-//! `LOCKDOG_CONTENTION_SECONDS` sets how long each test lasts.
+//! Four clients of each side use one object of each exclusive kind, and change a number without other
+//! protection. A lost update shows two holders. `LOCKDOG_CONTENTION_SECONDS` sets the duration of each
+//! test.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use crate::kinds;
 use crate::support::RedisServer;
 use crate::support::redis::Redis;
 
-/// The one kind that older Redissons have, too.
+/// The kind that older versions of Redisson have, too.
 #[tokio::test]
 async fn four_clients_of_each_side_lose_no_update() {
     lose_no_update(|_| Object::Lock(&kinds::PLAIN)).await;
@@ -22,7 +21,7 @@ async fn four_clients_of_each_side_lose_no_update() {
 mod of_every_kind {
     use super::*;
 
-    /// A test for each: what the client with this number uses.
+    /// A test for each kind. The argument is the number of the client.
     macro_rules! kinds {
         ($($name:ident: $object:expr;)*) => {
             $(
@@ -43,7 +42,7 @@ mod of_every_kind {
         // GL1 and GL2: the sets differ, and have one value in common.
         locks_of_values_of_a_group_lose_no_update:
             |n| Object::Values(["Mary", ["Jack", "Tom", "Ann", "Bob"][n]]);
-        // RW2: readers look on.
+        // RW2: readers check the number.
         read_write_locks_lose_no_update: |_| WRITE;
         // LE2: the Java side has a fair lock.
         elections_lose_no_update: |_| Object::Election;
@@ -135,7 +134,7 @@ async fn lose_no_update(object: fn(usize) -> Object) {
     assert!(changes > 0, "{label}: one side after the other");
 }
 
-/// What two holders at a time do wrong: each reads before the other has written.
+/// With two holders each reads before the other has written.
 async fn add_one(redis: &Redis, side: &str) {
     let [all, own, changes]: [Option<u64>; 3] = redis.ask(&["MGET", CELL, side, "changes"]).await;
     let last: Option<String> = redis.ask(&["GET", "last"]).await;

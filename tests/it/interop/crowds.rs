@@ -33,7 +33,7 @@ async fn a_release_wakes_one_waiter_of_each_client() {
         listeners.1 == 2
     })
     .await;
-    // Their attempts after the subscription are over as well.
+    // Their attempts after the subscription are over.
     let asked = async || redis.commandstats().await.get("evalsha").copied();
     let (mut before, mut quiet) = (asked().await, 0);
     eventually(SAFETY, "no client asks for half a second", async || {
@@ -107,7 +107,7 @@ async fn all_of_many_waiters_on_both_sides_get_the_lock() {
     a_waiter_listens(&redis, "orders").await;
     first.unlock("orders").await.unwrap();
     for waiter in waiters {
-        // Less than any timer: messages alone have done it.
+        // Shorter than any timer, so only messages can have woken them.
         tokio::time::timeout(SAFETY, waiter).await.unwrap().unwrap();
     }
 

@@ -1,7 +1,6 @@
-//! A process is killed with an object of each kind in hand, and first in each queue: the other side gets what
-//! it held when its lease ends, and the queue goes on in its order.
-//!
-//! One process and one kill serve all kinds, because the leases are real and a JVM costs more than most tests.
+//! A process is killed that holds an object of each kind, and whose waiter is first in each queue. The
+//! other side gets each object when its lease ends, and the queues continue in their order. One process and
+//! one kill serve all kinds, because the leases are real and a JVM costs more than most tests.
 
 mod left;
 mod queues;
@@ -20,7 +19,7 @@ use crate::kinds;
 use crate::support::RedisServer;
 use crate::support::child::{Copy, argument, await_go_ahead, tell};
 
-/// What the killed side holds, and what the other one waits for.
+/// The object that the killed side holds, and the object that the other side waits for.
 const HELD: [(Object, Object); 11] = [
     alike(Object::Lock(&kinds::PLAIN)),
     alike(Object::Lock(&kinds::SPIN)),
@@ -42,7 +41,7 @@ const fn alike(object: Object) -> (Object, Object) {
     (object, object)
 }
 
-/// Older Redissons have the plain lock only.
+/// Older versions of Redisson have only the plain lock.
 fn has_every_kind() -> bool {
     std::env::var("LOCKDOG_TEST_REDISSON").map_or(true, |version| version == "4.7.0")
 }
@@ -122,7 +121,7 @@ async fn lockdog_gets_what_a_killed_java_process_held_when_its_lease_ends() {
     redis.assert_clean().await;
 }
 
-/// Runs twice: as the test, and started by it in a process of its own, which is killed.
+/// The test runs in two processes: as the test, and as the process that is killed.
 #[tokio::test]
 async fn java_gets_what_a_killed_lockdog_process_held_when_its_lease_ends() {
     if let Some(url) = argument() {
@@ -162,10 +161,10 @@ async fn java_gets_what_a_killed_lockdog_process_held_when_its_lease_ends() {
         queue.begin();
     }
     if has_every_kind() {
-        // A permit without a lease has to be taken back by hand. A waiter that died took nothing of a latch.
+        // A permit without a lease has to be reclaimed. A dead waiter of a latch has changed nothing.
         let semaphore = client.semaphore(Object::Semaphore.label());
         let [dead] = &semaphore.holders().await.unwrap()[..] else {
-            panic!("the dead process is the only holder");
+            panic!("the killed process is the only holder");
         };
         assert_eq!(semaphore.available().await.unwrap(), 0);
         let dead = dead.client_id().expect("it is a lockdog client");
@@ -206,7 +205,7 @@ async fn java_gets_what_a_killed_lockdog_process_held_when_its_lease_ends() {
     redis.assert_clean().await;
 }
 
-/// What the lockdog process does that is killed.
+/// The lockdog process that is killed.
 async fn hold_and_stand_in_the_queues(url: String) {
     let client = soon_absent(Client::builder().url(url)).watchdog_lease(LEASE);
     let client = client.build().await.unwrap();
@@ -238,7 +237,7 @@ fn spawn_wait(object: Object, client: &Client, name: String) -> JoinHandle<Held>
 
 fn soon_absent(builder: ClientBuilder) -> ClientBuilder {
     let builder = builder.poll_cap(Duration::from_millis(250));
-    builder.fair_absence(Duration::from_secs(2))
+    builder.fair_absence(Duration::from_secs(4))
 }
 
 /// Long enough for a watchdog on a busy machine.

@@ -1,4 +1,4 @@
-//! An election whose queue has Java threads with a fair lock.
+//! An election in whose queue Java threads wait for a fair lock.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ fn java_lock() -> JavaLock {
     JavaLock::from_getter("getFairLock", NAME)
 }
 
-/// A Java thread leads without a value, and those that wait get their turns in the order of arrival.
+/// A Java thread leads without a value, and all waiters lead in the order of arrival.
 #[tokio::test]
 async fn a_java_thread_with_a_fair_lock_stands_in_the_same_line() {
     let server = RedisServer::start().await;
@@ -76,7 +76,7 @@ async fn a_java_thread_with_a_fair_lock_stands_in_the_same_line() {
     .await;
 }
 
-/// What Java reads of a lockdog leader is what it reads of a fair lock.
+/// Java sees a lockdog leader as the holder of a fair lock.
 #[tokio::test]
 async fn java_sees_a_leader_as_the_holder_of_a_fair_lock() {
     let server = RedisServer::start().await;

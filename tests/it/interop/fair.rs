@@ -9,20 +9,20 @@ use crate::kinds::{self, Kind};
 use crate::support::redis::Redis;
 use crate::support::{RedisServer, eventually};
 
-/// FA4 across both sides.
+/// FA4 with both sides.
 #[tokio::test]
 async fn two_hundred_turns_of_java_and_lockdog_are_granted_in_the_order_of_the_queue() {
     takes_turns_in_order(&kinds::FAIR).await;
 }
 
-/// FA4 across both sides.
+/// FA4 with both sides.
 #[tokio::test]
 async fn so_are_the_turns_of_a_non_reentrant_fair_lock() {
     takes_turns_in_order(&kinds::NON_REENTRANT_FAIR).await;
 }
 
-/// Twenty waiters, every second one a Java thread, each of which enters the queue again after its turn. What the
-/// server executed says who entered when, and who was granted the lock when.
+/// Twenty waiters, half of which are Java threads. Each enters the queue again after its turn. The commands
+/// that the server executed show who entered when, and who was granted the lock when.
 async fn takes_turns_in_order(kind: &'static Kind) {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
@@ -79,7 +79,7 @@ async fn takes_turns_in_order(kind: &'static Kind) {
                     assert_eq!(field, first, "after {in_order} turns in order");
                     in_order += 1;
                 }
-                // Nobody waited.
+                // The queue was empty.
                 None => continue,
             },
             Step::CameBack(field) => panic!("{field} was dropped, and came back"),
@@ -93,7 +93,7 @@ async fn takes_turns_in_order(kind: &'static Kind) {
     redis.eventually_empty().await;
 }
 
-/// What a script did to the queue or the lock, and whose field that was.
+/// The change that a script made to the queue or the lock, and the owner's field.
 enum Step {
     Entered(String),
     CameBack(String),

@@ -1,4 +1,4 @@
-//! The tokens of a fenced lock that both sides take. FE1 and FE2 are invariants of `docs/design.md`.
+//! The tokens of a fenced lock that both sides use. FE1 and FE2 are invariants of `docs/design.md`.
 
 use lockdog::{Guard, Lock};
 
@@ -28,7 +28,7 @@ async fn tokens_grow_from_one_side_to_the_other() {
     server.redis().await.assert_clean().await;
 }
 
-/// FE1 while each side waits for the other: a message wakes the waiter, whose token is larger.
+/// FE1 while each side waits for the other: a message wakes the waiter, which gets a larger token.
 #[tokio::test]
 async fn a_waiter_that_the_other_side_wakes_has_a_larger_token() {
     let server = RedisServer::start().await;
@@ -53,7 +53,7 @@ async fn a_waiter_that_the_other_side_wakes_has_a_larger_token() {
     let released = std::time::SystemTime::now();
     guard.unlock().await.unwrap();
     let locked = tokio::time::timeout(SAFETY, waiting.answer()).await;
-    let locked = locked.expect("Java is woken at all");
+    let locked = locked.expect("a message wakes Java");
     assert_woken("Java", released, locked.at);
     let third = locked.result.unwrap();
     assert!(third > second, "{third} comes after {second}");
@@ -61,7 +61,7 @@ async fn a_waiter_that_the_other_side_wakes_has_a_larger_token() {
     redis.assert_clean().await;
 }
 
-/// FE2: Redisson counts a re-entry, and we do not.
+/// FE2: Redisson issues a new token for a re-entry, and we do not.
 #[tokio::test]
 async fn our_hold_has_one_token_where_a_java_thread_gets_one_for_each_acquire() {
     let server = RedisServer::start().await;

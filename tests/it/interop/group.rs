@@ -17,7 +17,8 @@ fn ours(client: &Client, values: &[&str]) -> lockdog::Lock {
     client.group_lock(GROUP, values)
 }
 
-/// GL2 across both sides: each sees the other's values, waits for them, and is woken by the other's release.
+/// GL2 with both sides: each side sees the other's values, waits for them, and is woken by the other's
+/// release.
 #[tokio::test]
 async fn each_side_waits_for_the_values_of_the_other() {
     let server = RedisServer::start().await;
@@ -61,15 +62,15 @@ async fn each_side_waits_for_the_values_of_the_other() {
     let released = SystemTime::now();
     guard.unlock().await.unwrap();
     let locked = tokio::time::timeout(SAFETY, waiting.answer()).await;
-    let locked = locked.expect("Java is woken at all");
+    let locked = locked.expect("a message wakes Java");
     locked.result.unwrap();
     assert_woken("Java", released, locked.at);
     t1.unlock(java(&["Mary"])).await.unwrap();
-    // Java deletes its latch after its unlock is answered.
+    // Redisson deletes its latch after the answer to its unlock.
     redis.eventually_empty().await;
 }
 
-/// Each length takes its own way through the hash.
+/// The number of values decides how the script reads the hash.
 #[tokio::test]
 async fn values_have_the_same_names_on_both_sides() {
     let server = RedisServer::start().await;
@@ -78,7 +79,7 @@ async fn values_have_the_same_names_on_both_sides() {
         let letters = (0..length).map(|at| char::from(b' ' + ((at * 7 + length) % 95) as u8));
         letters.collect::<String>()
     };
-    // What the default codec makes of other texts is not known.
+    // The default codec's encoding of other texts is unknown.
     let redisson = java_at(&server).start().await;
     let texts: Vec<String> = (2..=32).map(text).collect();
     let values = texts.iter().map(|text| Value::kryo5(text).unwrap());
@@ -94,7 +95,7 @@ async fn values_have_the_same_names_on_both_sides() {
     are_the_same(&redisson, &client, "utf8", &texts, &values).await;
 }
 
-/// A Java thread takes every second value, and we find them and no other taken.
+/// A Java thread takes every second value. Our queries show these as taken, and no others.
 async fn are_the_same(
     redisson: &Redisson,
     client: &Client,

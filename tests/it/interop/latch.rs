@@ -46,7 +46,7 @@ impl Scene {
     }
 }
 
-/// What one side counts, the other sees.
+/// Each side sees the other's count.
 #[tokio::test]
 async fn each_side_counts_the_latch_of_the_other_down() {
     let scene = Scene::start().await;
@@ -66,7 +66,7 @@ async fn each_side_counts_the_latch_of_the_other_down() {
     assert!(!scene.start.delete().await.unwrap());
 }
 
-/// Redisson's own delete lets its waiters sleep on.
+/// Redisson's own `delete` does not wake its waiters.
 #[tokio::test]
 async fn our_delete_lets_a_java_waiter_go() {
     let scene = Scene::start().await;
@@ -77,7 +77,7 @@ async fn our_delete_lets_a_java_waiter_go() {
     let deleted = SystemTime::now();
     assert!(scene.start.delete().await.unwrap());
     let ended = tokio::time::timeout(SAFETY, waiting.answer()).await;
-    let ended = ended.expect("Java is let go at all");
+    let ended = ended.expect("Java's wait ends");
     assert_woken("Java", deleted, ended.at);
     ended.result.unwrap();
 }

@@ -1,4 +1,4 @@
-//! A server that is out of memory refuses what makes a key grow, and the lock is freed nevertheless.
+//! A server without memory refuses commands that make a key grow, and still frees the lock.
 
 use std::time::Duration;
 

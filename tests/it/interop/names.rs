@@ -1,4 +1,4 @@
-//! Names of every kind mean the same key and the same channel on both sides.
+//! A name of any form is the same key and the same channel on both sides.
 
 use std::time::SystemTime;
 
@@ -50,7 +50,7 @@ async fn a_mapper_may_add_the_braces() {
     .await;
 }
 
-/// Hands each lock from Java to us and back, each time by a message.
+/// Passes each lock from Java to us and back, each time by a message.
 async fn share(
     names: &[&str],
     prefix: &str,
@@ -93,8 +93,8 @@ async fn share(
         assert_woken(&format!("Java for {name:?}"), released, locked.at);
         t1.unlock(name).await.unwrap();
 
-        // The recorder hears them a moment later, and Java deletes its latch after its unlock is
-        // answered.
+        // The recorder receives the messages a moment later, and Redisson deletes its latch after the
+        // answer to its unlock.
         eventually(SAFETY, "three messages, and no key left", async || {
             messages.seen().len() == 3 && redis.keys().await.is_empty()
         })

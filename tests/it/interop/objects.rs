@@ -1,4 +1,4 @@
-//! What both sides share: how each side takes it, waits for it and gives it back.
+//! The objects that both sides use: how each side acquires, waits for and releases them.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,7 @@ use crate::support::redisson::{JavaLock, JavaThread, PendingCall};
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Object {
     Lock(&'static Kind),
-    /// The lock of two values of a group.
+    /// A lock of two values of a group.
     Values([&'static str; 2]),
     /// The mode `read` of a read/write lock; [`WRITE`] is the other one.
     Read,
@@ -23,7 +23,7 @@ pub(super) enum Object {
     Permits,
     /// One permit without a lease.
     Semaphore,
-    /// It is held while its count is one, and whoever waits for it waits for zero.
+    /// The latch counts as held while its count is one. Its waiters wait for zero.
     Latch,
 }
 
@@ -42,7 +42,7 @@ impl Object {
         }
     }
 
-    /// What is there before a side takes it.
+    /// Creates the object before a side uses it.
     pub(super) async fn make(self, client: &Client, name: &str) {
         match self {
             Self::Permits => client.permit_semaphore(name).set_permits(1).await.unwrap(),
@@ -58,7 +58,7 @@ impl Object {
         }
     }
 
-    /// Our handle, if it is a lock for us.
+    /// Our handle, if the object is a lock.
     fn lock(self, client: &Client, name: &str) -> Option<Lock> {
         Some(match self {
             Self::Lock(kind) => kind.lock(client, name),
@@ -81,7 +81,7 @@ impl Object {
         })
     }
 
-    /// Waits for it as an owner of its own. Without a lease the watchdog renews it.
+    /// Waits with its own owner. Without a lease the watchdog renews it.
     pub(super) async fn wait(self, client: &Client, name: &str, lease: Option<Duration>) -> Held {
         if let Some(lock) = self.lock(client, name) {
             let request = lock.lock().owner(&Owner::new());
@@ -123,7 +123,7 @@ impl Object {
         }
     }
 
-    /// Takes it while it is free.
+    /// Acquires the object, which is free.
     pub(super) async fn hold(self, client: &Client, name: &str, lease: Option<Duration>) -> Held {
         match self {
             Self::Latch => Held::Count(client.count_down_latch(name)),
@@ -131,7 +131,7 @@ impl Object {
         }
     }
 
-    /// As [`wait`](Self::wait). Without a lease Java's watchdog renews locks, and a permit never ends.
+    /// Like [`wait`](Self::wait). Without a lease Java's watchdog renews locks, and a permit never ends.
     pub(super) fn java_wait(
         self,
         thread: &JavaThread,
@@ -163,7 +163,7 @@ impl Object {
         }
     }
 
-    /// As [`hold`](Self::hold).
+    /// Like [`hold`](Self::hold).
     pub(super) async fn java_hold(
         self,
         thread: &JavaThread,
@@ -186,7 +186,7 @@ impl Object {
     }
 }
 
-/// What we have. A drop gives it back too, the count of a latch apart.
+/// An object that we hold. A drop releases it, except for the count of a latch.
 pub(super) enum Held {
     Lock(Guard),
     Lead(Leadership),
@@ -228,7 +228,7 @@ impl JavaWait {
         }
     }
 
-    /// What it got, and when.
+    /// The object that it acquired, and when.
     pub(super) async fn done(self) -> (JavaHeld, SystemTime) {
         let mut held = self.held;
         let at = match self.call {
@@ -247,7 +247,7 @@ impl JavaWait {
     }
 }
 
-/// What a Java thread has.
+/// An object that a Java thread holds.
 pub(super) struct JavaHeld {
     object: Object,
     thread: JavaThread,
@@ -272,7 +272,7 @@ impl JavaHeld {
         }
     }
 
-    /// What waited for a latch has nothing.
+    /// A waiter of a latch holds nothing.
     pub(super) async fn give_back(self) {
         let answer = self.start_give_back().answer().await;
         if let Err(error) = answer.result {

@@ -1,4 +1,4 @@
-//! A semaphore with permits that both sides use. PE1 to PE5 are invariants of `docs/design.md`.
+//! A semaphore with leases that both sides use. PE1 to PE5 are invariants of `docs/design.md`.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl Scene {
         tokio::time::sleep(Duration::from_millis(150)).await;
     }
 
-    /// What Java says is available, acquired, and both.
+    /// The permits that are available, acquired, and both, according to Java.
     async fn counted_by_java(&self) -> [i64; 3] {
         let mut counts = [0; 3];
         let methods = ["availablePermits", "acquiredPermits", "getPermits"];
@@ -63,7 +63,7 @@ impl Scene {
     }
 }
 
-/// PE1: what one side takes, the other sees.
+/// PE1: each side sees the permits that the other takes.
 #[tokio::test]
 async fn each_side_counts_and_releases_the_permits_of_the_other() {
     let scene = Scene::of(5).await;
@@ -116,7 +116,7 @@ async fn each_side_counts_and_releases_the_permits_of_the_other() {
     assert_eq!(scene.redis.unmarked_keys().await, [NAME]);
 }
 
-/// The message of a list release of Redisson is the number released, and ours the number that is free.
+/// Redisson's message for the release of a list contains the number released, ours the number available.
 #[tokio::test]
 async fn a_list_release_serves_the_waiters_of_the_other_side() {
     let scene = Scene::of(3).await;
@@ -149,7 +149,7 @@ async fn a_list_release_serves_the_waiters_of_the_other_side() {
     assert_eq!(acquired.expect("Java is served").len(), 3);
 }
 
-/// The numbers that one side sets are those of the other.
+/// Each side sees the numbers of permits that the other sets.
 #[tokio::test]
 async fn each_side_sets_the_number_of_permits() {
     let scene = Scene::of(2).await;

@@ -1,8 +1,7 @@
-//! A message ends the wait on the other side within 50 ms, for each kind that has one. The spin lock has none.
-//!
-//! On a busy machine a message may take longer, so each scene has ten attempts, and one that takes less than
-//! 50 ms is enough. It proves that a message ends the wait, because all that could end it without one comes
-//! after a minute: the end of the lease, and the poll. Without the message no attempt would be so short.
+//! A message ends the wait on the other side within 50 ms, for each kind that has messages. The spin lock
+//! has none. On a busy machine a message may take longer, so each scene has ten attempts, and one below 50
+//! ms is enough. It proves that a message ended the wait, because the lease and the poll would end it after
+//! a minute.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +14,7 @@ use crate::support::redis::Redis;
 use crate::support::redisson::Redisson;
 use crate::support::{RedisServer, eventually};
 
-/// What one side holds, and what the other one waits for.
+/// The object that one side holds, and the object that the other side waits for.
 const SCENES: [(Object, Object); 14] = [
     alike(Object::Lock(&kinds::PLAIN)),
     alike(Object::Lock(&kinds::NON_REENTRANT)),
@@ -58,7 +57,7 @@ async fn lockdog_giving_back_an_object_of_any_kind_wakes_a_java_waiter_within_50
     }
 }
 
-/// Attempts it with a new name each time, until one is short enough.
+/// Tries a new name each time, until an attempt is short enough.
 async fn is_prompt(holds: Object, waits: Object, attempt: impl AsyncFn(&str) -> Duration) {
     let what = format!("{} after {}", waits.label(), holds.label());
     let mut took = Vec::new();
@@ -68,7 +67,7 @@ async fn is_prompt(holds: Object, waits: Object, attempt: impl AsyncFn(&str) -> 
             println!("{what}: {took:?}");
             return;
         }
-        // What keeps the machine busy may end.
+        // The other load may end.
         tokio::time::sleep(Duration::from_millis(100) * n).await;
     }
     panic!("{what}: each wait ended late: {took:?}");
@@ -127,7 +126,7 @@ impl Stand {
         at.duration_since(given).unwrap_or_default()
     }
 
-    /// It is done with the look that follows, too: no client sends anything any more.
+    /// Its next query is over, too: no client sends a command any more.
     async fn a_lockdog_waiter_listens(&self, name: &str) {
         eventually(SAFETY, "a waiter listens", async || {
             let channels = self.redis.channels().await;
@@ -145,7 +144,7 @@ impl Stand {
         .await;
     }
 
-    /// How many commands the server had, without those that ask for this.
+    /// The number of commands that the server received, without those that ask for it.
     async fn sent(&self) -> u64 {
         let stats = self.redis.commandstats().await;
         let asks = |command: &str| command.starts_with("info") || command.starts_with("pubsub");

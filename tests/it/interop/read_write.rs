@@ -73,7 +73,7 @@ async fn each_side_excludes_the_other_and_shares_reads_with_it() {
     scene.redis.assert_clean().await;
 }
 
-/// What each side says of the other's holds.
+/// The other's holds as each side sees them.
 #[tokio::test]
 async fn counts_modes_and_ttls_are_read_by_the_other_side() {
     let scene = Scene::new().await;
@@ -94,7 +94,7 @@ async fn counts_modes_and_ttls_are_read_by_the_other_side() {
     assert!(!scene.ours.write().is_locked().await.unwrap());
     assert!(scene.ours.read().remaining_ttl().await.unwrap().is_some());
     let ours = scene.ours.read().lock().lease(NEVER * 2).await.unwrap();
-    // Redisson shortens nothing of ours at its unlocks, and counts our timeout key.
+    // Redisson's unlocks do not shorten our holds, and count our timeout key.
     for _ in 0..2 {
         t1.unlock(reads).await.unwrap();
     }
@@ -107,7 +107,7 @@ async fn counts_modes_and_ttls_are_read_by_the_other_side() {
     let ours = scene.ours.write().lock().await.unwrap();
     assert!(t1.is_locked(writes).await && !t1.is_held(writes).await);
     assert_eq!(t1.hold_count(writes).await, 0);
-    // Each side frees the other by force, in one mode.
+    // Each side frees the other's lock by force, in one mode.
     assert!(!t1.force_unlock(reads).await && t1.force_unlock(writes).await);
     assert!(ours.unlock().await.unwrap_err().is_lost());
     for _ in 0..2 {
@@ -119,7 +119,7 @@ async fn counts_modes_and_ttls_are_read_by_the_other_side() {
     scene.redis.eventually_empty().await;
 }
 
-/// Our downgrade publishes `1`, so Redisson's readers come in; Redisson's own does not.
+/// Our downgrade publishes `1`, so Redisson's readers wake up. Redisson's own downgrade does not.
 #[tokio::test]
 async fn our_downgrade_wakes_java_readers() {
     let scene = Scene::new().await;
@@ -145,7 +145,7 @@ async fn our_downgrade_wakes_java_readers() {
     scene.redis.assert_clean().await;
 }
 
-/// A writer is one more waiter of the last reader, and the readers behind it come in together.
+/// A writer waits for the last reader, and the readers behind the writer acquire together.
 #[tokio::test]
 async fn a_lockdog_writer_takes_its_turn_between_java_readers() {
     let scene = Scene::new().await;

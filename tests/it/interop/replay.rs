@@ -1,6 +1,5 @@
-//! Redisson's recorded calls, made through our API on real servers of the recorded deployment. After
-//! every step answers, messages, keys and TTLs are what the recording says, or what `docs/protocol.md`
-//! says instead.
+//! Redisson's recorded calls, made through our API on real servers of the recorded deployment. After every
+//! step the answers, messages, keys and TTLs are those of the recording, or those of `docs/protocol.md`.
 
 mod calls;
 mod cast;
@@ -99,8 +98,8 @@ fn what_is_left_out_is_recorded_and_has_a_reason() {
     }
 }
 
-/// The replays fail for a difference that is not in `DIFFERENCES` and for one that does not occur;
-/// this ties that list to the document.
+/// A replay fails for a difference that is not in `DIFFERENCES` and for one that does not occur. This test
+/// compares that list with the document.
 #[test]
 fn exactly_the_differences_are_listed_in_the_protocol_document() {
     let document = include_str!("../../../docs/protocol.md");
@@ -185,10 +184,10 @@ async fn replay(test: &str) {
     );
 }
 
-/// `async` is a word of the language.
+/// `async` is a keyword.
 fn recorded_name(test: &str) -> &str {
     test.trim_end_matches('_')
 }
 
-/// What the recording calls quiet.
+/// The recording's quiet time.
 const QUIET: Duration = Duration::from_millis(60);

@@ -1,4 +1,4 @@
-//! What each side sees of the other's locks: first of the plain lock, then of each kind.
+//! How each side sees the other's locks: first the plain lock, then each kind.
 
 use std::time::Duration;
 
@@ -104,7 +104,7 @@ async fn both_sides_see_the_same_ttl() {
 
     for lease in [20_000, 50_000] {
         t1.lock_for("orders", Duration::from_millis(lease)).await;
-        // Asked one after the other, a TTL can only have fallen.
+        // Two queries in a row: a TTL can only have fallen.
         let seen = [
             ours().await,
             t1.remaining_ttl_ms("orders").await,
@@ -148,7 +148,7 @@ async fn both_sides_see_the_same_ttl() {
     redis.assert_clean().await;
 }
 
-/// Java's thread 1 and our owner 1 are two.
+/// Java's thread 1 and our owner 1 are different owners.
 #[tokio::test]
 async fn a_lockdog_owner_with_the_number_of_a_java_thread_does_not_reenter_its_hold() {
     let server = RedisServer::start().await;

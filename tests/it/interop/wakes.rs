@@ -1,4 +1,4 @@
-//! A release on one side wakes the waiters of the other by its message: every timer is a minute long.
+//! The message of a release wakes the waiters of the other side. No timer fires during a test.
 
 use std::future::IntoFuture;
 use std::time::{Duration, SystemTime};
@@ -139,7 +139,8 @@ async fn a_lockdog_shutdown_wakes_a_java_waiter() {
     assert!(!guard.is_valid());
 }
 
-/// Java waits for the TTL that it saw, here ten minutes, or for what its place in a fair lock's queue says.
+/// Java waits for the TTL that it read, here ten minutes, or for the time of its place in a fair lock's
+/// queue.
 #[tokio::test]
 async fn java_waits_for_the_rest_of_a_least_time_and_no_longer() {
     let server = RedisServer::start().await;
@@ -154,7 +155,7 @@ async fn java_waits_for_the_rest_of_a_least_time_and_no_longer() {
 }
 
 async fn java_waits_for_the_rest(kind: &Kind, client: &Client, java: &Redisson) {
-    // On a busy machine Java may be late, and then the least time is over before the unlock.
+    // On a busy machine Java may be late, so that the shortest wait is over before the unlock.
     for attempt in 1..=ATTEMPTS {
         let least = LEAST * attempt;
         let name = format!("{} {attempt}", kind.java);
@@ -168,7 +169,7 @@ async fn java_waits_for_the_rest(kind: &Kind, client: &Client, java: &Redisson) 
             thread.waits_for_message().await;
         }
         let unlocked = guard.unlock().await.unwrap();
-        // In either order: both wake when the rest is over.
+        // In either order: both wake when the remaining time is over.
         let each = threads.iter().zip(waiting).map(async |(thread, waiting)| {
             let locked = tokio::time::timeout(SAFETY, waiting.answer()).await;
             let locked = locked.unwrap_or_else(|_| panic!("{name}: Java waits for longer"));
@@ -185,7 +186,7 @@ async fn java_waits_for_the_rest(kind: &Kind, client: &Client, java: &Redisson) 
     panic!("{kind:?}: Java is late each time");
 }
 
-/// Its place says that it has to wait for the one before it.
+/// Its place is valid after that of the waiter before it.
 #[tokio::test]
 async fn java_behind_a_lockdog_waiter_of_a_fair_lock_waits_for_the_rest_of_a_least_time_only() {
     let server = RedisServer::start().await;
@@ -217,7 +218,7 @@ async fn java_behind_a_lockdog_waiter_of_a_fair_lock_waits_for_the_rest_of_a_lea
     redis.assert_clean().await;
 }
 
-/// It ends at its own limit, although a message makes it look again before.
+/// The wait ends at its own limit, although a message makes it query again before.
 #[tokio::test]
 async fn a_java_wait_with_a_limit_ends_at_it_while_a_lock_stays_for_its_least_time() {
     let scene = Scene::new().await;
@@ -243,7 +244,7 @@ async fn a_java_wait_with_a_limit_ends_at_it_while_a_lock_stays_for_its_least_ti
     assert!(scene.java.thread("t2").force_unlock("orders").await);
 }
 
-/// The first thread gives up before the rest is over, and the second one has read the TTL of before.
+/// The first thread gives up before the remaining time is over. The second has read the earlier TTL.
 #[tokio::test]
 async fn each_java_thread_of_a_client_learns_that_a_lock_stays_for_its_least_time_only() {
     let scene = Scene::new().await;
@@ -276,7 +277,7 @@ async fn each_java_thread_of_a_client_learns_that_a_lock_stays_for_its_least_tim
 const LEAST: Duration = Duration::from_secs(2);
 const ATTEMPTS: u32 = 10;
 
-/// Our lock, and a Java thread that will wait for it.
+/// Our lock, and a Java thread that is about to wait for it.
 struct Scene {
     server: RedisServer,
     redis: Redis,
@@ -305,14 +306,14 @@ impl Scene {
         let waiting = self.waiter.start_lock_for("orders", NEVER);
         a_waiter_listens(&self.redis, "orders").await;
         assert!(!waiting.is_finished());
-        // The time after which Java would look again of its own accord.
+        // The time after which Java would query again without a message.
         assert!(self.redis.pttl("orders").await > 30_000);
         waiting
     }
 
     async fn java_was_woken(self, waiting: PendingCall<()>, released: SystemTime) {
         let locked = tokio::time::timeout(SAFETY, waiting.answer()).await;
-        let locked = locked.expect("Java is woken at all");
+        let locked = locked.expect("a message wakes Java");
         locked.result.unwrap();
         assert_woken("Java", released, locked.at);
         let field = self.waiter.field().await;

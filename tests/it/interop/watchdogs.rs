@@ -9,7 +9,7 @@ use crate::support::RedisServer;
 async fn each_watchdog_renews_only_its_own_locks() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let (theirs, ours) = (Duration::from_secs(3), Duration::from_millis(2_500));
+    let (theirs, ours) = (Duration::from_secs(6), Duration::from_secs(5));
     let java = java_at(&server).watchdog_timeout(theirs).start().await;
     let client = ours_at(&server).watchdog_lease(ours).build().await.unwrap();
     let t1 = java.thread("t1");
@@ -25,9 +25,9 @@ async fn each_watchdog_renews_only_its_own_locks() {
         }
     }
 
-    // More than two of any client's leases.
+    // More than a lease of either client.
     let begin = Instant::now();
-    while begin.elapsed() < Duration::from_millis(6_500) {
+    while begin.elapsed() < Duration::from_millis(7_500) {
         for (name, held, lease) in &expected {
             assert_eq!(holder(&redis, name).await.as_ref(), Some(held), "{name}");
             let ttl = redis.pttl(name).await;

@@ -1,10 +1,10 @@
-//! Counts on a healthy server, and Redisson's own tests by their meaning.
+//! Counts on a healthy server, and the meaning of Redisson's own tests.
 
 use lockdog::{Client, Error};
 use tokio::task::JoinSet;
 
 use super::{CHANNEL, Fixture, NAME, SOON, ms};
-use crate::support::eventually;
+use crate::support::{eventually, until_ok};
 
 /// CL1. RedissonCountDownLatchTest.testCountDown, testTrySetCount, testCount.
 #[tokio::test]
@@ -42,7 +42,9 @@ async fn each_call_lowers_the_count_by_one() {
     );
     // It can be used again.
     assert!(start.try_set_count(1).await.unwrap());
-    assert!(!start.wait_zero_within(ms(100)).await.unwrap());
+    // On a busy machine the count may be unknown when the wait is over.
+    let waited = async || start.wait_zero_within(ms(100)).await;
+    assert!(!until_ok(SOON, waited).await);
 }
 
 /// testDelete, testDeleteFailed.
@@ -124,7 +126,7 @@ async fn bad_arguments_and_wrong_keys_are_refused() {
         test.start.count_down().await.unwrap_err(),
         test.start.wait_zero().await.unwrap_err(),
         test.start
-            .wait_zero_within(ms(300))
+            .wait_zero_within(SOON)
             .await
             .map(drop)
             .unwrap_err(),

@@ -29,7 +29,7 @@ async fn the_master_of_its_slot_keeps_a_latch() {
         tokio::time::sleep(ms(100)).await;
         start.count_down().await.unwrap();
         let ended = tokio::time::timeout(SOON, waiting).await;
-        ended.expect("a message lets it go").unwrap().unwrap();
+        ended.expect("a message ends the wait").unwrap().unwrap();
     }
 }
 
@@ -54,7 +54,7 @@ async fn a_name_with_a_brace_is_refused() {
     }
 }
 
-/// The nodes answer with TRYAGAIN while the count is at one node and the mark of the request is at none.
+/// The nodes answer with TRYAGAIN while the count is on one node and the mark of the request is on none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_latch_opens_whose_slot_was_migrated_under_its_waiters() {
     const SLOT: u16 = 42;
@@ -92,7 +92,7 @@ async fn a_latch_opens_whose_slot_was_migrated_under_its_waiters() {
     .await;
     migration.move_keys().await;
     migration.finish().await;
-    // Its call may have ended before: the client goes on.
+    // The call may have failed before. The client repeats the command.
     let (start, _) = counting.await.unwrap();
     eventually(SOON, "it has counted", async || {
         target.ask::<i64>(&["GET", name]).await == 1
@@ -106,13 +106,13 @@ async fn a_latch_opens_whose_slot_was_migrated_under_its_waiters() {
     start.count_down().await.unwrap();
     for waiter in waiters {
         let ended = tokio::time::timeout(SOON, waiter).await;
-        ended.expect("a message lets it go").unwrap().unwrap();
+        ended.expect("a message ends the wait").unwrap().unwrap();
     }
     assert!(!target.exists(name).await);
 }
 
-/// CL2: a latch of the new master opens by a message, after a planned failover and after a crash. Its waiters are
-/// woken by nothing else, but for what the client learns of the failover.
+/// CL2: a message opens a latch of the new master, after a planned failover and after a crash. Only that
+/// message and the client's knowledge of the failover wake the waiters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_latch_opens_by_a_message_after_each_failover() {
     let cluster = Cluster::start(3, 1).await;
@@ -154,7 +154,7 @@ async fn a_latch_opens_by_a_message_after_each_failover() {
         assert_ne!(new.id, old.id);
         let redis = new.redis().await;
         listens_at(&redis).await;
-        // If the old master refuses it, the client goes on.
+        // If the old master refuses it, the client repeats it.
         let _ = start.count_down().await;
         eventually(SOON, "it has counted", async || {
             redis.ask::<Option<i64>>(&["GET", name]).await == Some(left)
@@ -165,7 +165,7 @@ async fn a_latch_opens_by_a_message_after_each_failover() {
     }
     start.count_down().await.unwrap();
     let ended = tokio::time::timeout(SOON, waiting).await;
-    assert!(ended.expect("a message lets it go").unwrap().unwrap());
+    assert!(ended.expect("a message ends the wait").unwrap().unwrap());
     let redis = cluster.owner(slot(name)).await.redis().await;
     assert!(!redis.exists(name).await);
 }

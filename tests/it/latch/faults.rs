@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockdog::{Client, CountDownLatch, Error};
 
 use super::{Fixture, LONG, NAME, SOON, ms, poll_once};
-use crate::support::{Action, Direction, Gate, Proxy, eventually, named};
+use crate::support::{Action, Direction, Gate, Proxy, eventually, named, until_ok};
 
 /// A client behind a proxy. All scripts are loaded, so that a rule meets the first sending.
 async fn behind_a_proxy(test: &Fixture) -> (Proxy, CountDownLatch) {
@@ -15,7 +15,7 @@ async fn behind_a_proxy(test: &Fixture) -> (Proxy, CountDownLatch) {
     let proxy = Proxy::start(&test.server).await;
     let client = Client::builder()
         .url(proxy.url())
-        .command_timeout(ms(1_500));
+        .command_timeout(ms(2_500));
     let client = client.poll_cap(ms(500)).build().await.unwrap();
     (proxy, client.count_down_latch(NAME))
 }
@@ -39,7 +39,7 @@ async fn a_repeated_command_counts_once() {
     }
 }
 
-/// CL1: the client sends it until it is answered, and a sending that arrives last counts no more.
+/// CL1: the client sends it until it is answered, and an earlier sending that arrives later does not count.
 #[tokio::test]
 async fn a_count_down_without_an_answer_counts_once() {
     let test = Fixture::of(Some(9)).await;
@@ -63,7 +63,8 @@ async fn a_count_down_without_an_answer_counts_once() {
     assert_eq!(test.start.count().await.unwrap(), 7);
 }
 
-/// CL1: the server refuses for a while, or its answer is lost. The client continues, and its caller must not.
+/// CL1: the server refuses for a while, or its answer is lost. The client repeats the command, and its
+/// caller must not.
 #[tokio::test]
 async fn a_caller_that_repeats_what_is_retriable_counts_once() {
     let test = Fixture::of(Some(9)).await;
@@ -75,7 +76,7 @@ async fn a_caller_that_repeats_what_is_retriable_counts_once() {
         (6, Action::DropReply),
     ] {
         let rule = proxy.on(is(COUNT_DOWN), action.clone());
-        // The client repeats a command that is refused for a while.
+        // The client repeats a command that is refused temporarily.
         let rule = match action {
             Action::ReplyWith(_) => rule.always(),
             _ => rule,
@@ -102,7 +103,8 @@ async fn a_caller_that_repeats_what_is_retriable_counts_once() {
     }
 }
 
-/// CL1: a crowd of calls at a server that does not answer. The others wait until some of these have ended.
+/// CL1: many calls to a server that does not answer. Some are sent, and the others wait until some of these
+/// have ended.
 #[tokio::test]
 async fn a_bounded_number_of_count_downs_is_sent_at_once() {
     let test = Fixture::of(Some(1_000)).await;
@@ -110,7 +112,7 @@ async fn a_bounded_number_of_count_downs_is_sent_at_once() {
     let client = Client::builder().url(proxy.url()).command_timeout(LONG);
     let latch = client.build().await.unwrap().count_down_latch(NAME);
     assert_eq!(latch.count().await.unwrap(), 1_000);
-    // The server counts what arrives, and the client hears nothing.
+    // The server counts the commands, and the client receives no answers.
     let rule = proxy.on(is(COUNT_DOWN), Action::DropReply);
     for _ in 0..600 {
         assert!(poll_once(latch.count_down()).await.is_none());
@@ -157,7 +159,7 @@ async fn too_many_count_downs_without_an_answer_are_refused() {
     assert_eq!(test.start.count().await.unwrap(), 6);
 }
 
-/// CL1: one that the client could not send at first.
+/// CL1: the client could not send it at first.
 #[tokio::test]
 async fn a_count_down_that_could_not_be_sent_counts_later() {
     let test = Fixture::of(Some(9)).await;
@@ -193,7 +195,7 @@ async fn a_late_repetition_of_a_refused_count_sets_none() {
     assert_eq!(latch.count().await.unwrap(), 0);
 }
 
-/// CL2: the connection for messages is slow, and commands are answered. The looks go on.
+/// CL2: the connection for messages is slow, and commands are answered. The waiter still queries the count.
 #[tokio::test]
 async fn a_slow_subscription_delays_no_look() {
     let test = Fixture::of(Some(1)).await;
@@ -207,11 +209,11 @@ async fn a_slow_subscription_delays_no_look() {
     gate.wait_reached().await;
     test.start.count_down().await.unwrap();
     let ended = tokio::time::timeout(SOON, waiting).await;
-    ended.expect("a look finds the zero").unwrap().unwrap();
+    ended.expect("a query finds the zero").unwrap().unwrap();
     gate.open();
 }
 
-/// CL2: the message of a zero that an earlier wait has seen comes late.
+/// CL2: the message of a zero that an earlier wait has already seen comes late.
 #[tokio::test]
 async fn the_message_of_an_earlier_zero_does_not_end_the_next_wait() {
     let test = Fixture::of(Some(1)).await;
@@ -234,7 +236,7 @@ async fn the_message_of_an_earlier_zero_does_not_end_the_next_wait() {
     gate.wait_reached().await;
     test.start.count_down().await.unwrap();
     let ended = tokio::time::timeout(SOON, first).await;
-    ended.expect("a look finds the zero").unwrap().unwrap();
+    ended.expect("a query finds the zero").unwrap().unwrap();
     assert!(test.start.try_set_count(1).await.unwrap());
     let second = waiter();
     tokio::time::sleep(ms(500)).await;
@@ -242,15 +244,15 @@ async fn the_message_of_an_earlier_zero_does_not_end_the_next_wait() {
     gate.wait_passed().await;
     tokio::time::sleep(ms(500)).await;
     assert!(!second.is_finished());
-    // It hears the next one.
+    // The waiter receives the next message.
     test.start.count_down().await.unwrap();
     let ended = tokio::time::timeout(SOON, second).await;
     ended.expect("it is let go").unwrap().unwrap();
     holding.abort();
 }
 
-/// CL2: the message of a zero from before a waiter came. It lets those go that came before, and the waiter
-/// that joined them waits for the count that was set since then.
+/// CL2: a late message of a zero. It ends the earlier waits. A waiter that joined them after the zero waits
+/// for the new count.
 #[tokio::test]
 async fn a_late_message_does_not_let_a_waiter_go_that_joined_after_the_zero() {
     let test = Fixture::of(Some(1)).await;
@@ -278,7 +280,10 @@ async fn a_late_message_does_not_let_a_waiter_go_that_joined_after_the_zero() {
     assert!(!first.is_finished());
     gate.open();
     let ended = tokio::time::timeout(SOON, first).await;
-    ended.expect("it hears of the zero").unwrap().unwrap();
+    ended
+        .expect("it receives the message of the zero")
+        .unwrap()
+        .unwrap();
     tokio::time::sleep(ms(500)).await;
     assert!(!second.is_finished());
     test.start.count_down().await.unwrap();
@@ -287,7 +292,7 @@ async fn a_late_message_does_not_let_a_waiter_go_that_joined_after_the_zero() {
     holding.abort();
 }
 
-/// A wait that is shorter than the way to the server asks once.
+/// A wait that is shorter than a round trip sends one query.
 #[tokio::test]
 async fn a_wait_of_no_time_asks_once() {
     let test = Fixture::of(None).await;
@@ -300,7 +305,7 @@ async fn a_wait_of_no_time_asks_once() {
                     assert!(is_open);
                     true
                 }
-                // A busy machine.
+                // On a busy machine.
                 Err(error) => {
                     assert!(error.is_timeout(), "{error}");
                     false
@@ -311,14 +316,14 @@ async fn a_wait_of_no_time_asks_once() {
     }
 }
 
-/// CL1: a shutdown waits for calls without an answer, and the end of a client does so, too.
+/// CL1: a shutdown waits for unanswered calls, and so does the end of a client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_ends_sends_its_count_downs() {
     let test = Fixture::of(Some(9)).await;
     for (left, is_shut_down) in [(8, true), (7, false)] {
         let proxy = Proxy::start(&test.server).await;
         let client = Client::builder().url(proxy.url());
-        let client = client.command_timeout(ms(3_000)).build().await.unwrap();
+        let client = client.command_timeout(ms(10_000)).build().await.unwrap();
         let latch = client.count_down_latch(NAME);
         assert_eq!(latch.count().await.unwrap(), left + 1);
         proxy.refuse();
@@ -331,8 +336,10 @@ async fn a_client_that_ends_sends_its_count_downs() {
                 false => None,
             }
         });
-        tokio::time::sleep(ms(300)).await;
-        assert!(proxy.counts().refused > 0);
+        eventually(SOON, "a connection is refused", async || {
+            proxy.counts().refused > 0
+        })
+        .await;
         proxy.heal();
         let report = ended.await.unwrap();
         assert_eq!(report.map_or(0, |report| report.unanswered_calls), 0);
@@ -348,7 +355,7 @@ async fn a_shutdown_reports_a_count_down_without_an_answer() {
     let test = Fixture::of(Some(9)).await;
     let (proxy, latch) = behind_a_proxy(&test).await;
     let client = Client::builder().url(proxy.url()).command_timeout(ms(500));
-    let client = client.build().await.unwrap();
+    let client = until_ok(SOON, async || client.clone().build().await).await;
     let start = client.count_down_latch(NAME);
     assert_eq!(latch.count().await.unwrap(), 9);
     proxy.refuse();
@@ -363,12 +370,12 @@ async fn a_shutdown_reports_a_count_down_without_an_answer() {
     assert_eq!(latch.count().await.unwrap(), 9);
 }
 
-/// CL1: from its first poll on it counts.
+/// CL1: a count-down counts from its first poll on.
 #[tokio::test]
 async fn a_count_down_that_is_dropped_counts() {
     let test = Fixture::of(Some(9)).await;
     for left in [8, 7, 6] {
-        // A fast client's thread has its answer at once.
+        // The client's thread may have the answer at once.
         let _ = poll_once(test.start.count_down()).await;
         eventually(SOON, "it counts", async || {
             test.start.count().await.unwrap() == left
@@ -421,7 +428,7 @@ async fn a_late_repetition_of_a_delete_leaves_the_next_count() {
     }
 }
 
-/// What Redis takes for no number, and what this crate does not count with.
+/// Texts that Redis does not accept as a number, or that this crate does not count with.
 #[tokio::test]
 async fn a_count_that_is_no_number_changes_nothing() {
     let test = Fixture::of(None).await;
@@ -453,7 +460,7 @@ async fn a_count_that_is_no_number_changes_nothing() {
     }
 }
 
-/// It refuses new counts, and what lets waiters go runs.
+/// The server refuses new counts, and runs the commands that end waits.
 #[tokio::test]
 async fn a_latch_opens_on_a_server_without_memory() {
     let test = Fixture::of(Some(2)).await;
@@ -480,7 +487,7 @@ async fn a_latch_opens_on_a_server_without_memory() {
     assert_eq!(test.start.count().await.unwrap(), 0);
 }
 
-/// CL3: a wait without a limit ends with an error, and one with a limit goes on.
+/// CL3: a wait without a limit ends with an error, and a wait with a limit continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_server_ends_waits_without_a_limit() {
     let test = Fixture::of(Some(1)).await;

@@ -38,7 +38,7 @@ async fn each_call_counts_once_under_a_nemesis_and_all_waiters_end_after_it() {
     }
     let [counted, unknown] = [&run.counted, &run.unknown].map(|it| it.load(Ordering::Relaxed));
     println!("{counted} counted, {unknown} without an answer");
-    // What had no answer counts soon or never: its client sends it again.
+    // An unanswered call counts later or never: its client repeats the command.
     let mut left = test.start.count().await.unwrap();
     loop {
         tokio::time::sleep(ms(1_000)).await;
@@ -79,7 +79,7 @@ async fn count(latch: CountDownLatch, run: Arc<Run>, seed: u64) {
     let mut dice = Dice::of(seed);
     while !run.is_over.load(Ordering::Relaxed) {
         let limit = match dice.roll(4) {
-            // The caller gives up at any point.
+            // The caller drops the call at a random time.
             0 => ms(dice.roll(60)),
             _ => LONG,
         };

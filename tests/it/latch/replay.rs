@@ -35,7 +35,7 @@ const RECORDED: Recorded = Recorded {
             scenario: "delete",
             step: 4,
             aspect: "came back",
-            // It is not counted anew: it came back in the step before.
+            // It is not counted again: it ended in the step before.
             ours: "",
         },
     ],
@@ -71,5 +71,5 @@ pub(crate) async fn perform(call: Call) -> Result<String> {
     }
 }
 
-/// A recorded wait is so many times longer here, because a machine may be busy.
+/// A recorded wait is as many times longer here, because a machine may be busy.
 const SLOWER: u32 = 4;

@@ -1,4 +1,4 @@
-//! Who is let go, when, and with how many commands.
+//! Which waits end, when, and with how many commands.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use lockdog::{Client, CountDownLatch, Error};
 use tokio::task::JoinHandle;
 
 use super::{CHANNEL, Fixture, LONG, NAME, SOON, ms, poll_once};
-use crate::support::eventually;
+use crate::support::{eventually, until_ok};
 
 fn waiter(latch: &CountDownLatch) -> JoinHandle<lockdog::Result<()>> {
     let latch = latch.clone();
@@ -19,7 +19,7 @@ async fn within_soon(waiter: JoinHandle<lockdog::Result<()>>) {
     ended.expect("it is let go").unwrap().unwrap();
 }
 
-/// CL2: by the message.
+/// CL2: by a message.
 #[tokio::test]
 async fn a_message_lets_the_waiters_of_other_clients_go() {
     for deleted in [false, true] {
@@ -37,7 +37,7 @@ async fn a_message_lets_the_waiters_of_other_clients_go() {
     }
 }
 
-/// One look for all waiters of a client.
+/// One query serves all waiters of a client.
 #[tokio::test]
 async fn a_hundred_waiters_of_one_client_ask_a_few_times() {
     let test = Fixture::of(Some(1)).await;
@@ -47,14 +47,14 @@ async fn a_hundred_waiters_of_one_client_ask_a_few_times() {
     test.somebody_waits().await;
     let more: Vec<_> = (0..100).map(|_| waiter(&another)).collect();
     tokio::time::sleep(ms(200)).await;
-    // Not ours: that one asks, too.
+    // The other client sends a query, too.
     test.redis.cmd(&["DEL", NAME]).await;
     test.redis.cmd(&["PUBLISH", CHANNEL, "0"]).await;
     for waiter in waiting.into_iter().chain(more) {
         within_soon(waiter).await;
     }
     let stats = test.redis.commandstats().await;
-    // Those that join after a look has begun need one more.
+    // Waiters that join during a query need one more.
     assert!((2..20).contains(&stats["get"]), "{stats:?}");
     eventually(SOON, "nobody listens", async || {
         test.redis.channels().await.is_empty()
@@ -62,7 +62,7 @@ async fn a_hundred_waiters_of_one_client_ask_a_few_times() {
     .await;
 }
 
-/// CL2 and CL3: without a message the timer.
+/// CL2 and CL3: without a message the timer ends the wait.
 #[tokio::test]
 async fn a_lost_message_costs_a_poll_cap() {
     let test = Fixture::of(Some(1)).await;
@@ -72,20 +72,21 @@ async fn a_lost_message_costs_a_poll_cap() {
     within_soon(waiting).await;
 }
 
-/// CL2: a count that is set anew does not hold those who heard of the zero.
+/// CL2: a new count does not keep a waiter that received the message of the zero.
 #[tokio::test]
 async fn a_zero_that_is_over_when_its_message_comes_counts() {
     let test = Fixture::of(Some(1)).await;
     let another = test.another().await;
     let waiting = waiter(&another);
     test.somebody_waits().await;
-    // In one step, so that no look finds the zero.
+    // In one script, so that no query finds the zero.
     let script = "redis.call('set', KEYS[1], '7') redis.call('publish', ARGV[1], '0')";
     test.redis.cmd(&["EVAL", script, "1", NAME, CHANNEL]).await;
     within_soon(waiting).await;
-    // Those who come later wait for the new count.
-    assert!(!another.wait_zero_within(ms(300)).await.unwrap());
-    // Another message does not let them go.
+    // Later waiters wait for the new count. On a busy machine it may be unknown when the wait is over.
+    let waited = async || another.wait_zero_within(ms(300)).await;
+    assert!(!until_ok(SOON, waited).await);
+    // Another message does not end the wait.
     let waiting = waiter(&another);
     test.somebody_waits().await;
     test.redis.cmd(&["PUBLISH", CHANNEL, "1"]).await;
@@ -94,7 +95,7 @@ async fn a_zero_that_is_over_when_its_message_comes_counts() {
     waiting.abort();
 }
 
-/// CL2: another waiter of the client has asked before, and nothing tells the client of the zero.
+/// CL2: another waiter of the client has queried before, and nothing tells the client of the zero.
 #[tokio::test]
 async fn a_short_wait_beside_another_waiter_asks_for_itself() {
     for wake in [Wake::Poll(Backoff::default()), Wake::PubSub] {
@@ -109,7 +110,7 @@ async fn a_short_wait_beside_another_waiter_asks_for_itself() {
         })
         .await;
         for is_open in [false, true] {
-            // Without a message, as Redisson's `delete`.
+            // Without a message, like Redisson's `delete`.
             test.redis.cmd(&["DECR", NAME]).await;
             eventually(SOON, "the server answers in time", async || {
                 match another.wait_zero_within(Duration::ZERO).await {
@@ -117,7 +118,7 @@ async fn a_short_wait_beside_another_waiter_asks_for_itself() {
                         assert_eq!(answer, is_open);
                         true
                     }
-                    // A busy machine.
+                    // On a busy machine.
                     Err(error) => {
                         assert!(error.is_timeout(), "{error}");
                         false
@@ -136,7 +137,8 @@ async fn a_wait_ends_with_its_time() {
     let test = Fixture::of(Some(1)).await;
     let another = test.another().await;
     let began = Instant::now();
-    assert!(!another.wait_zero_within(ms(300)).await.unwrap());
+    let waited = async || another.wait_zero_within(ms(300)).await;
+    assert!(!until_ok(SOON, waited).await);
     assert!(began.elapsed() >= ms(300));
     let start = another.clone();
     let waiting = tokio::spawn(async move { start.wait_zero_within(LONG).await });
@@ -148,7 +150,7 @@ async fn a_wait_ends_with_its_time() {
     assert!(ended.unwrap().unwrap());
 }
 
-/// CL3: a waiter that is dropped, or not polled, holds up no other, and the last one ends the look.
+/// CL3: a waiter that is dropped or not polled delays no other waiter, and the last one ends the query.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn abandoned_waiters_hold_up_nobody() {
     let test = Fixture::of(Some(1)).await;

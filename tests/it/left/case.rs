@@ -1,4 +1,4 @@
-//! One future, left after some polls, and all that has to continue beside it.
+//! One future that is left after some polls, and the calls that have to continue beside it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::stand::{Checked, Shape, Stand};
 use super::steps::Steps;
 use super::{LEASE, LONG, TIMEOUT};
 
-/// Which future is left where.
+/// The future, and where it is left.
 #[derive(Clone)]
 pub(super) struct Case {
     pub(super) site: Arc<Site>,
@@ -23,28 +23,28 @@ pub(super) struct Case {
     pub(super) shape: Shape,
     pub(super) network: Network,
     pub(super) mode: Mode,
-    /// After how many polls it is left.
+    /// The number of polls after which it is left.
     pub(super) polls: usize,
 }
 
-/// What becomes of the future after that.
+/// What happens to the future afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// It is polled on after the shutdown.
+    /// It is polled to its end after the shutdown.
     Left,
-    /// It is polled on before the shutdown.
+    /// It is polled to its end before the shutdown.
     Resumed,
     Dropped,
-    /// It is polled on after the shutdown; until then nothing on its runtime runs, which is the one on
-    /// which its client was built.
+    /// It is polled to its end after the shutdown. Until then nothing runs on its runtime, on which its
+    /// client was built.
     Idle,
 }
 
-/// What the client finds when the future is polled first.
+/// The state of the client at the first poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Network {
     Well,
-    /// All connections of the client were closed a moment ago.
+    /// All connections of the client were closed just before.
     Cut,
 }
 
@@ -55,11 +55,11 @@ impl fmt::Display for Case {
     }
 }
 
-/// A future that was polled some times, and what is there beside it.
+/// A future that was polled some times, and the guards and tasks beside it.
 struct Begun {
     stand: Arc<Stand>,
     watched: Guard,
-    /// `None` once it has ended or was dropped.
+    /// `None` after it has ended or was dropped.
     left: Option<Steps<End>>,
     polled: usize,
     end: Option<End>,
@@ -68,7 +68,7 @@ struct Begun {
     situation: Situation,
 }
 
-/// Who has the lock beside the future.
+/// The other holder of the lock.
 enum Beside {
     Free,
     Holder,
@@ -81,7 +81,7 @@ impl Begun {
             Situation::Freeing | Situation::Closing => Beside::Unknown,
             Situation::Busy | Situation::BusyByGuards => Beside::Holder,
             _ if !self.guards.is_empty() => Beside::Holder,
-            // It had the lock given to it.
+            // The lock was acquired for it.
             _ if self.end.is_some() || !self.waiters.is_empty() => Beside::Unknown,
             Situation::Nothing | Situation::UntilClosed => Beside::Free,
         }
@@ -89,13 +89,13 @@ impl Begun {
 }
 
 impl Case {
-    /// How many times the future is pending until it ends, or until it is polled no further.
+    /// The number of pending polls until the future ends, or until it is polled no further.
     pub(super) async fn polls_to_the_end(&self) -> Checked<usize> {
         let begun = self.begin(&mut Home::Here).await?;
         let polled = begun.polled;
         let stand = begun.stand.clone();
         stand.release_by_another().await;
-        // A waiter gets the lock when all this has ended.
+        // A waiter gets the lock when all of this has ended.
         let waiters = begun.waiters;
         drop((begun.left, begun.end, begun.guards, begun.watched));
         if begun.situation != Situation::Closing {
@@ -149,7 +149,7 @@ impl Case {
         if begun.guards.is_empty() && !stand.is_inside() {
             acquire_here_and_there(&stand).await?;
         }
-        // Long enough for renewals to be missed.
+        // Long enough for a missed renewal.
         sleep((LEASE + LEASE / 8).saturating_sub(since.elapsed())).await;
         if !begun.watched.is_valid() {
             let lost = begun.watched.lost().await;
@@ -159,7 +159,7 @@ impl Case {
         self.end_after_shutdown(home, begun).await
     }
 
-    /// Polls the future as often as the case says.
+    /// Polls the future as often as the case demands.
     async fn begin(&self, home: &mut Home) -> Checked<Begun> {
         let name = self.name();
         let (site, shape, make) = (self.site.clone(), self.shape, self.public.make);
@@ -180,7 +180,7 @@ impl Case {
             if self.site.cut(&name).await == 0 {
                 return Err("there was no connection to cut".to_owned());
             }
-            // The client's side of each ends, too.
+            // The client's part of each ends, too.
             home.run(sleep(Duration::from_millis(20))).await;
         }
         let Made {
@@ -209,7 +209,7 @@ impl Case {
         })
     }
 
-    /// A shutdown that was left can be called again.
+    /// A shutdown that was left can be repeated.
     async fn close_again(&self, home: Home, mut begun: Begun, since: Instant) -> Checked<()> {
         let stand = begun.stand.clone();
         if self.mode == Mode::Resumed
@@ -225,7 +225,7 @@ impl Case {
         self.end_after_shutdown(home, begun).await
     }
 
-    /// Polls on what was left until now: it must end, and have nothing any more.
+    /// Polls the future to its end. Afterwards it must hold nothing.
     async fn end_after_shutdown(&self, mut home: Home, mut begun: Begun) -> Checked<()> {
         if let Some(left) = begun.left.take() {
             let end = home.run(async move { timeout(LONG, left.finish()).await });
@@ -250,7 +250,7 @@ impl Case {
         stand.check_exclusion()
     }
 
-    /// Of this case alone.
+    /// For this case alone.
     fn name(&self) -> String {
         use std::sync::atomic::{AtomicUsize, Ordering};
         static NEXT: AtomicUsize = AtomicUsize::new(1);
@@ -258,7 +258,7 @@ impl Case {
     }
 }
 
-/// What the others of the client get of the lock itself while the future stands.
+/// The other owners of the client use the lock itself while the future is left.
 async fn others_beside(stand: &Arc<Stand>, there: Beside) -> Checked<()> {
     match there {
         Beside::Unknown => Ok(()),
@@ -268,7 +268,7 @@ async fn others_beside(stand: &Arc<Stand>, there: Beside) -> Checked<()> {
     }
 }
 
-/// Uses what a future gave that was polled on.
+/// Uses the result of a future that was polled to its end.
 async fn take_in(stand: &Arc<Stand>, end: End) -> Checked<()> {
     match end {
         End::Acquired(guard) => {
@@ -283,14 +283,14 @@ async fn take_in(stand: &Arc<Stand>, end: End) -> Checked<()> {
             Ok(())
         }
         End::Report(_) | End::Done => Ok(()),
-        // Its runtime was frozen for longer than it may wait for an answer.
+        // Its runtime was frozen for longer than the time limit of an answer.
         End::Failed(error) if error.is_retriable() => Ok(()),
         End::Failed(Error::UnlockUnconfirmed(_) | Error::Lost(_)) => Ok(()),
         End::Failed(error) => Err(format!("polled on: {error}")),
     }
 }
 
-/// Takes the lock on two runtimes at the same time.
+/// Acquires the lock on two runtimes at the same time.
 async fn acquire_here_and_there(stand: &Arc<Stand>) -> Checked<()> {
     let there = stand.site.other.run(stand.clone().take());
     let (here, there) = tokio::join!(stand.clone().take(), there);
@@ -317,7 +317,7 @@ async fn waited(waiter: tokio::task::JoinHandle<Checked<()>>) -> Checked<()> {
     outcome.map_err(|why| format!("a waiter: {why}"))
 }
 
-/// Shuts every client down at the same time: soon, and with nothing left.
+/// Shuts down all clients at the same time. They must end soon, and hold nothing.
 async fn shut_down(stand: &Arc<Stand>) -> Checked<()> {
     let began = Instant::now();
     let all = join_all(stand.clients.iter().map(|client| client.shutdown()));
@@ -337,10 +337,10 @@ async fn shut_down(stand: &Arc<Stand>) -> Checked<()> {
     Ok(())
 }
 
-/// Where a client is built and its future is polled.
+/// The runtime on which a client is built and its future is polled.
 enum Home {
     Here,
-    /// A runtime that runs only while something is asked of it.
+    /// A runtime that runs only during a call to it.
     Idle(Option<Runtime>),
 }
 

@@ -1,4 +1,4 @@
-//! That the list of public futures has them all.
+//! The list of public futures is complete.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,7 +23,7 @@ fn every_public_future_is_listed() {
     );
 }
 
-/// What the check above stands on.
+/// Tests the functions on which the test above relies.
 #[test]
 fn only_public_futures_are_found() {
     let code = "\
@@ -60,7 +60,7 @@ pub async fn free() {}
     assert_eq!(found, expected);
 }
 
-/// The public functions of a file that give futures, and its types that are or become one.
+/// The public functions of a file that return futures, and its types that are or become futures.
 fn public_futures(code: &str) -> BTreeSet<String> {
     let code = code.split("#[cfg(test)]\nmod tests").next().unwrap_or(code);
     let mut found = BTreeSet::new();
@@ -98,7 +98,7 @@ fn public_futures(code: &str) -> BTreeSet<String> {
         while !signature.contains(['{', ';']) {
             signature += lines.next().unwrap_or(";");
         }
-        // The bounds of a function that takes a future are not its result.
+        // The bounds of a function's future argument are not its result.
         let signature = signature.split(" where ").next().unwrap_or_default();
         let result = signature.rsplit_once("->").map_or("", |(_, result)| result);
         let is_future = ["Future", "Boxed<"].iter().any(|it| result.contains(it));
@@ -110,7 +110,7 @@ fn public_futures(code: &str) -> BTreeSet<String> {
     found
 }
 
-/// What follows the end of a list of generics.
+/// The text after a list of generics.
 fn after_generics(rest: &str) -> &str {
     let mut open = 1;
     let end = rest.find(|it| {
@@ -124,7 +124,7 @@ fn after_generics(rest: &str) -> &str {
     end.map_or("", |end| rest[end + 1..].trim_start())
 }
 
-/// The identifier at the start.
+/// The identifier at the start of the text.
 fn name(rest: &str) -> String {
     let end = rest.find(|it: char| !it.is_alphanumeric() && it != '_');
     rest[..end.unwrap_or(rest.len())].to_owned()

@@ -1,4 +1,4 @@
-//! Every public future of the crate, in every situation in which it waits for something else.
+//! Every public future of the crate, in every situation in which it waits for another party.
 
 use std::sync::Arc;
 
@@ -16,35 +16,35 @@ use super::stand::{AnyLock, Boxed, Checked, Shape, Stand};
 /// A future, and the situation in which it is polled.
 pub(super) struct Public {
     pub(super) name: &'static str,
-    /// What of the crate it is, as `listed` finds it in the source.
+    /// The name of the function or type, as `listed` finds it in the source.
     pub(super) is: &'static [&'static str],
     pub(super) shapes: &'static [Shape],
-    /// Sentinels and clusters run it too.
+    /// It also runs with sentinels and clusters.
     pub(super) everywhere: bool,
     /// It ends at its first poll.
     pub(super) at_once: bool,
     pub(super) make: fn(Arc<Stand>) -> Boxed<Made>,
 }
 
-/// A future that waits for its first poll.
+/// A future before its first poll.
 pub(super) struct Made {
     pub(super) future: Boxed<End>,
-    /// Guards of the lock that live beside it, the outermost first.
+    /// Guards of the lock that exist beside it, the outermost first.
     pub(super) guards: Vec<Guard>,
-    /// Others who wait for the lock.
+    /// Other waiters for the lock.
     pub(super) waiters: Vec<JoinHandle<Checked<()>>>,
     pub(super) situation: Situation,
 }
 
-/// What stands between the future and its end.
+/// What the future waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Situation {
     Nothing,
     /// Another process has the lock.
     Busy,
-    /// Another process may have the lock: the future takes it away.
+    /// Another process may hold the lock. The future frees it.
     Freeing,
-    /// Another owner of the client has the lock, by the guards.
+    /// Another owner of the client holds the lock, by the guards.
     BusyByGuards,
     /// It ends when its client does.
     UntilClosed,
@@ -52,7 +52,7 @@ pub(super) enum Situation {
     Closing,
 }
 
-/// What a future came to.
+/// The result of a future.
 pub(super) enum End {
     Acquired(Guard),
     Client(Client),
@@ -99,7 +99,7 @@ impl Made {
         }
     }
 
-    /// A call that gives no guard.
+    /// A call that returns no guard.
     fn call<T>(call: impl Future<Output = Result<T>> + Send + 'static) -> Self {
         Self::new(Box::pin(async move {
             match call.await {
@@ -153,7 +153,7 @@ async fn held(stand: &Stand, owner: &Owner) -> Guard {
     guard.expect("the lock is free and the server well")
 }
 
-/// A wait for a lock while another owner has it, or its other mode. It ends without the lock.
+/// A wait for a lock while another owner holds it, or its other mode. It ends without the lock.
 async fn waits_for(lock: Lock, held: Lock) -> Made {
     let held = held.lock().owner(&Owner::new()).await;
     let held = held.expect("nobody has it and the server is well");
@@ -181,7 +181,7 @@ async fn counted_permits(stand: &Stand) -> Permit {
     permits.expect("they are free and the server well")
 }
 
-/// A permit that no owner holds.
+/// A free permit.
 async fn left_permit(stand: &Stand) -> (PermitSemaphore, PermitId) {
     let seats = stand.left_seats(1).await;
     let permit = seats.acquire().lease(LONG).await;
@@ -189,7 +189,7 @@ async fn left_permit(stand: &Stand) -> (PermitSemaphore, PermitId) {
     (seats, ids[0])
 }
 
-/// A call about a lock that this owner holds, as the current owner.
+/// A call about a lock that the current owner holds.
 fn asked<T: 'static>(
     stand: Arc<Stand>,
     ask: impl Fn(AnyLock, Owner) -> Boxed<Result<T>> + Send + 'static,
@@ -506,7 +506,7 @@ pub(super) const PUBLIC: &[Public] = &[
         made!(|stand| {
             let guard = held(&stand, &Owner::new()).await;
             let waiter = stand.site.other.spawn(stand.clone().take());
-            // It need not have come yet: then it finds the lock free.
+            // It may not have started. Then it finds the lock free.
             tokio::time::sleep(super::POLL_CAP / 5).await;
             let mut made = Made::call(guard.unlock());
             made.waiters.push(waiter);

@@ -1,4 +1,4 @@
-//! The servers of many cases, and a runtime beside the test's own.
+//! The servers that many cases use, and a second runtime.
 
 use std::any::Any;
 
@@ -10,22 +10,22 @@ use super::stalls::Stalls;
 use super::{LEASE, POLL_CAP, TIMEOUT};
 use crate::support::{Background, Cluster, Redis, RedisServer, Sentinels};
 
-/// What many cases share.
+/// The servers and the limits that many cases share.
 pub(super) struct Site {
-    /// One for each client of a case.
+    /// One URL for each client of a case.
     pub(super) urls: Vec<String>,
-    /// The test's own view of what each client is connected to.
+    /// The test's own connection to the server of each client.
     pub(super) views: Vec<Redis>,
-    /// Another runtime, on a thread of its own.
+    /// Another runtime, in its own thread.
     pub(super) other: Background,
     pub(super) stalls: Stalls,
-    /// Connecting is most of a case's work: all at once, they would keep each other from it.
+    /// Connecting is most of a case's work. If all cases connected at the same time, each would take long.
     pub(super) setting_up: Semaphore,
     _servers: Box<dyn Any + Send + Sync>,
 }
 
 impl Site {
-    /// So many servers that know nothing of each other.
+    /// Independent servers.
     pub(super) async fn servers(number: usize) -> Self {
         let servers = join_all((0..number).map(|_| RedisServer::start())).await;
         let views = join_all(servers.iter().map(RedisServer::redis)).await;
@@ -33,7 +33,7 @@ impl Site {
         Self::new(urls, views, Box::new(servers))
     }
 
-    /// A master that three sentinels name.
+    /// A master with three sentinels.
     pub(super) async fn sentinels() -> Self {
         let all = Sentinels::start().await;
         let view = all.master().await.redis().await;
@@ -59,7 +59,7 @@ impl Site {
         }
     }
 
-    /// A client for each server; its connections have this name.
+    /// A client for each server. Its connections have this name.
     pub(super) fn builders(&self, name: &str) -> Vec<ClientBuilder> {
         let builder = |url: &String| {
             lockdog::Client::builder()
@@ -72,7 +72,7 @@ impl Site {
         self.urls.iter().map(builder).collect()
     }
 
-    /// Closes every connection of this name at the servers, and says how many those were.
+    /// Closes every connection of this name at the servers, and returns their number.
     pub(super) async fn cut(&self, name: &str) -> usize {
         let killed = join_all(self.views.iter().map(|view| view.kill_named(name))).await;
         killed.into_iter().sum()

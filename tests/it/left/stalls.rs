@@ -1,4 +1,4 @@
-//! When this machine was too busy for a time limit to mean anything.
+//! The times at which this machine was too busy for time limits to be meaningful.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ pub(super) struct Stalls {
 }
 
 struct Seen {
-    /// When the round that runs now began.
+    /// The start of the current round.
     began: Instant,
     /// When each round ended, and how late.
     late: Vec<(Instant, Duration)>,
@@ -43,7 +43,7 @@ impl Stalls {
         Self { seen }
     }
 
-    /// The longest since then. One that has not ended counts as long as it lasts already.
+    /// The longest stall since then, including one that still lasts.
     pub(super) fn longest(&self, since: Instant) -> Duration {
         let seen = locked(&self.seen);
         let ended = seen.late.iter().filter(|(at, _)| *at >= since);
@@ -51,7 +51,7 @@ impl Stalls {
         ended.max(seen.began.elapsed().saturating_sub(PAUSE))
     }
 
-    /// Waits until there was no stall of this length for a second, or for half a minute at most.
+    /// Waits until there was no stall of this length for a second, at most half a minute.
     pub(super) async fn calm(&self, stall: Duration) {
         let began = Instant::now();
         loop {

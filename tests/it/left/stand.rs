@@ -16,22 +16,22 @@ use super::site::Site;
 use super::{LEASE, TIMEOUT};
 use crate::support::{Cell, Redis};
 
-/// What a lock is made of.
+/// The parts of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// One name at one server.
+    /// One key on one server.
     Plain,
-    /// One name at one server, with a queue there.
+    /// One key on one server, with a queue on the server.
     Fair,
-    /// Two values of a group at one server.
+    /// Two values of a group on one server.
     Group,
-    /// Two names at one server.
+    /// Two keys on one server.
     Multi,
-    /// One name at three servers.
+    /// One key on three servers.
     Quorum,
 }
 
-/// A lock of any shape.
+/// A lock of any of these shapes.
 #[derive(Clone)]
 pub(super) enum AnyLock {
     Plain(Lock),
@@ -39,21 +39,21 @@ pub(super) enum AnyLock {
     Quorum(RedLock),
 }
 
-/// What a case has.
+/// The clients and keys of a case.
 pub(super) struct Stand {
     pub(super) site: Arc<Site>,
     pub(super) shape: Shape,
-    /// What all its keys begin with, and what its connections are called.
+    /// The prefix of all its keys, and the name of its connections.
     pub(super) name: String,
     pub(super) clients: Vec<Client>,
     /// Written by the holder of the lock.
     cell: Cell,
     written: AtomicI64,
-    /// How many are known to have the lock, by what they saw themselves.
+    /// The number of owners that have seen themselves hold the lock.
     inside: AtomicUsize,
 }
 
-/// An owner has the lock until this is dropped.
+/// An owner holds the lock until this is dropped.
 pub(super) struct Inside(Arc<Stand>);
 
 impl Drop for Inside {
@@ -106,7 +106,7 @@ impl Stand {
         }
     }
 
-    /// The lock as a plain one.
+    /// The lock as a plain lock.
     pub(super) fn plain(&self) -> Lock {
         self.clients[0].lock(self.key("it"))
     }
@@ -131,7 +131,7 @@ impl Stand {
         self.clients[0].read_write_lock(self.key("rw"))
     }
 
-    /// A semaphore with this many free permits, all of which are given back at the end.
+    /// A semaphore with this many free permits, all of which are released at the end.
     pub(super) async fn seats(&self, free: u32) -> PermitSemaphore {
         self.semaphore(SEATS, free).await
     }
@@ -141,13 +141,13 @@ impl Stand {
         self.semaphore(LEFT_SEATS, free).await
     }
 
-    /// A semaphore without leases that has this many free permits, all of which are given back at the end.
+    /// A semaphore without leases that has this many free permits, all of which are released at the end.
     pub(super) async fn counted(&self, free: u32) -> Semaphore {
         let name = self.set(COUNTED, free).await;
         self.clients[0].semaphore(name)
     }
 
-    /// A latch that may be left with a count.
+    /// A latch whose count may be above zero at the end.
     pub(super) fn latch(&self) -> CountDownLatch {
         self.clients[0].count_down_latch(self.key(LATCH))
     }
@@ -182,14 +182,15 @@ impl Stand {
         }
     }
 
-    /// Another process takes the lock.
+    /// Another process acquires the lock.
     pub(super) async fn take_by_another(&self) {
         for view in &self.site.views {
             for key in self.keys() {
                 view.cmd(&["HSET", &key, "somebody:1", "1"]).await;
                 view.cmd(&["PEXPIRE", &key, "120000"]).await;
                 if self.shape == Shape::Group {
-                    // Behind `somebody:1`, which is no value, so that the release is that of the others.
+                    // Behind `somebody:1`, which is not a value, so that its release is like that of the
+                    // others.
                     let [ends, count] =
                         ["expire_time", "lock_count"].map(|it| format!("{NAME}:somebody:1:{it}"));
                     let fields = [NAME, "somebody:1", &ends, "9000000000000", &count, "1"];
@@ -199,7 +200,7 @@ impl Stand {
         }
     }
 
-    /// The other process gives the lock back, if it has it still.
+    /// The other process releases the lock, if it still holds it.
     pub(super) async fn release_by_another(&self) {
         for view in &self.site.views {
             for key in self.keys() {
@@ -229,7 +230,7 @@ impl Stand {
         self.written.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Uses a lock that was acquired, looks who has it in Redis meanwhile, and unlocks it.
+    /// Uses an acquired lock, checks in Redis who holds it, and unlocks it.
     pub(super) async fn use_once(self: &Arc<Self>, guard: Guard) -> Checked<()> {
         if !guard.is_valid() {
             return Err("the guard is not valid".to_owned());
@@ -262,14 +263,14 @@ impl Stand {
             .map_err(|error| format!("unlock: {error}"))
     }
 
-    /// Takes the lock as an owner of its own, uses it and gives it back.
+    /// Acquires the lock with a new owner, uses it and releases it.
     pub(super) async fn take(self: Arc<Self>) -> Checked<()> {
         let guard = tokio::time::timeout(PASSED_ON, self.acquire("it")).await;
         let guard = guard.map_err(|_| format!("not acquired within {PASSED_ON:?}"))?;
         self.use_once(guard?).await
     }
 
-    /// Acquires a lock as an owner of its own. It retries what a busy machine answers too late: the
+    /// Acquires a lock with a new owner. It repeats attempts that a busy machine answers too late: the
     /// servers of a quorum have 200 ms.
     pub(super) async fn acquire(&self, name: &str) -> Checked<Guard> {
         let began = Instant::now();
@@ -282,7 +283,7 @@ impl Stand {
         }
     }
 
-    /// Takes a free lock some times. Each acquire must succeed, and one must be quick.
+    /// Acquires a free lock some times. Each acquire must succeed, and one must be quick.
     pub(super) async fn take_other(self: Arc<Self>, name: &str) -> Checked<()> {
         let mut quickest = Duration::MAX;
         for _ in 0..3 {
@@ -297,7 +298,7 @@ impl Stand {
         Err(format!("another lock took {quickest:?} at least"))
     }
 
-    /// No other owner gets the lock while it is held. Asked until its servers answer.
+    /// No other owner acquires the lock while it is held. Repeated until its servers answer.
     pub(super) async fn is_kept(&self, is_held: impl Fn() -> bool) -> Checked<()> {
         let began = Instant::now();
         loop {
@@ -305,14 +306,14 @@ impl Stand {
                 Ok(None) => return Ok(()),
                 Ok(Some(_)) if !is_held() => return Ok(()),
                 Ok(Some(_)) => return Err("the lock is held, and another got it".to_owned()),
-                // A lock of several servers gives up early while they are connected to again.
+                // A lock of several servers fails early while the client reconnects to them.
                 Err(error) if error.is_retriable() && began.elapsed() < PASSED_ON => {}
                 Err(error) => return Err(format!("try_lock of a held lock: {error}")),
             }
         }
     }
 
-    /// What the case has at the servers.
+    /// The keys of the case on the servers.
     pub(super) async fn left_behind(&self) -> Vec<String> {
         let pattern = format!("{}:", self.name);
         for view in &self.site.views {
@@ -324,7 +325,8 @@ impl Stand {
         }
         let keys = join_all(self.site.views.iter().map(Redis::keys)).await;
         let mut keys: Vec<String> = keys.into_iter().flatten().collect();
-        // The number of a semaphore's permits stays. The set of those in use begins with a brace.
+        // The number of a semaphore's permits stays. The key of the set of permits in use begins with a
+        // brace.
         let [seats, left_seats, counted, latch] =
             [SEATS, LEFT_SEATS, COUNTED, LATCH].map(|it| self.key(it));
         keys.retain(|key| {
@@ -334,7 +336,7 @@ impl Stand {
                     .any(|line| key.starts_with(&format!("{line}:{{{pattern}")));
             is_ours && ![&seats, &counted, &latch].contains(&key) && !key.contains(&left_seats)
         });
-        // The ledger stays for an hour. No request may have permits in it.
+        // The ledger stays for an hour. No request in it may have permits.
         let ledger = format!("lockdog_ledger:{{{counted}}}");
         for view in &self.site.views {
             let shares = ["ZRANGEBYSCORE", &ledger, "1", "2147483647"];
@@ -355,7 +357,7 @@ impl Stand {
     }
 }
 
-/// What the keys of a queue at the server begin with, of what a leader said, and of an announcement.
+/// The prefixes of the keys of a queue, of a leader's value, and of an announcement.
 const LINES: [&str; 5] = [
     "redisson_lock_queue",
     "redisson_lock_timeout",
@@ -403,9 +405,9 @@ impl AnyLock {
     }
 }
 
-/// Values of a group, and how the hash names them.
+/// Values of a group, and their names in the hash.
 const VALUES: [(&str, &str); 2] = [("Jack", NAME), ("Mary", "sjTXY8l/3Co3g7TNLma+qg")];
-/// Of the one that another process takes.
+/// The value that another process acquires.
 const NAME: &str = "r4Izj6gYWbW5+IXpDzUSZA";
 
 const SEATS: &str = "seats";
@@ -413,6 +415,6 @@ const LEFT_SEATS: &str = "left-seats";
 const COUNTED: &str = "counted";
 const LATCH: &str = "latch";
 
-/// A role or a grant that no waiter picks up passes on after the poll cap and a second, and a grant that
-/// the client cannot see after its lease. Far more than both.
+/// A role or a grant that no waiter reads passes on after the poll cap and a second, and a grant that the
+/// client cannot read after its lease. This is far longer than both.
 const PASSED_ON: Duration = LEASE.saturating_mul(4);

@@ -1,4 +1,4 @@
-//! Polling a future a number of times, and no further.
+//! Polls a future a limited number of times.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// A future that is polled by hand.
+/// A future that the test polls.
 pub(super) struct Steps<T> {
     future: Pin<Box<dyn Future<Output = T> + Send>>,
     woken: Arc<Woken>,
@@ -27,8 +27,8 @@ impl<T> Steps<T> {
         Self { future, woken }
     }
 
-    /// Polls it so many times, each time after it was woken. How often it was pending, and its output
-    /// if it ended; a future that is not woken for long is polled no further.
+    /// Polls it this many times, each time after it was woken. Returns the number of pending polls, and its
+    /// output if it ended. A future that is not woken for long is not polled again.
     pub(super) async fn poll(&mut self, times: usize) -> (usize, Option<T>) {
         for polled in 0..times {
             if polled > 0 {
@@ -52,5 +52,5 @@ impl<T> Steps<T> {
     }
 }
 
-/// Longer than the client waits anywhere before it looks again.
+/// Longer than any pause of the client between two queries.
 const WOKEN_WITHIN: Duration = Duration::from_secs(1);

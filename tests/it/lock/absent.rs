@@ -20,7 +20,7 @@ async fn a_waiter_that_is_not_polled_does_not_block_the_others() {
             assert!(poll_once(&mut left).await.is_none());
             tokio::time::sleep(ms(10)).await;
         }
-        // Whichever of them looks first takes the turn over.
+        // The first of them that detects it takes the turn over.
         let mut others = JoinSet::new();
         for _ in 0..2 {
             let request = lock.lock().owner(&Owner::new());
@@ -30,7 +30,7 @@ async fn a_waiter_that_is_not_polled_does_not_block_the_others() {
         held.unlock().await.unwrap();
         let others = tokio::time::timeout(SOON, others.join_all()).await;
         assert!(others.is_ok(), "blocked after {polls} polls");
-        // Polled again, it has its turn nevertheless.
+        // When it is polled again, it gets the lock, too.
         let late = tokio::time::timeout(SOON, left).await.unwrap().unwrap();
         late.unlock().await.unwrap();
         test.redis.assert_clean().await;
@@ -50,12 +50,12 @@ async fn a_grant_that_no_waiter_takes_passes_on() {
     let granted = async || test.redis.exists("l").await;
     eventually(SOON, "Redis granted the lock", granted).await;
     let before = test.redis.hash("l").await;
-    // The lease is five minutes, so only giving the grant back lets this one in.
+    // The lease is five minutes, so this waiter gets the lock only if the grant is undone.
     let other = tokio::time::timeout(SOON, waiter(&lock)).await;
-    let other = other.expect("the grant was not given back").unwrap();
+    let other = other.expect("the grant was not undone").unwrap();
     assert_ne!(test.redis.hash("l").await, before);
     assert!(other.is_valid());
-    // The future that was left cannot have it now, and can later.
+    // The unpolled future cannot get the lock now, but later.
     assert!(poll_once(&mut left).await.is_none());
     other.unlock().await.unwrap();
     let late = tokio::time::timeout(SOON, left).await.unwrap().unwrap();

@@ -1,27 +1,28 @@
-//! What a server has to permit: the line of `docs/security.md`, and what its optional parts are for.
+//! The permissions that a user needs: those of `docs/security.md`, and the purpose of the optional ones.
 
 use std::collections::BTreeSet;
 use std::future::IntoFuture;
+use std::time::Instant;
 
 use lockdog::{Client, Error, Owner, Unlocked};
 
-use super::{LONG, SOON, ms, waiter};
+use super::{LONG, SOON, ms, renewed, waiter};
 use crate::support::security::{
     documented, of_a_counted_semaphore, of_a_fair_lock, of_a_fenced_lock, of_a_group_lock,
     of_a_latch, of_a_read_write_lock, of_a_semaphore, of_an_election,
 };
-use crate::support::{Redis, RedisServer, eventually};
+use crate::support::{Redis, RedisServer, eventually, until_ok};
 
 #[tokio::test]
 async fn the_documented_acl_is_sufficient() {
     let (server, redis) = with_user(&documented()).await;
     let used = scenario(&server, &redis, ms(60_000)).await;
     let mut refused = refused(&redis).await;
-    // Redis 6.2 names no subcommand; the one that it refuses is redis-rs's `client|setinfo`.
+    // Redis 6.2 does not name subcommands. It refuses redis-rs's `client|setinfo`.
     refused.remove("client");
     assert_eq!(refused, BTreeSet::new());
-    // And no more than enough. Closing a connection that does not answer, and asking a silent one
-    // for a sign of life, are for faults and for time that this test does not have.
+    // All granted permissions are used. The rare ones are for silent connections, which this test does not
+    // have.
     let rare = ["client|kill", "ping"];
     let granted = documented();
     let granted = granted.iter().filter_map(|rule| rule.strip_prefix('+'));
@@ -132,14 +133,19 @@ async fn a_semaphore_needs_what_is_documented_for_it() {
     let (server, redis) = with_user(&[documented(), further.clone()].concat()).await;
     let client = Client::builder()
         .url(url(&server))
-        .watchdog_lease(ms(3_000));
+        .watchdog_lease(ms(6_000));
     let client = client.build().await.unwrap();
     let seats = client.permit_semaphore("orders:seats");
     assert!(seats.try_set_permits(1).await.unwrap());
     seats.add_permits(1).await.unwrap();
     let both = seats.acquire_many(2).await.unwrap();
     let waiting = tokio::spawn(seats.acquire().forever().into_future());
-    tokio::time::sleep(ms(1_500)).await;
+    let deadline = || Instant::now() + both.remaining();
+    let first = deadline();
+    eventually(SOON, "they are renewed", async || {
+        deadline() > first + ms(1_000)
+    })
+    .await;
     both.release().await.unwrap();
     let ids = waiting.await.unwrap().unwrap().into_ids();
     assert!(seats.update_lease(&ids[0], LONG).await.unwrap());
@@ -156,7 +162,7 @@ async fn a_read_write_lock_needs_what_is_documented_for_it() {
     let (server, redis) = with_user(&[documented(), further.clone()].concat()).await;
     let client = Client::builder()
         .url(url(&server))
-        .watchdog_lease(ms(3_000));
+        .watchdog_lease(ms(6_000));
     let client = client.build().await.unwrap();
     let rw = client.read_write_lock("orders:prices");
     let reads = rw.read().lock().await.unwrap();
@@ -168,7 +174,7 @@ async fn a_read_write_lock_needs_what_is_documented_for_it() {
         .await
         .unwrap();
     let waiting = tokio::spawn(rw.write().lock().into_future());
-    tokio::time::sleep(ms(1_500)).await;
+    renewed(&[&reads]).await;
     drop(other);
     let writes = reads.upgrade().await.unwrap();
     writes.downgrade().await.unwrap().unlock().await.unwrap();
@@ -185,7 +191,9 @@ async fn a_latch_needs_what_is_documented_for_it() {
     let client = Client::connect(url(&server)).await.unwrap();
     let latch = client.count_down_latch("orders:start");
     assert!(latch.try_set_count(2).await.unwrap());
-    assert!(!latch.wait_zero_within(ms(200)).await.unwrap());
+    // On a busy machine the count may be unknown when the wait is over.
+    let waited = async || latch.wait_zero_within(ms(200)).await;
+    assert!(!until_ok(SOON, waited).await);
     let start = latch.clone();
     let waiting = tokio::spawn(async move { start.wait_zero().await });
     tokio::time::sleep(ms(300)).await;
@@ -216,7 +224,7 @@ async fn a_semaphore_without_leases_needs_what_is_documented_for_it() {
     rest.expect("one is free").forget();
     assert!(!seats.holders().await.unwrap().is_empty());
     assert_eq!(seats.reclaim(lockdog::Uuid::nil()).await.unwrap(), 0);
-    // An acquire that is given up is in doubt.
+    // The outcome of an acquire that is dropped is unknown.
     seats.add_permits(2).await.unwrap();
     for _ in 0..3 {
         assert!(
@@ -229,7 +237,7 @@ async fn a_semaphore_without_leases_needs_what_is_documented_for_it() {
         redis.commandstats().await.contains_key("zremrangebyscore")
     })
     .await;
-    // The number ends while permits of it are held.
+    // The key is deleted while permits are held.
     let held = seats.acquire().await.unwrap();
     redis.cmd(&["DEL", "orders:seats"]).await;
     held.release().await.unwrap();
@@ -280,7 +288,7 @@ async fn a_fair_lock_needs_what_is_documented_for_it() {
     );
     let (lock, theirs) = (client.fair_lock("orders:2"), another.fair_lock("orders:2"));
     let guard = lock.lock().await.unwrap();
-    // A waiter of Redisson's whose scores fall, and one that is dropped.
+    // A Redisson waiter whose score is lowered, and one that is dropped.
     let (queue, places) = (
         "redisson_lock_queue:{orders:2}",
         "redisson_lock_timeout:{orders:2}",
@@ -296,17 +304,12 @@ async fn a_fair_lock_needs_what_is_documented_for_it() {
     redis
         .cmd(&["ZADD", places, "9999999999999", "java:2"])
         .await;
-    // The first waiter comes back to the front.
+    // The first waiter enters again, at the front.
     let first: String = redis.ask(&["LPOP", queue]).await;
     redis.cmd(&["ZREM", places, &first]).await;
-    assert!(
-        lock.try_lock()
-            .owner(&Owner::new())
-            .wait(ms(300))
-            .await
-            .unwrap()
-            .is_none()
-    );
+    // On a busy machine an attempt may be unanswered when the wait is over.
+    let late = async || lock.try_lock().owner(&Owner::new()).wait(ms(300)).await;
+    assert!(until_ok(SOON, late).await.is_none());
     guard.unlock().await.unwrap();
     let turns = waiting.map(async |waiter| waiter.await.unwrap().unlock().await.unwrap());
     futures_util::future::join_all(turns).await;
@@ -317,7 +320,7 @@ async fn a_fair_lock_needs_what_is_documented_for_it() {
     let mut refused = refused(&redis).await;
     refused.remove("client");
     assert_eq!(refused, BTreeSet::new());
-    // A waiter that may not stand in the queue is told, and leaves nothing there.
+    // A waiter that may not enter the queue gets an error, and leaves no key.
     for left_out in further
         .iter()
         .filter(|rule| rule.starts_with("~redisson_lock_"))
@@ -343,14 +346,13 @@ async fn a_group_lock_needs_what_is_documented_for_it() {
     let (server, redis) = with_user(&[documented(), further.clone()].concat()).await;
     let client = Client::builder()
         .url(url(&server))
-        .watchdog_lease(ms(1_500));
+        .watchdog_lease(ms(6_000));
     let client = client.build().await.unwrap();
     let lock = client.group_lock("orders:2", values());
     let guard = lock.lock().await.unwrap();
     let inner = lock.lock().await.unwrap();
     let waiting = waiter(&lock);
-    // It is renewed.
-    tokio::time::sleep(ms(1_000)).await;
+    renewed(&[&guard]).await;
     inner.unlock().await.unwrap();
     assert!(lock.holder().await.unwrap().is_some() && lock.hold_count().await.unwrap() == 1);
     guard.unlock().await.unwrap();
@@ -405,7 +407,7 @@ async fn an_election_needs_what_is_documented_for_it() {
     let mut refused = refused(&redis).await;
     refused.remove("client");
     assert_eq!(refused, BTreeSet::new());
-    // A campaign that is refused leaves nothing. Without the channel an observer polls.
+    // A refused campaign leaves no key. Without the channel an observer polls.
     for left_out in further.iter().filter(|rule| !rule.starts_with('&')) {
         let rest = further.iter().filter(|rule| *rule != left_out).cloned();
         let rules = documented().into_iter().chain(of_a_fair_lock());
@@ -427,7 +429,7 @@ async fn an_election_needs_what_is_documented_for_it() {
     }
 }
 
-/// The script has removed the first hold when it reads the clock for the next token.
+/// The script has removed the first hold before it reads the clock for the next token.
 #[tokio::test]
 async fn a_fenced_hand_over_that_may_not_read_the_clock_frees_the_lock() {
     let server = RedisServer::start().await;
@@ -460,7 +462,7 @@ async fn with_user(rules: &[String]) -> (RedisServer, Redis) {
     (server, redis)
 }
 
-/// Everything that a healthy day brings, by that user. Returns the commands that were run.
+/// All normal operations, by that user. Returns the commands that the server ran.
 async fn scenario(
     server: &RedisServer,
     redis: &Redis,
@@ -472,7 +474,7 @@ async fn scenario(
             .url(url(server))
             .client_name("billing")
             .poll_cap(poll_cap)
-            .watchdog_lease(ms(1_500))
+            .watchdog_lease(ms(6_000))
             .build()
             .await
             .unwrap()
@@ -480,12 +482,9 @@ async fn scenario(
     let (one, two) = (connect().await, connect().await);
     let guard = one.lock("orders:1").lock().await.unwrap();
     let waiting = waiter(&two.lock("orders:1"));
-    tokio::time::sleep(ms(1_800)).await;
+    renewed(&[&guard]).await;
     let behind = waiter(&two.lock("orders:1"));
-    assert!(
-        guard.is_valid() && !waiting.is_finished(),
-        "it was not renewed"
-    );
+    assert!(!waiting.is_finished());
     guard.unlock().await.unwrap();
     let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
     tokio::time::sleep(ms(50)).await;
@@ -493,7 +492,7 @@ async fn scenario(
     let next = tokio::time::timeout(SOON, behind).await.unwrap().unwrap();
     next.unlock().await.unwrap();
     assert!(!every_call(&one).await);
-    // The last waiter's channel is left behind its back.
+    // The last waiter's subscription ends in the background.
     let left = async || redis.channels().await.is_empty();
     eventually(SOON, "no waiter listens any more", left).await;
     let used = redis.commandstats().await.into_keys().collect();
@@ -503,7 +502,7 @@ async fn scenario(
     used
 }
 
-/// Every call of the interface once; true if any of them failed.
+/// Calls every function once. Returns true if any call failed.
 async fn every_call(client: &Client) -> bool {
     let lock = client.lock("orders:2");
     let owner = Owner::new();
@@ -532,17 +531,17 @@ async fn every_call(client: &Client) -> bool {
         .await
 }
 
-/// One attempt, because what an earlier call could not release is in the way.
+/// One attempt, because a hold that an earlier call could not release may still exist.
 async fn acquire(request: lockdog::TryLockRequest) -> Option<lockdog::Guard> {
     request.await.ok().flatten()
 }
 
-/// Nothing was refused, and each of these commands was used.
+/// No command was refused, and each of these commands was used.
 async fn assert_exact(redis: &Redis, granted: &[String]) {
     let mut refused = refused(redis).await;
     refused.remove("client");
     assert_eq!(refused, BTreeSet::new());
-    // And no more than enough.
+    // All granted permissions are used.
     let used = redis.commandstats().await;
     for command in granted.iter().filter_map(|rule| rule.strip_prefix('+')) {
         assert!(
@@ -552,8 +551,8 @@ async fn assert_exact(redis: &Redis, granted: &[String]) {
     }
 }
 
-/// The commands, keys and channels that the server refused this user. What redis-rs tells of
-/// itself on connecting is nothing that a lock needs.
+/// The commands, keys and channels that the server refused this user, except for the library name that
+/// redis-rs sends.
 pub(super) async fn refused(redis: &Redis) -> BTreeSet<String> {
     let log: redis::Value = redis.cmd(&["ACL", "LOG"]).await;
     let entries: Vec<std::collections::BTreeMap<String, redis::Value>> =

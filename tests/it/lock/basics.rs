@@ -1,4 +1,4 @@
-//! Lock and unlock as Redisson's own tests use them.
+//! Lock and unlock in the way of Redisson's own tests.
 
 use std::time::Instant;
 
@@ -75,30 +75,38 @@ async fn a_force_unlock_is_visible_through_every_handle(kind: &'static Kind) {
 
 async fn the_ttl_alone_wakes_a_waiter_when_the_lease_expires(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
+    // On a busy machine the waiter may come when the lease is over.
+    eventually(LONG, "the waiter finds the lock busy", async || {
+        is_woken_by_the_ttl(&test).await
+    })
+    .await;
+    test.redis.assert_clean().await;
+}
+
+/// False if the waiter did not find the lock busy.
+async fn is_woken_by_the_ttl(test: &Fixture) -> bool {
+    let kind = test.kind;
     let (first, second) = (test.without_polling().await, test.without_polling().await);
     test.warm_up(&second).await;
-    // Before the server counts, so that it counts no longer.
+    // Read before the server starts to count the lease.
     let asked = Instant::now();
-    let guard = kind
-        .lock(&first, "l")
-        .lock()
-        .lease(ms(2_000))
-        .await
-        .unwrap();
+    let Ok(guard) = kind.lock(&first, "l").lock().lease(ms(2_000)).await else {
+        return false;
+    };
     let next = tokio::time::timeout(SOON, kind.lock(&second, "l").lock().lease(LONG)).await;
     let next = next
-        .expect("its poll cap is a minute, so only the TTL can have told it")
+        .expect("its poll cap is a minute, so only the TTL can have woken it")
         .unwrap();
     assert!(asked.elapsed() >= ms(1_990), "the lease was not over");
-    // Beside the holder's acquire: one try, one after the subscription, one when the TTL was over,
-    // and one more if the server's clock stood at the very end.
+    // The holder's acquire, one attempt of the waiter, one after its subscription, one after the TTL, and
+    // one more if the server's clock was at the last millisecond.
     let [tries] = test.calls(["evalsha"]).await;
-    assert!((3..=5).contains(&tries), "{tries} commands");
+    assert!((2..=5).contains(&tries), "{tries} commands");
     let late = guard.unlock().await.unwrap_err();
     assert!(late.is_lost(), "{late}");
     assert!(next.is_valid());
     next.unlock().await.unwrap();
-    test.redis.assert_clean().await;
+    tries > 2
 }
 
 async fn counts_and_states_follow_lock_and_unlock(kind: &'static Kind) {

@@ -1,4 +1,4 @@
-//! The tests of this folder run on what the run asked for, and their clients are connected to it.
+//! The tests of this folder run on the deployment of the test run, and their clients are connected to it.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ async fn clients_connect_to_the_requested_deployment() {
     let guard = test.client.lock("l").lock().lease(LONG).await.unwrap();
     assert!(test.redis.exists("l").await);
 
-    // Of the server that has the lock.
+    // The statistics of the server that has the lock.
     let plain = redis::Client::open(test.server.plain_url("l")).unwrap();
     let mut plain = plain.get_multiplexed_async_connection().await.unwrap();
     let info: String = redis::cmd("INFO").query_async(&mut plain).await.unwrap();
@@ -29,7 +29,7 @@ async fn clients_connect_to_the_requested_deployment() {
     assert!(says(&format!("cluster_enabled:{cluster}")), "{info}");
     assert!(says(&format!("connected_slaves:{replicas}")), "{info}");
 
-    // The connections that ran a script: who they are, and to which port they came.
+    // The connections that ran a script: their users, and the port to which they are connected.
     let clients = test.redis.clients().await;
     let locking = clients.iter().filter(|it| it.cmd.starts_with("eval"));
     let seen: BTreeSet<(&str, bool)> = locking
@@ -47,7 +47,7 @@ async fn clients_connect_to_the_requested_deployment() {
     match kind {
         Kind::Standalone => {}
         Kind::Cluster => {
-            // Locks are where their slots are: on each master some, and all of them are seen.
+            // Each master has some of the locks, and the test sees all of them.
             let names = (0..30).map(|number| format!("n{number}"));
             let mut guards = Vec::new();
             for name in names.clone() {
@@ -69,7 +69,7 @@ async fn clients_connect_to_the_requested_deployment() {
         }
         Kind::Acl => {
             assert_nothing_refused(&test.redis).await;
-            // Refused, where the line of the documentation is in force.
+            // Refused if the documented permissions are in force.
             let url = test.server.url();
             let client = redis::Client::open(url).unwrap();
             let mut own = client.get_multiplexed_async_connection().await.unwrap();
@@ -80,7 +80,7 @@ async fn clients_connect_to_the_requested_deployment() {
         Kind::Tls => {
             let url = test.server.url();
             assert!(url.starts_with("rediss://"));
-            // Nothing but TLS is spoken there.
+            // The servers accept TLS only.
             let plain = redis::Client::open(url.replace("rediss", "redis")).unwrap();
             assert!(plain.get_multiplexed_async_connection().await.is_err());
         }
@@ -93,7 +93,7 @@ async fn clients_connect_to_the_requested_deployment() {
                 assert_eq!(masters.len(), 1);
                 let named = |value: &str| masters[0].iter().any(|field| field == value);
                 assert!(named(MASTER) && named(&port.to_string()), "{masters:?}");
-                // The client listens there for switches.
+                // The client is subscribed there for switches.
                 eventually(SOON, "the client listens", async || {
                     let clients = redis.clients().await;
                     clients.iter().any(|client| client.sub >= 1)
@@ -105,7 +105,7 @@ async fn clients_connect_to_the_requested_deployment() {
     guard.unlock().await.unwrap();
 }
 
-/// The documented permissions are enough. What redis-rs tells of itself may be refused.
+/// The documented permissions are enough. The library name that redis-rs sends may be refused.
 async fn assert_nothing_refused(redis: &Redis) {
     let mut refused = refused(redis).await;
     refused.remove("client");

@@ -1,4 +1,4 @@
-//! Never two owners inside, shown on a value that two owners inside would spoil.
+//! Two owners never hold a lock at the same time: a value that both would write shows it.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ async fn many_rounds_of_many_clients_exclude_each_other(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let cell = Cell::new();
     let mut tasks = JoinSet::new();
-    // Each release wakes all clients, which costs processor time. One kind stands for the shared engine.
+    // Each release wakes all clients, which costs processor time. One kind is enough for the shared code.
     let clients = match kind.object == PLAIN.object {
         true => 16,
         false => 6,
@@ -68,8 +68,8 @@ async fn one_round_of_very_many_clients_exclude_each_other(kind: &'static Kind) 
     assert!(test.redis.keys().await.is_empty());
 }
 
-/// Last list, 1: several clients with several explicit owners each, guards unlocked and dropped,
-/// calls that wait, that wait a little and that do not wait, all on one cell.
+/// Several clients with several explicit owners each. Guards are unlocked and dropped, and calls wait
+/// forever, for a time, or not at all. All use one cell.
 async fn every_way_to_acquire_and_release_excludes_all_others(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let cell = Cell::new();
@@ -91,7 +91,6 @@ async fn every_way_to_acquire_and_release_excludes_all_others(kind: &'static Kin
     test.redis.assert_clean().await;
 }
 
-/// Last list, 15
 async fn one_owner_in_two_tasks_is_one_owner_with_one_count(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let lock = test.lock("l");
@@ -117,7 +116,6 @@ async fn one_owner_in_two_tasks_is_one_owner_with_one_count(kind: &'static Kind)
     test.redis.assert_clean().await;
 }
 
-/// Last list, 15
 async fn two_owners_on_one_worker_thread_exclude_each_other(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let cell = Cell::new();
@@ -130,7 +128,7 @@ async fn two_owners_on_one_worker_thread_exclude_each_other(kind: &'static Kind)
     test.redis.assert_clean().await;
 }
 
-/// Locks, bumps and unlocks so many times, through a handle of its own each time.
+/// Locks, increments and unlocks this many times, through a new handle each time.
 async fn rounds(kind: &Kind, client: Client, cell: Cell, rounds: usize, pause: Duration) {
     for _ in 0..rounds {
         let guard = kind.lock(&client, "l").lock().await.unwrap();

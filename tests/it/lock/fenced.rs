@@ -1,12 +1,11 @@
-//! What the fenced lock does otherwise than the plain lock: its tokens. FE1 to FE3 are the invariants of
-//! `docs/design.md`.
+//! The tokens of the fenced lock. FE1 to FE3 are the invariants of `docs/design.md`.
 
 use lockdog::config::Reentry;
 use lockdog::{Error, Guard, MultiLock, Owner, RedLock, Unlocked};
 
 use super::{Fixture, LONG, SOON, ms, waiter};
 use crate::kinds::FENCED;
-use crate::support::{Redis, eventually};
+use crate::support::{Redis, eventually, until_ok};
 
 /// FE1: each grant has a larger token than the one before. FE3: the guard has it from the start.
 #[tokio::test]
@@ -45,7 +44,7 @@ async fn all_acquires_of_one_hold_have_its_token() {
     let counted = lock.lock().await.unwrap();
     let local = lock.lock().reentry(Reentry::Local).await.unwrap();
     assert_eq!((token(&counted), token(&local)), (first, first));
-    // The same if the counter is gone, or is another number.
+    // The same if the counter is missing, or has another value.
     for command in [&["DEL", COUNTER][..], &["SET", COUNTER, "7"]] {
         test.redis.cmd(command).await;
         assert_eq!(token(&lock.lock().await.unwrap()), first);
@@ -69,7 +68,7 @@ async fn tokens_grow_whatever_happens_to_the_counter() {
         &["DEL", COUNTER][..],
         &["SET", COUNTER, "1"],
         &["SET", COUNTER, "0"],
-        // Redisson's acquires between.
+        // Redisson acquires in between.
         &["INCRBY", COUNTER, "5"],
         &["PEXPIRE", COUNTER, "100000"],
         // The counter is ahead of the clock.
@@ -84,7 +83,7 @@ async fn tokens_grow_whatever_happens_to_the_counter() {
         last = next;
         test.redis.eventually_gone("l").await;
     }
-    // 2^52 and what came after it.
+    // 2^52 and the later increments.
     assert_eq!(last, (1 << 52) + 1 + 5 + 1);
 }
 
@@ -118,12 +117,12 @@ async fn tokens_grow_in_the_order_of_the_grants_of_many_owners() {
 async fn the_holder_after_an_expired_lease_has_a_larger_token_and_the_late_one_keeps_its_own() {
     let test = Fixture::of(&FENCED).await;
     let lock = test.lock("l");
-    let late = lock.lock().lease(ms(1_200)).await.unwrap();
+    let late = until_ok(SOON, async || lock.lock().lease(ms(1_000)).await).await;
     let before = token(&late);
     late.lost().await;
     let guard = lock.lock().owner(&Owner::new()).await.unwrap();
     assert!(token(&guard) > before);
-    // A resource refuses what it writes with it.
+    // A resource refuses a write with this token.
     assert_eq!(token(&late), before);
     assert!(late.unlock().await.unwrap_err().is_lost());
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
@@ -191,7 +190,7 @@ async fn a_counter_that_is_no_number_is_an_error_and_nothing_changes() {
         test.redis.cmd(command).await;
         assert_eq!(lock.last_token().await.unwrap(), None);
     }
-    // Under a hold: nested calls are refused, the hold stays, and its unlock works.
+    // During a hold: nested calls are refused, the hold stays, and its unlock works.
     let guard = lock.lock().await.unwrap();
     test.redis.cmd(&["SET", COUNTER, "x"]).await;
     refused_for_its_counter(&lock.lock().await.unwrap_err());
@@ -225,7 +224,8 @@ async fn a_multi_lock_has_it_as_a_member_and_tells_its_token() {
             panic!("{tokens:?}")
         };
         assert!(issued > before);
-        // Its owner has the same by the member itself, and by another acquire of the whole.
+        // The owner of the whole gets the member's token from the member itself, and from another acquire
+        // of the whole.
         assert_eq!(token(&member.lock().await.unwrap()), issued);
         let again = both.lock().await.unwrap();
         assert_eq!(again.instances()[1].token, Some(issued));
@@ -233,7 +233,7 @@ async fn a_multi_lock_has_it_as_a_member_and_tells_its_token() {
         guard.unlock().await.unwrap();
         before = issued;
     }
-    // None is taken while the member is.
+    // No other lock of the whole stays held while another owner holds the member.
     let held = test.held_elsewhere("{l}m").await;
     assert!(both.try_lock().await.unwrap().is_none());
     for plain in ["{l}a", "{l}z"] {
@@ -301,5 +301,5 @@ async fn clock(redis: &Redis) -> u64 {
     seconds * 1_000_000 + micros
 }
 
-/// Of the lock `l`.
+/// The counter of the lock `l`.
 pub(super) const COUNTER: &str = "redisson_lock_token:{l}";

@@ -1,10 +1,9 @@
-//! The tokens of the fenced lock after lost replies, on a server of the test's own. FE1 to FE3 are the
-//! invariants of `docs/design.md`.
+//! The tokens of the fenced lock after lost replies. FE1 to FE3 are the invariants of `docs/design.md`.
 
 use lockdog::Client;
 
 use super::fenced::{COUNTER, counter, token};
-use super::{SOON, ms, waiter};
+use super::{LONG, SOON, ms, waiter};
 use crate::support::{Action, Proxy, RedisServer, eventually};
 
 /// FE2: the repetition has the token of the grant that it repeats.
@@ -31,7 +30,7 @@ async fn an_acquire_repeated_after_a_lost_reply_has_the_token_of_its_grant() {
     eventually(SOON, "the token was written", async || sets() > 0).await;
     assert_eq!(sets(), 1, "the repetition issued another token");
     guard.unlock().await.unwrap();
-    // A nested acquire is repeated as well.
+    // A nested acquire is repeated, too.
     let outer = lock.lock().await.unwrap();
     let rule = proxy.on(is(ACQUIRE), Action::ExecuteThenCut);
     let inner = lock.lock().await.unwrap();
@@ -39,7 +38,7 @@ async fn an_acquire_repeated_after_a_lost_reply_has_the_token_of_its_grant() {
     assert_eq!((token(&inner), inner.hold_count()), (token(&outer), 2));
 }
 
-/// FE1 and FE3: the receiver of a hand-over has a token of its own, before it has its guard.
+/// FE1 and FE3: the receiver of a hand-over has its own token before it has its guard.
 #[tokio::test]
 async fn a_hand_over_to_another_owner_of_the_client_issues_a_larger_token() {
     let (server, client, proxy) = behind_a_proxy().await;
@@ -66,15 +65,16 @@ async fn a_hand_over_to_another_owner_of_the_client_issues_a_larger_token() {
     redis.assert_clean().await;
 }
 
-/// A client behind a proxy, and the scripts loaded, so that a rule meets the first sending.
+/// A client behind a proxy. The scripts are loaded, so that a rule applies to the first sending.
 async fn behind_a_proxy() -> (RedisServer, Client, Proxy) {
     let server = RedisServer::start().await;
     for script in [ACQUIRE, TRANSFER] {
         server.redis().await.cmd(&["SCRIPT", "LOAD", script]).await;
     }
     let proxy = Proxy::start(&server).await;
-    let client = Client::connect(proxy.url()).await.unwrap();
-    (server, client, proxy)
+    // A waiter that was not polled for a poll cap gets no hand-over.
+    let client = Client::builder().url(proxy.url()).poll_cap(LONG);
+    (server, client.build().await.unwrap(), proxy)
 }
 
 fn is(script: &'static str) -> impl Fn(&[String]) -> bool + Clone + Send + Sync + 'static {

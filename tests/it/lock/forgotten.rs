@@ -1,9 +1,11 @@
-//! Holds without a guard, as code ported from Java has them.
+//! Holds without a guard, as ported Java code has them.
+
+use std::time::Instant;
 
 use lockdog::{Error, Owner, Unlocked};
 
 use super::{Fixture, Kind, LONG, SOON, each_kind, ms};
-use crate::support::eventually;
+use crate::support::{eventually, until_ok};
 
 each_kind! {
     every: {
@@ -42,12 +44,18 @@ async fn a_forgotten_hold_without_a_lease_is_renewed(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let client = lockdog::Client::builder()
         .url(test.server.url())
-        .watchdog_lease(ms(1_200))
+        .watchdog_lease(ms(6_000))
         .build()
         .await
         .unwrap();
     kind.lock(&client, "l").lock().await.unwrap().forget();
-    tokio::time::sleep(ms(1_500)).await;
+    // The client does not list a lost hold.
+    let deadline = || Instant::now() + client.holds()[0].remaining;
+    let first = deadline();
+    eventually(SOON, "it was renewed", async || {
+        deadline() > first + ms(1_000)
+    })
+    .await;
     assert!(kind.lock(&client, "l").is_held().await.unwrap());
     assert_eq!(
         kind.lock(&client, "l").unlock().await.unwrap(),
@@ -77,7 +85,7 @@ async fn an_unlock_without_a_hold_is_an_error(kind: &'static Kind) {
     let twice = lock.unlock().await.unwrap_err();
     assert!(matches!(twice, Error::NotHeld(_)), "{twice}");
 
-    // Another owner's hold is not ours to end.
+    // This owner cannot end another owner's hold.
     let other = test.another().await;
     let guard = kind.lock(&other, "l").lock().await.unwrap();
     let foreign = lock.unlock().await.unwrap_err();
@@ -107,7 +115,7 @@ async fn an_unlock_does_not_end_the_claim_of_a_living_guard(kind: &'static Kind)
         "{text}"
     );
     assert!(guard.is_valid());
-    // Of a guarded and a forgotten acquire it ends the forgotten one.
+    // One acquire has a guard, and one was forgotten: the unlock ends the forgotten one.
     lock.lock().await.unwrap().forget();
     assert_eq!(
         lock.unlock().await.unwrap(),
@@ -123,7 +131,8 @@ async fn an_unlock_does_not_end_the_claim_of_a_living_guard(kind: &'static Kind)
 async fn an_unlock_after_the_lease_is_refused_and_changes_nothing(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let lock = test.lock("l");
-    lock.lock().lease(ms(1_000)).await.unwrap().forget();
+    let brief = until_ok(SOON, async || lock.lock().lease(ms(1_000)).await).await;
+    brief.forget();
     eventually(SOON, "the lease is over", async || {
         !test.redis.exists("l").await
     })
@@ -140,7 +149,7 @@ async fn a_forgotten_try_lock_limits_the_rate(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let lock = test.lock("report");
     // The window is long, so that a slow machine is inside it at the second try.
-    let window = ms(1_500);
+    let window = ms(3_000);
     let first = lock.try_lock().lease(window).await.unwrap();
     first.expect("it has not run yet").forget();
     let another_owner = lock.try_lock().lease(window).owner(&Owner::new()).await;
@@ -151,7 +160,7 @@ async fn a_forgotten_try_lock_limits_the_rate(kind: &'static Kind) {
         counted().await.is_empty()
     })
     .await;
-    // The next call of the same owner is a first acquire, with a field of its own.
+    // The next call of the same owner is a first acquire, with a new field.
     let again = lock.try_lock().lease(LONG).await.unwrap();
     let again = again.expect("the window is over");
     assert_eq!(again.hold_count(), 1);

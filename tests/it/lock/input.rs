@@ -1,4 +1,4 @@
-//! Names, leases and keys that cannot be used.
+//! Invalid names and leases, and keys of another type.
 
 use std::time::Duration;
 
@@ -13,7 +13,6 @@ each_kind! {
     }
 }
 
-/// Last list, 14
 #[tokio::test]
 async fn invalid_names_are_refused_before_anything_is_sent() {
     let test = Fixture::start().await;
@@ -46,12 +45,11 @@ async fn invalid_names_are_refused_before_anything_is_sent() {
             .await,
         [0; 5]
     );
-    // The longest that may be.
+    // The longest valid name.
     let lock = test.client.lock("x".repeat(512));
     lock.lock().await.unwrap().unlock().await.unwrap();
 }
 
-/// Last list, 14
 #[tokio::test]
 async fn names_with_one_brace_are_valid() {
     let test = Fixture::start().await;
@@ -90,7 +88,6 @@ async fn names_with_one_brace_are_valid() {
     assert!(test.redis.keys().await.is_empty());
 }
 
-/// Last list, 14
 #[tokio::test]
 async fn a_key_of_another_type_is_an_error_that_names_it_and_is_unchanged() {
     let test = Fixture::start().await;
@@ -117,7 +114,7 @@ async fn a_key_of_another_type_is_an_error_that_names_it_and_is_unchanged() {
     test.redis.assert_clean().await;
 }
 
-/// Last list, 14. Each call has a client of its own, because a waiter that leaves settles in the background.
+/// Each call has its own client, because a waiter that leaves settles in the background.
 async fn a_key_of_another_type_is_refused_and_unchanged(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     test.redis.cmd(&["SET", "l", "a string"]).await;
@@ -136,7 +133,7 @@ async fn a_key_of_another_type_is_refused_and_unchanged(kind: &'static Kind) {
     test.lock("l").lock().await.unwrap().unlock().await.unwrap();
 }
 
-/// Last list, 14: a waiter in the queue is notified as well.
+/// A waiter in the queue gets the error, too.
 #[tokio::test]
 async fn a_key_that_becomes_another_type_ends_the_wait() {
     let test = Fixture::start().await;
@@ -217,7 +214,7 @@ async fn settings_out_of_bounds_are_refused_by_name() {
             matches!(&error, Error::Invalid { what: told, .. } if *told == what),
             "{what}: {error}"
         );
-        // That bound is for leases alone.
+        // That limit is for leases only.
         let names_it = error.to_string().contains("max_lease");
         assert!(what.ends_with("lease") || !names_it, "{error}");
     }

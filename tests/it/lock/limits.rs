@@ -1,4 +1,4 @@
-//! How long a call takes that has a limit, whatever the server does, and what it says of that.
+//! The duration of a call with a time limit, whatever the server does, and its error.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use lockdog::{Client, Error, MultiLock, Owner, RedLock, TryLockRequest};
 use super::{Fixture, SOON, ms};
 use crate::support::{RedisServer, eventually, timed, until_ok};
 
-/// How much longer than its wait each of these calls took, on locks whose server does not answer. No
-/// call meets what an earlier one of the same lock left to be undone.
+/// How much longer than its wait each of these calls took, on locks whose server does not answer. No call
+/// has to settle an earlier one of the same lock.
 async fn overruns(lock: impl Fn(&str) -> TryLockRequest, wait: Duration) -> Vec<Duration> {
     let mut overruns = Vec::new();
     for number in 0..10 {
@@ -25,9 +25,9 @@ async fn overruns(lock: impl Fn(&str) -> TryLockRequest, wait: Duration) -> Vec<
     overruns
 }
 
-/// The smallest overrun of ten is judged, since a busy machine lengthens some. How exactly a call ends is
-/// for the test kit's clock (`limits` in `crates/lockdog-test`): here it ends with its wait, and not with
-/// the command timeout.
+/// The smallest of ten overruns is judged, because a busy machine lengthens some. The test kit's clock
+/// checks the exact end of a call (`limits` in `crates/lockdog-test`). Here the call ends with its wait,
+/// and not with the command timeout.
 #[tokio::test]
 async fn a_call_ends_at_its_deadline_when_the_server_does_not_answer() {
     let server = RedisServer::start().await;
@@ -47,7 +47,7 @@ async fn a_call_ends_at_its_deadline_when_the_server_does_not_answer() {
     server.resume();
 }
 
-/// Each call is another process's: one that knows its servers as silent asks them nothing.
+/// Each call has its own clients, because a client that knows its servers as silent sends them nothing.
 #[tokio::test]
 async fn a_red_lock_call_ends_at_its_deadline_when_no_server_answers() {
     let mut servers = Vec::new();
@@ -81,7 +81,7 @@ async fn a_red_lock_call_ends_at_its_deadline_when_no_server_answers() {
     }
 }
 
-/// A wait that is shorter than an answer takes would make each free lock a timeout.
+/// If a call ended before an answer can arrive, each free lock would be a timeout.
 #[tokio::test]
 async fn a_free_lock_is_acquired_by_a_call_with_a_wait_of_one_millisecond() {
     let test = Fixture::start().await;
@@ -95,7 +95,7 @@ async fn a_free_lock_is_acquired_by_a_call_with_a_wait_of_one_millisecond() {
             async || match lock.try_lock().wait(wait).await {
                 Ok(Some(guard)) => guard.unlock().await.is_ok(),
                 Ok(None) => {
-                    // What had no answer in time is given back, which takes longer than the wait.
+                    // An acquire that was answered too late is undone, which takes longer than the wait.
                     assert!(is_late, "no other owner wants it");
                     false
                 }
@@ -111,8 +111,8 @@ async fn a_free_lock_is_acquired_by_a_call_with_a_wait_of_one_millisecond() {
     test.redis.assert_clean().await;
 }
 
-/// The last sending of a call may have had a few milliseconds only. Each call is another process's: what
-/// one leaves to be undone costs the next one its connection.
+/// The last sending of a call may have had a few milliseconds only. Each call has its own clients, because
+/// the settlement of a call closes the connection of the next one.
 #[tokio::test]
 async fn a_timeout_reports_the_duration_of_the_whole_call() {
     let servers = [RedisServer::start().await, RedisServer::start().await];
@@ -139,7 +139,7 @@ async fn a_timeout_reports_the_duration_of_the_whole_call() {
         let began = Instant::now();
         let error = request.await.unwrap_err();
         let took = began.elapsed();
-        // Later sendings of a long wait meet no connection.
+        // Later sendings of a long wait find no connection.
         let Error::Timeout { waited, .. } = error else {
             assert!(number % 2 == 1, "{error}");
             continue;
@@ -152,8 +152,7 @@ async fn a_timeout_reports_the_duration_of_the_whole_call() {
     }
 }
 
-/// Clocks count no further than 584 years, and a deadline that they cannot count would be over at
-/// once.
+/// Clocks have a range of 584 years. A deadline beyond it would be over at once.
 #[tokio::test]
 async fn a_lease_beyond_the_range_of_clocks_is_refused_before_a_command_is_sent() {
     let test = Fixture::start().await;

@@ -1,4 +1,4 @@
-//! Many locks and unlocks in a row leave nothing behind, on the server or in this process.
+//! Many locks and unlocks leave nothing on the server or in this process.
 
 use lockdog::{Client, Owner};
 use tokio::task::JoinSet;
@@ -65,7 +65,7 @@ async fn an_aborted_subscription_does_not_break_the_next_one() {
             tokio::task::yield_now().await;
         }
         drop(waiting);
-        // The second one hears the message: nothing else would wake it before the test is over.
+        // The second waiter receives the message. Nothing else would wake it during the test.
         let second = super::waiter(&lock);
         let listening = "the second one listens";
         eventually(SOON, listening, async || {
@@ -79,8 +79,8 @@ async fn an_aborted_subscription_does_not_break_the_next_one() {
     }
 }
 
-/// In a process of its own, because the test measures its memory.
-/// Every release is a job of the client's background, and all of them come at once.
+/// In its own process, because the test measures its memory. Each release is a job of the client's
+/// background, and all jobs come at once.
 #[test]
 fn memory_does_not_grow_with_mass_releases() {
     logs::alone(
@@ -95,7 +95,7 @@ fn memory_does_not_grow_with_mass_releases() {
                 hold_and_drop(&test, 5_000).await;
             }
             let after = resident();
-            // Three hundred bytes left behind by each hold would be 4,500 kB here.
+            // Three hundred bytes for each hold would be 4,500 kB here.
             println!("resident before {before} kB, after three more rounds {after} kB");
             assert!(after < before + 3_000, "{before} kB grew to {after} kB");
             test.redis.assert_clean().await;
@@ -103,7 +103,7 @@ fn memory_does_not_grow_with_mass_releases() {
     );
 }
 
-/// Holds that many locks, and drops all guards together.
+/// Acquires this many locks, and drops all guards together.
 async fn hold_and_drop(test: &Fixture, count: usize) {
     let mut guards = Vec::new();
     for number in 0..count {
@@ -127,8 +127,8 @@ fn memory_does_not_grow_with_locks_and_unlocks() {
             let before = resident();
             all(16_000).await;
             let after = resident();
-            // A hundred bytes a step would be 1,600 kB here; the allocator's own ups and downs were
-            // seen to be 620 kB.
+            // A hundred bytes for each step would be 1,600 kB here. The allocator alone was seen to vary by
+            // 620 kB.
             println!("resident before {before} kB, after 16,000 more steps {after} kB");
             assert!(after < before + 1_500, "{before} kB grew to {after} kB");
             assert!(test.client.holds().is_empty());
@@ -138,7 +138,7 @@ fn memory_does_not_grow_with_locks_and_unlocks() {
     );
 }
 
-/// So many tries and unlocks by four tasks, on names that are never used again.
+/// This many attempts and unlocks by four tasks, with a new name each time.
 async fn crowd(client: Client, steps: u64) {
     let mut tasks = JoinSet::new();
     for task in 0..4 {

@@ -1,9 +1,9 @@
-//! What is logged on the normal path: nothing that an operator has to read.
+//! Normal operation logs nothing that an operator has to read.
 
 use lockdog::Client;
 use tracing::Level;
 
-use super::{Fixture, SOON, ms, waiter};
+use super::{Fixture, SOON, ms, renewed, waiter};
 use crate::support::{Logs, eventually, logs};
 
 #[test]
@@ -15,7 +15,7 @@ fn normal_operation_logs_nothing_at_info_or_above() {
             let test = Fixture::start().await;
             let one = Client::builder()
                 .url(test.server.url())
-                .watchdog_lease(ms(1_500))
+                .watchdog_lease(ms(6_000))
                 .build()
                 .await
                 .unwrap();
@@ -27,12 +27,12 @@ fn normal_operation_logs_nothing_at_info_or_above() {
             assert!(
                 two.lock("l")
                     .try_lock()
-                    .wait(ms(1_000))
+                    .wait(ms(2_500))
                     .await
                     .unwrap()
                     .is_none()
             );
-            tokio::time::sleep(ms(1_000)).await;
+            renewed(&[&guard]).await;
             guard.unlock().await.unwrap();
             let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
             drop(next);
@@ -41,7 +41,7 @@ fn normal_operation_logs_nothing_at_info_or_above() {
             two.shutdown().await;
             let loud = logs.at_least(Level::INFO);
             assert!(loud.is_empty(), "{loud:?}");
-            // The recorder hears the span of every acquire, and how it ended.
+            // The recorder receives the span of every acquire, and its outcome.
             let spans: Vec<_> = logs.at_least(Level::DEBUG);
             let has = |part: &str| spans.iter().any(|line| line.text.contains(part));
             assert!(has("acquire lock=\"l\" owner="), "{spans:?}");

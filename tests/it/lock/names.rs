@@ -1,4 +1,4 @@
-//! Properties of names, on a real server.
+//! Properties of names, tested on a real server.
 
 use lockdog::{Client, Error};
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use crate::support::{Deployment, Redis, eventually};
 
 #[test]
 fn key_and_channel_of_a_name_without_braces_have_the_same_slot() {
-    // The checksum of the specification.
+    // The checksum in the specification.
     assert_eq!(slot("123456789"), 0x31c3);
     for_every("[^{}]{1,40}", |key, channel| {
         assert!(key.len() <= 512);
@@ -27,8 +27,8 @@ fn every_name_is_the_key_without_a_change() {
     );
 }
 
-/// Locks and unlocks many names of this form, and checks that each is the key exactly. The check is
-/// given the key as it stood in Redis and the channel on which the unlock was published.
+/// Locks and unlocks many names of this form, and checks that the key is exactly the name. The check gets
+/// the key as stored in Redis, and the channel on which the unlock was published.
 fn for_every(names: &str, check: impl Fn(&str, &str)) {
     let runtime = Runtime::new().expect("threads can be started");
     let _inside = runtime.enter();

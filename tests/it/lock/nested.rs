@@ -4,7 +4,7 @@ use lockdog::error::LostReason;
 use lockdog::{Error, Owner};
 
 use super::{Fixture, LONG, SOON, ms};
-use crate::support::eventually;
+use crate::support::{eventually, until_ok};
 
 #[tokio::test]
 async fn a_nested_call_reports_that_the_outer_hold_was_deleted() {
@@ -34,12 +34,12 @@ async fn a_nested_call_reports_that_the_outer_hold_was_deleted() {
     ] {
         assert!(text.contains(&part), "{part:?} is not in {text:?}");
     }
-    // It was no fresh grant, and it stays lost while the guard lives.
+    // The call got no new grant, and the hold stays lost while the guard exists.
     assert!(!test.redis.exists("l").await);
     assert!(!guard.is_valid());
     assert!(lock.try_lock().await.unwrap_err().is_lost());
     assert!(lock.try_lock().wait(ms(50)).await.unwrap_err().is_lost());
-    // Other owners have nothing to do with that.
+    // Other owners are not affected.
     drop(lock.lock().owner(&Owner::new()).await.unwrap());
     drop(guard);
     let again = lock.lock().await.unwrap();
@@ -52,7 +52,7 @@ async fn a_nested_call_reports_that_the_outer_hold_was_deleted() {
 async fn a_nested_call_reports_that_the_outer_lease_expired() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
-    let guard = lock.lock().lease(ms(1_000)).await.unwrap();
+    let guard = until_ok(SOON, async || lock.lock().lease(ms(1_000)).await).await;
     eventually(SOON, "the lease is over", async || !guard.is_valid()).await;
     let error = lock.lock().await.unwrap_err();
     let Error::Lost(lost) = &error else {
@@ -80,7 +80,7 @@ async fn a_nested_call_does_not_take_the_lock_of_the_next_holder() {
             .keys()
             .all(|field| field.starts_with(&other.id().to_string()))
     );
-    // The late end of the lost hold does nothing to the new one.
+    // The late unlock of the lost hold does not change the new one.
     assert!(guard.unlock().await.unwrap_err().is_lost());
     assert_eq!(test.redis.hash("l").await, fields);
     taken.unlock().await.unwrap();

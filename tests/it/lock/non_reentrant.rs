@@ -1,11 +1,11 @@
-//! What the non-reentrant lock does otherwise than the plain lock.
+//! The differences between the non-reentrant lock and the plain lock.
 
 use lockdog::config::Reentry;
 use lockdog::{Error, MultiLock, Owner, Unlocked};
 
 use super::{Fixture, LONG, SOON, ms, waiter};
 use crate::kinds::NON_REENTRANT;
-use crate::support::{Cell, eventually};
+use crate::support::{Cell, eventually, until_ok};
 
 /// NR1 and NR2, with any options and through any handle.
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn a_forgotten_hold_counts_until_it_is_unlocked() {
 async fn a_hold_lost_under_a_living_guard_is_lost_for_its_owner() {
     let test = Fixture::of(&NON_REENTRANT).await;
     let lock = test.lock("l");
-    let guard = lock.lock().lease(ms(1_000)).await.unwrap();
+    let guard = until_ok(SOON, async || lock.lock().lease(ms(1_000)).await).await;
     eventually(SOON, "its lease is over", async || !guard.is_valid()).await;
     assert!(lock.lock().await.unwrap_err().is_lost());
     drop(guard);
@@ -78,7 +78,7 @@ async fn concurrent_calls_of_one_owner_take_turns() {
     let (first, second, third) = tokio::join!(enter(), enter(), enter());
     assert!(first.is_ok() && second.is_ok() && third.is_ok());
     cell.assert_exclusive(3);
-    // One that does not wait finds it busy.
+    // A call that does not wait finds the lock busy.
     let (first, second) = tokio::join!(lock.try_lock(), lock.try_lock());
     let got = [first.unwrap(), second.unwrap()];
     assert_eq!(got.iter().flatten().count(), 1);
@@ -93,7 +93,7 @@ async fn a_message_wakes_waiters_of_two_kinds_in_one_client() {
     let (ours, plain) = (waiter(&own), waiter(&client.lock("l")));
     let listens = async || test.redis.channels().await.len() == 1;
     eventually(SOON, "a waiter listens", listens).await;
-    // Both have looked again since then.
+    // Both have made another attempt since then.
     eventually(SOON, "both have looked", async || {
         test.calls(["evalsha"]).await[0] >= 5
     })

@@ -1,4 +1,4 @@
-//! Who is one owner and who is two, and guards that leave their task.
+//! Calls of the same owner and of different owners, and guards that move to another task.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +17,7 @@ async fn two_branches_of_one_task_are_one_owner() {
     let branch = || async {
         let guard = lock.lock().await.unwrap();
         let read = value.load(Ordering::SeqCst);
-        // A branch that were kept out would be waited for without end.
+        // If one branch were refused, the other would wait for it forever.
         both_have_read.wait().await;
         value.store(read + 1, Ordering::SeqCst);
         guard.unlock().await.unwrap();
@@ -25,7 +25,7 @@ async fn two_branches_of_one_task_are_one_owner() {
     let both = async { tokio::join!(branch(), branch()) };
     let both = tokio::time::timeout(SOON, both).await;
     both.expect("both are inside at the same time");
-    // The trap that the documentation tells of: an update was lost.
+    // The documentation warns of this: an update was lost.
     assert_eq!(value.load(Ordering::SeqCst), 1);
     test.redis.assert_clean().await;
 }
@@ -80,7 +80,7 @@ async fn a_guard_that_ends_in_another_task_is_named_in_the_log() {
     assert!(text.contains(&format!("owner={owner}")), "{text}");
     assert!(text.contains(".owner(&Owner::new())"), "{text}");
 
-    // A dropped guard is ended as well.
+    // A dropped guard counts, too.
     let guard = taken_in_a_task(&lock, None).await;
     tokio::spawn(async move { drop(guard) }).await.unwrap();
     assert_eq!(logs.at_least(Level::WARN).len(), 2);

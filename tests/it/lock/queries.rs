@@ -1,4 +1,4 @@
-//! What a lock, its client and its guards tell.
+//! The queries of a lock, its client and its guards.
 
 use lockdog::error::LostReason;
 use lockdog::report::Ttl;
@@ -107,7 +107,7 @@ async fn guard_and_view_report_the_same_state(kind: &'static Kind) {
         })
         .await
         .unwrap();
-    // The view outlived its guard.
+    // The view exists longer than its guard.
     eventually(SOON, "the inner guard is settled", async || {
         !test.redis.exists("l").await
     })
@@ -165,7 +165,7 @@ async fn a_late_force_unlock_does_not_free_the_next_holders_lock(kind: &'static 
     let second = kind.lock(&test.another().await, "l").lock().await.unwrap();
     assert!(!lock.force_unlock().expecting(&seen).await.unwrap());
     assert!(test.redis.exists("l").await && second.is_valid());
-    // The next hold of the same owner is another holder, too.
+    // The next hold of the same owner is another holder.
     second.unlock().await.unwrap();
     let owner = Owner::new();
     let third = lock.lock().owner(&owner).await.unwrap();
@@ -174,7 +174,7 @@ async fn a_late_force_unlock_does_not_free_the_next_holders_lock(kind: &'static 
     let fourth = lock.lock().owner(&owner).await.unwrap();
     assert!(!lock.force_unlock().expecting(&seen).await.unwrap());
     assert!(fourth.is_valid() && test.redis.exists("l").await);
-    // With the present holder as the expected one it frees the lock, once.
+    // With the current holder as the expected one it frees the lock, once.
     let seen = lock.holder().await.unwrap().expect("it is held");
     assert!(lock.force_unlock().expecting(&seen).await.unwrap());
     assert!(!lock.force_unlock().expecting(&seen).await.unwrap());

@@ -1,4 +1,4 @@
-//! Turns that are passed on, and owners that wait twice.
+//! Turns that pass on to the next waiter, and owners that wait in two calls.
 
 use lockdog::{Client, Owner};
 
@@ -20,9 +20,8 @@ async fn a_cancelled_waiter_passes_its_wake_up_on() {
         let second = waiter(&lock);
         tokio::task::yield_now().await;
         tokio::time::sleep(ms(50)).await;
-        // The lock is freed, and the message comes on the client's own thread, while this one, on
-        // which both waiters would run, does not run: the first is woken, and cancelled before it
-        // can act on it.
+        // The lock is freed, and the message arrives on the client's own thread. Meanwhile the thread of
+        // both waiters is blocked: the first waiter is woken, and is cancelled before it runs.
         for command in [
             ["DEL", "l"].as_slice(),
             &[test.server.publishes(), CHANNEL, "0"],
@@ -60,8 +59,8 @@ async fn a_waiter_cancelled_in_the_middle_of_the_queue_leaves_no_gap() {
     test.redis.assert_clean().await;
 }
 
-/// Invariant 9: the second call of the owner stands behind a stranger, and its first call waits
-/// for it while it holds the lock.
+/// Invariant 9: the second call of the owner is behind another owner, and its first call waits for it while
+/// it holds the lock.
 #[tokio::test]
 async fn two_tasks_of_one_scope_do_not_deadlock_when_one_awaits_the_other() {
     let test = Fixture::start().await;
@@ -99,7 +98,7 @@ async fn two_tasks_of_one_scope_do_not_deadlock_when_one_awaits_the_other() {
     let count = tokio::time::timeout(SOON, parent).await;
     assert_eq!(
         count
-            .expect("parent and child wait for each other")
+            .expect("the parent and its child wait for each other")
             .unwrap(),
         2
     );
@@ -108,7 +107,7 @@ async fn two_tasks_of_one_scope_do_not_deadlock_when_one_awaits_the_other() {
     test.redis.assert_clean().await;
 }
 
-/// Invariant 9: an owner that holds the lock does not queue behind those who wait for it.
+/// Invariant 9: an owner that holds the lock does not wait behind the waiters.
 #[tokio::test]
 async fn a_holder_re_enters_past_the_queue() {
     let test = Fixture::start().await;
@@ -130,7 +129,7 @@ async fn a_holder_re_enters_past_the_queue() {
     test.redis.assert_clean().await;
 }
 
-/// Invariant 9: once it has unlocked, an owner stands at the tail like every other owner.
+/// Invariant 9: after its unlock an owner waits behind the others, like every owner.
 #[tokio::test]
 async fn an_owner_that_unlocked_goes_to_the_tail_of_the_queue() {
     let test = Fixture::start().await;

@@ -1,8 +1,8 @@
-//! One owner, many acquires.
+//! Many acquires of one owner.
 
 use lockdog::{Client, Lock, Owner, Unlocked};
 
-use super::{Fixture, Kind, LONG, SOON, each_kind, ms};
+use super::{Fixture, Kind, LONG, SOON, each_kind, ms, renewed};
 use crate::support::eventually;
 
 each_kind! {
@@ -25,7 +25,7 @@ async fn nested_calls_of_one_task_re_enter_across_awaits(kind: &'static Kind) {
     let lock = test.lock("l");
     let task = tokio::spawn(async move {
         let outer = lock.lock().await.unwrap();
-        // Away and back, perhaps on another worker.
+        // The task may continue on another worker.
         tokio::time::sleep(ms(10)).await;
         handler(&lock, 3).await;
         outer.unlock().await.unwrap()
@@ -136,8 +136,8 @@ async fn an_inner_lease_neither_shortens_a_watched_hold_nor_ends_its_renewal(kin
     let outer = lock.lock().await.unwrap();
     let inner = lock.lock().lease(ms(20)).await.unwrap();
     inner.unlock().await.unwrap();
-    // Well past the inner lease and one of the watchdog's.
-    tokio::time::sleep(ms(1_500)).await;
+    // The renewal comes well after the inner lease.
+    renewed(&[&outer]).await;
     assert!(outer.is_valid() && test.redis.exists("l").await);
     outer.unlock().await.unwrap();
     test.redis.assert_clean().await;
@@ -149,12 +149,12 @@ async fn a_watched_acquire_inside_a_fixed_lease_is_renewed_until_it_ends(kind: &
     let lock = kind.lock(&client, "l");
     let outer = lock.lock().lease(ms(2_000)).await.unwrap();
     let inner = lock.lock().await.unwrap();
-    tokio::time::sleep(ms(3_000)).await;
+    renewed(&[&outer, &inner]).await;
     assert!(outer.is_valid() && inner.is_valid());
     assert!(client.holds()[0].watched);
     inner.unlock().await.unwrap();
     assert!(!client.holds()[0].watched);
-    // No client renews it any more, so it ends by itself though its guard lives.
+    // No client renews it any more, so it expires although its guard exists.
     let freed = async || !test.redis.exists("l").await;
     eventually(SOON, "the fixed lease ran out", freed).await;
     assert!(!outer.is_valid());
@@ -181,7 +181,7 @@ async fn handler(lock: &Lock, depth: u32) {
 async fn watched(test: &Fixture) -> Client {
     Client::builder()
         .url(test.server.url())
-        .watchdog_lease(ms(1_200))
+        .watchdog_lease(ms(3_000))
         .build()
         .await
         .unwrap()

@@ -1,4 +1,4 @@
-//! One owner, many acquires, of which Redis counts the outer one only.
+//! Many acquires of one owner, of which Redis counts only the first.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use lockdog::config::Reentry;
 use lockdog::error::LostReason;
 use lockdog::{Client, Error, Guard, Lock, Owner, Unlocked};
 
-use super::{Fixture, LONG, SOON, ms, poll_once};
-use crate::support::eventually;
+use super::{Fixture, LONG, SOON, ms, poll_once, renewed};
+use crate::support::{eventually, until_ok};
 
 #[tokio::test]
 async fn a_local_re_entry_sends_nothing() {
@@ -29,7 +29,7 @@ async fn a_local_re_entry_sends_nothing() {
     let sum = sum.with(|held| async move { held.hold_count() + 1 }).await;
     assert_eq!(sum.unwrap(), 3);
     assert_eq!(test.sent().await, 0);
-    // The drop would be a settling, in the background.
+    // A drop would send its settlement in the background.
     tokio::time::sleep(ms(50)).await;
     assert_eq!(test.sent().await, 0);
     assert_eq!(outer.unlock().await.unwrap(), Unlocked::Released);
@@ -49,7 +49,7 @@ async fn redis_sees_the_outer_hold_only() {
     assert_eq!(lock.hold_count().await.unwrap(), 1);
     assert_eq!(lock.holder().await.unwrap().unwrap().count, 1);
     assert!(lock.is_held().await.unwrap());
-    // A request has the last word.
+    // The setting of a request overrides the client's.
     let counted = lock.lock().reentry(Reentry::Counted).await.unwrap();
     assert_eq!(counted.hold_count(), 3);
     assert_eq!(lock.hold_count().await.unwrap(), 2);
@@ -64,7 +64,7 @@ async fn redis_sees_the_outer_hold_only() {
 async fn the_lock_is_held_until_its_last_guard_ends_in_any_order() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
-    // Counted ones among them are taken down to one in Redis, and not below.
+    // Redis counts the counted acquires down to one, and not below.
     for order in [[0, 0, 0, 0], [3, 2, 1, 0], [2, 0, 1, 0], [1, 2, 0, 0]] {
         for is_dropped in [false, true] {
             let mut guards = vec![lock.lock().await.unwrap(), local(&lock).await];
@@ -109,7 +109,7 @@ async fn ending_the_outer_claim_before_an_inner_one_sends_nothing() {
     test.redis.reset_stats().await;
     assert_eq!(outer.unlock().await.unwrap(), still(1));
     assert_eq!(test.sent().await, 0);
-    // The inner one is what Redis counts now, and the next call is nested in that.
+    // Redis now counts the inner acquire, and the next call is nested in it.
     let again = lock.lock().await.unwrap();
     assert_eq!(
         (again.hold_count(), lock.hold_count().await.unwrap()),
@@ -170,16 +170,16 @@ async fn a_re_entry_that_lengthens_the_hold_is_counted_by_redis() {
 #[tokio::test]
 async fn a_hold_is_renewed_while_a_local_claim_without_a_lease_lives() {
     let test = Fixture::start().await;
-    let client = counting_locally(&test, ms(1_200)).await;
+    let client = counting_locally(&test, ms(3_000)).await;
     let lock = client.lock("l");
-    let fixed = lock.lock().lease(ms(1_000)).await.unwrap();
+    let fixed = lock.lock().lease(ms(2_000)).await.unwrap();
     let outer = lock.lock().await.unwrap();
     let inner = lock.lock().await.unwrap();
     drop(outer);
-    tokio::time::sleep(ms(1_500)).await;
+    renewed(&[&inner]).await;
     assert!(inner.is_valid() && client.holds()[0].watched);
     assert_eq!(inner.unlock().await.unwrap(), still(1));
-    // Nothing was sent, and the watchdog knows nevertheless.
+    // No command was sent, and the watchdog stops the renewal.
     assert!(!client.holds()[0].watched);
     test.freed("l").await;
     assert!(!fixed.is_valid());
@@ -197,7 +197,7 @@ async fn the_outer_unlock_detects_a_deleted_lock_and_ends_all_guards() {
     let deeper = local(&lock).await;
     assert!(deeper.is_valid());
     assert_eq!(deeper.unlock().await.unwrap(), still(2));
-    // Asking shows it.
+    // A query detects it.
     let nested = lock.lock().await.unwrap_err();
     assert!(nested.is_lost(), "{nested}");
     assert!(!inner.is_valid() && !outer.is_valid());
@@ -215,10 +215,9 @@ async fn the_outer_unlock_detects_a_deleted_lock_and_ends_all_guards() {
 #[tokio::test]
 async fn a_local_claim_is_lost_with_the_hold_at_a_deadline_or_a_refused_renewal() {
     let test = Fixture::start().await;
-    let client = counting_locally(&test, ms(1_200)).await;
+    let client = counting_locally(&test, ms(4_500)).await;
     let lock = client.lock("l");
-    // Long enough for a busy machine's answer.
-    let outer = lock.lock().lease(ms(1_200)).await.unwrap();
+    let outer = until_ok(SOON, async || lock.lock().lease(ms(2_000)).await).await;
     let inner = lock.lock().lease(ms(20)).await.unwrap();
     assert_eq!(inner.lost().await.reason(), LostReason::Deadline);
     assert!(lock.lock().lease(ms(20)).await.unwrap_err().is_lost());
@@ -247,7 +246,7 @@ async fn a_cancelled_local_re_entry_leaves_nothing() {
     drop(never_polled);
     let mut request = lock.lock().reentry(Reentry::Local).into_future();
     drop(poll_once(&mut request).await.expect("nothing to wait for"));
-    // A first acquire that is cancelled is undone as always.
+    // A cancelled first acquire is undone, as always.
     let other = Owner::new();
     let elsewhere = test.client.lock("m");
     let mut request = elsewhere.lock().owner(&other).reentry(Reentry::Local);
@@ -273,7 +272,7 @@ async fn a_queued_request_is_counted_locally_once_its_owner_has_the_lock() {
     );
     let request = || lock.lock().owner(&owner).reentry(Reentry::Local);
     let waiters = [request(), request()].map(|request| tokio::spawn(request.into_future()));
-    // Behind a holder of their own client they only wait.
+    // They wait for the holder of their own client without a command.
     tokio::time::sleep(ms(50)).await;
     before.unlock().await.unwrap();
     let mut guards = Vec::new();
@@ -306,7 +305,7 @@ async fn a_shutdown_ends_local_claims_with_the_hold() {
 }
 
 impl Fixture {
-    /// How many commands about locks were sent since the last reset.
+    /// The number of commands about locks since the last reset.
     async fn sent(&self) -> u64 {
         let [sent, whole] = self.calls(["evalsha", "eval"]).await;
         sent + whole

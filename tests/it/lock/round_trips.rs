@@ -1,13 +1,13 @@
-//! Round trips, whatever the machine: what a call sends, it sends at once, and one command is one
-//! round trip.
+//! The number of round trips does not depend on the machine: a call sends its commands at once, and each
+//! command is one round trip.
 
 use lockdog::Client;
 
 use super::{LONG, SOON, ms, waiter};
 use crate::support::{Direction, Proxy, RedisServer, eventually};
 
-/// An acquire is one round trip, an unlock is one, a hand-over within a client is one, and one
-/// between clients is two. The network takes a millisecond each way.
+/// An acquire, an unlock and a hand-over within a client are one round trip each. A hand-over between
+/// clients is two. The network takes a millisecond in each direction.
 #[tokio::test]
 async fn every_step_of_a_lock_takes_the_minimum_of_round_trips() {
     let server = RedisServer::start().await;
@@ -63,11 +63,11 @@ async fn every_step_of_a_lock_takes_the_minimum_of_round_trips() {
 
     let sent = Sent::from(&proxy);
     held.unlock().await.unwrap();
-    // The last waiter of a client gives its subscription up, beside the lock's commands.
+    // The last waiter of a client unsubscribes, in parallel to the lock's commands.
     assert_eq!(sent.since(), 1, "an unlock");
 }
 
-/// How many scripts went through the proxy.
+/// The number of scripts that passed the proxy.
 struct Sent<'a> {
     proxy: &'a Proxy,
     before: usize,

@@ -1,4 +1,4 @@
-//! A password is in nothing that may be written down.
+//! No output contains a password.
 
 use std::error::Error;
 
@@ -43,7 +43,7 @@ fn no_password_is_in_any_debug_output_error_or_log_line() {
                 "{client:?} {guard:?} {:?}",
                 client.lock("l").lock()
             ));
-            // Every connection breaks, is opened again, and the data is gone.
+            // Every connection breaks and is opened again, and the data is lost.
             server.restart(Data::Lost).await;
             let told = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
             texts.push(format!("{told} {told:?}"));
@@ -66,8 +66,8 @@ fn no_password_is_in_any_debug_output_error_or_log_line() {
     );
 }
 
-/// A server that does not know a command repeats its first arguments, and a password is among those of
-/// `HELLO` and `AUTH`.
+/// A server repeats the first arguments of an unknown command. Those of `HELLO` and `AUTH` contain a
+/// password.
 #[test]
 fn no_password_is_in_errors_of_a_server_without_hello_or_auth() {
     logs::alone(
@@ -79,16 +79,16 @@ fn no_password_is_in_errors_of_a_server_without_hello_or_auth() {
                 for missing in ["HELLO", "AUTH", "EVALSHA"] {
                     let server = RedisServer::builder().binary(binary).password(SECRET);
                     let server = match missing {
-                        // The test has to be let in, too.
+                        // The test has to authenticate, too.
                         "AUTH" => RedisServer::builder().binary(binary),
                         _ => server,
                     };
                     let server = server.without_command(missing).start().await;
                     let known = quotes(&mut texts, server.port()).await;
                     let expected = match missing {
-                        // It knows no command before it knows the user.
+                        // It refuses every command before it knows the user.
                         "HELLO" if binary == Binary::Valkey9 => "NOAUTH",
-                        // What redis-rs makes of the words of 6.2 has no "unknown command" in it.
+                        // redis-rs rewrites the error of 6.2, without "unknown command".
                         "HELLO" => "HELLO",
                         "AUTH" => "WRONGPASS",
                         _ => "EVALSHA",
@@ -102,7 +102,7 @@ fn no_password_is_in_errors_of_a_server_without_hello_or_auth() {
     );
 }
 
-/// By default a cluster is spoken to by RESP2, and its connections for messages speak RESP3.
+/// By default commands to a cluster use RESP2, and connections for messages use RESP3.
 #[test]
 fn no_password_is_in_errors_of_a_cluster_without_hello() {
     logs::alone(
@@ -129,12 +129,12 @@ fn no_password_is_in_errors_of_a_cluster_without_hello() {
                 texts.push(shown(&refused.expect_err("there is no HELLO")));
                 let client = builder.build().await.expect("RESP2 is there");
                 let guard = client.lock(name).lock().await.expect("it is free");
-                // A waiter wants to hear messages.
+                // A waiter subscribes to messages.
                 let waiting = client.lock(name).lock().owner(&Owner::new());
                 let waiting = tokio::spawn(async move { waiting.await });
                 let refused = async || {
                     let lines = logs.lines();
-                    // Each server refuses in its own words; Valkey asks for the password first.
+                    // Each server has its own error text. Valkey asks for the password first.
                     let words = [
                         "unknown command",
                         "support HELLO",
@@ -157,8 +157,8 @@ fn no_password_is_in_errors_of_a_cluster_without_hello() {
     );
 }
 
-/// What clients of a server report, with right and wrong passwords, by both protocols, by a pool, and
-/// of a call.
+/// The errors of clients of a server with right and wrong passwords, by both protocols, with a pool, and of
+/// a call.
 async fn quotes(texts: &mut Vec<String>, port: u16) -> Vec<String> {
     let mut told = Vec::new();
     for user in ["", USER] {
@@ -190,7 +190,7 @@ fn by_pool(url: &str) -> ClientBuilder {
     Client::builder().pool(pool.expect("it has a runtime"))
 }
 
-/// All that one client has to say.
+/// All texts of one client.
 pub(crate) async fn all_told(builder: ClientBuilder) -> Vec<String> {
     let mut told = vec![format!("{builder:?} {builder:#?}")];
     match builder.clone().build().await {
@@ -211,7 +211,7 @@ pub(crate) async fn all_told(builder: ClientBuilder) -> Vec<String> {
     told
 }
 
-/// An error and its causes, in both ways.
+/// An error and its causes, by Display and Debug.
 pub(crate) fn shown(error: &dyn Error) -> String {
     let mut text = format!("{error} {error:?} {error:#?}");
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! What the spin lock does otherwise than the plain lock.
+//! The differences between the spin lock and the plain lock.
 
 use std::time::Instant;
 
@@ -19,11 +19,11 @@ async fn no_message_is_published_and_no_client_subscribes() {
     test.redis.reset_stats().await;
     let waiting = waiter(&test.lock("l"));
     let polls = async || test.calls(["evalsha"]).await[0] >= 5;
-    eventually(SOON, "it asks again and again", polls).await;
+    eventually(SOON, "it polls", polls).await;
     held.unlock().await.unwrap();
     let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
     drop(next);
-    eventually(SOON, "the dropped guard freed it", async || {
+    eventually(SOON, "the drop of the guard freed it", async || {
         !test.redis.exists("l").await
     })
     .await;
@@ -31,9 +31,9 @@ async fn no_message_is_published_and_no_client_subscribes() {
     assert!(test.lock("l").force_unlock().await.unwrap());
     assert!(!guard.is_valid());
     assert_eq!(test.calls(["subscribe"]).await, [0]);
-    // Messages come in their order.
+    // Messages arrive in order.
     test.redis.cmd(&["PUBLISH", "end", "1"]).await;
-    eventually(SOON, "the end was heard", async || {
+    eventually(SOON, "the last message was received", async || {
         !messages.seen().is_empty()
     })
     .await;
@@ -59,7 +59,7 @@ async fn the_waiters_of_one_client_poll_as_one_and_hand_the_lock_over() {
         let guard = tokio::time::timeout(SOON, guard).await.unwrap().unwrap();
         guard.unlock().await.unwrap();
     }
-    // No NUMSUB: no waiter listens on a channel that is not there.
+    // No NUMSUB, because no waiter subscribes.
     assert_eq!(
         test.calls(["pubsub|numsub", "pubsub|shardnumsub", "pubsub"])
             .await,
@@ -103,14 +103,14 @@ async fn a_multi_lock_and_a_red_lock_accept_a_spin_lock_as_a_member() {
     let both = MultiLock::new(members());
     let waiting = tokio::spawn(async move { both.lock().lease(LONG).await });
     let polls = async || test.calls(["evalsha"]).await[0] >= 5;
-    eventually(SOON, "it asks for the member again and again", polls).await;
+    eventually(SOON, "it polls for the member", polls).await;
     held.unlock().await.unwrap();
     let both = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
     both.unwrap().unlock().await.unwrap();
     let quorum = RedLock::new([test.lock("{l}a")]);
     quorum.lock().await.unwrap().unlock().await.unwrap();
     test.redis.assert_clean().await;
-    // Of two kinds or of one: the server would grant only one of them.
+    // Locks of two kinds, or of one: the server would grant only one of them.
     let twice = MultiLock::new([test.lock("l"), test.client.lock("l")]);
     let refused = twice.try_lock().await.unwrap_err();
     assert!(matches!(refused, Error::Invalid { .. }), "{refused}");

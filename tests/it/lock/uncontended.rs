@@ -7,7 +7,7 @@ use lockdog::Unlocked;
 use super::{Fixture, LONG, SOON};
 use crate::support::eventually;
 
-/// The scripts also make fewer calls than the bare protocol does.
+/// The scripts also make fewer calls than the bare protocol.
 #[tokio::test]
 async fn an_uncontended_acquire_and_its_final_unlock_are_one_command_each() {
     let test = Fixture::start().await;
@@ -56,7 +56,7 @@ async fn a_try_lock_a_re_entry_and_an_inner_unlock_are_one_command_each() {
     let inner = lock.lock().await.unwrap();
     let again = spent(&test).await;
     println!("re-entry: {again:?}");
-    // Within one and the same millisecond the TTL is the lease still, and no shorter.
+    // Within the same millisecond the TTL is exactly the lease.
     let mut reentry = vec![("evalsha", 1), ("hget", 1), ("hincrby", 1), ("pttl", 1)];
     if again.contains_key("pexpire") {
         reentry.push(("pexpire", 1));
@@ -86,7 +86,7 @@ async fn a_request_that_is_not_awaited_sends_nothing() {
     assert_eq!(spent(&test).await, counts(&[]));
 }
 
-/// What the server ran since the last look, without this test's own questions.
+/// The commands that the server ran since the last look, without those of this test.
 async fn spent(test: &Fixture) -> BTreeMap<String, u64> {
     let mut stats = test.redis.commandstats().await;
     stats.retain(|command, _| !command.starts_with("config") && command != "info");
@@ -101,9 +101,9 @@ fn counts(pairs: &[(&str, u64)]) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Neither the watchdog nor a subscription has opened one of its own.
+/// Neither the watchdog nor a subscription has its own connection.
 async fn assert_one_connection(test: &Fixture) {
-    // The server may not have seen yet that the connection that looked whether it is up was closed.
+    // The server may not have detected yet that the connection of the first check was closed.
     let what = "there are two connections, the client's and this test's";
     eventually(SOON, what, async || test.redis.clients().await.len() == 2).await;
     assert!(test.redis.channels().await.is_empty());

@@ -46,7 +46,7 @@ async fn a_wait_that_times_out_returns_none_and_not_early(kind: &'static Kind) {
         }
     }
     assert!(held.is_valid());
-    // A failed wait leaves nothing that the next one would meet.
+    // A failed wait does not affect the next one.
     held.unlock().await.unwrap();
     let next = test.lock("l").try_lock().await.unwrap();
     next.expect("it is free").unlock().await.unwrap();
@@ -116,7 +116,7 @@ async fn polling_waiters_do_not_subscribe(kind: &'static Kind) {
     test.redis.reset_stats().await;
     let waiting = waiter(&kind.lock(&client, "l"));
     let polls = async || test.calls(["evalsha"]).await[0] >= 5;
-    eventually(SOON, "it asks again and again", polls).await;
+    eventually(SOON, "it polls", polls).await;
     held.unlock().await.unwrap();
     let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
     assert_eq!(test.calls(["subscribe"]).await, [0]);
@@ -130,7 +130,7 @@ async fn a_handle_with_its_own_backoff_does_not_subscribe(kind: &'static Kind) {
     test.redis.reset_stats().await;
     let waiting = waiter(&test.lock("l").backoff(Backoff::constant(ms(10))));
     let polls = async || test.calls(["evalsha"]).await[0] >= 5;
-    eventually(SOON, "it asks again and again", polls).await;
+    eventually(SOON, "it polls", polls).await;
     held.unlock().await.unwrap();
     let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
     assert_eq!(test.calls(["subscribe"]).await, [0]);
@@ -138,7 +138,7 @@ async fn a_handle_with_its_own_backoff_does_not_subscribe(kind: &'static Kind) {
     test.redis.assert_clean().await;
 }
 
-/// Last list, 14: a key with no TTL notifies no client when it ends.
+/// A key without a TTL: its end notifies no client.
 async fn a_foreign_key_without_a_ttl_does_not_block_its_waiters_forever(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     test.redis.cmd(&["HSET", "l", "somebody:1", "1"]).await;

@@ -1,4 +1,4 @@
-//! Work done under a lock.
+//! Work under a lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ async fn with_runs_the_work_under_the_lock_and_returns_its_output() {
         Some(1)
     );
     assert!(test.redis.keys().await.is_empty());
-    // The work may fail in its own way.
+    // The work may return its own error.
     let failed: Result<(), &str> = lock.with(|_| async { Err("no paper") }).await.unwrap();
     assert_eq!(failed, Err("no paper"));
     assert!(test.redis.keys().await.is_empty());
@@ -72,12 +72,23 @@ async fn the_work_is_cancelled_when_another_owner_has_the_lock() {
 async fn the_work_is_cancelled_when_its_lease_ends() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
-    let work = lock
-        .lock()
-        .lease(ms(1_000))
-        .with(|_| std::future::pending::<()>());
-    let lost = tokio::time::timeout(SOON, work).await.unwrap().unwrap_err();
-    assert!(matches!(lost, Error::Lost(lost) if lost.reason() == LostReason::Deadline));
+    // On a busy machine the grant may come when the lease is over.
+    eventually(LONG, "the work begins", async || {
+        let request = lock.lock().lease(ms(1_000));
+        let work = request.with(|_| std::future::pending::<()>());
+        let ended = tokio::time::timeout(SOON, work).await.unwrap();
+        match ended.unwrap_err() {
+            Error::Lost(lost) => {
+                assert_eq!(lost.reason(), LostReason::Deadline);
+                true
+            }
+            error => {
+                assert!(error.is_timeout(), "{error}");
+                false
+            }
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -105,7 +116,7 @@ async fn a_panic_in_the_work_releases_the_lock() {
         tokio::spawn(async move { lock.with(|_| async { panic!("on purpose") }).await })
     };
     assert!(work.await.unwrap_err().is_panic());
-    // Its lease was 30 s, and no task polls the task any more.
+    // Its lease is 30 s, and the task is not polled any more.
     let free = async || !test.redis.exists("l").await;
     eventually(SOON, "the lock was released", free).await;
     let next = lock.try_lock().await.unwrap().expect("it is free");
@@ -149,12 +160,12 @@ async fn a_request_in_a_scope_belongs_to_the_owner_of_the_scope() {
     test.redis.assert_clean().await;
 }
 
-/// The watchdog's next renewal tells.
+/// The watchdog's next renewal detects it.
 async fn cancelled_when_the_key_is(taken: bool) {
     let test = Fixture::start().await;
     let client = lockdog::Client::builder()
         .url(test.server.url())
-        .watchdog_lease(ms(1_500))
+        .watchdog_lease(ms(6_000))
         .build()
         .await
         .unwrap();
@@ -177,7 +188,7 @@ async fn cancelled_when_the_key_is(taken: bool) {
     };
     assert_eq!(lost.reason(), LostReason::NotOurs);
     assert_eq!(Arc::strong_count(&alive), 1, "the work still runs");
-    // What another has is left alone.
+    // The other owner's lock is unchanged.
     assert_eq!(test.redis.exists("l").await, taken);
     test.redis.assert_clean().await;
 }

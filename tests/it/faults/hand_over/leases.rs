@@ -1,11 +1,11 @@
-//! The lease of a hold that was handed on is the receiver's own.
+//! After a hand-over the lock has the receiver's lease.
 
 use std::time::{Duration, Instant};
 
 use lockdog::error::LostReason;
 use lockdog::{Client, Owner, Unlocked};
 
-use super::{finish, got, held_with_next, transfers};
+use super::{finish, got, held_with_next, patient, transfers};
 use crate::faults::SOON;
 use crate::faults::scripts::{renew, transfer};
 use crate::faults::stand::{NAME, Stand};
@@ -13,7 +13,7 @@ use crate::support::{Action, Gate, eventually};
 
 #[tokio::test]
 async fn the_lease_in_redis_is_the_receivers() {
-    let stand = Stand::with(|client| client.watchdog_lease(WATCHED)).await;
+    let stand = Stand::with(|client| client.watchdog_lease(WATCHED).poll_cap(LONG)).await;
     let lock = stand.lock();
     for (first, next) in [
         (None, Some(SHORT)),
@@ -52,7 +52,7 @@ async fn the_lease_in_redis_is_the_receivers() {
 /// Invariant 2: the deadline counts from the moment before the first sending.
 #[tokio::test]
 async fn the_receivers_deadline_counts_from_the_sending_of_the_hand_over() {
-    let stand = Stand::start().await;
+    let stand = patient().await;
     let lock = stand.lock();
     for action in [Action::HoldReply, Action::HoldRequest] {
         let held = lock.lock().owner(&Owner::new()).await.unwrap();
@@ -63,7 +63,7 @@ async fn the_receivers_deadline_counts_from_the_sending_of_the_hand_over() {
         stand.proxy.on(transfer(), action(gate.clone()));
         let latest = async {
             gate.wait_reached().await;
-            // It was sent before the proxy had it.
+            // It was sent before the proxy received it.
             let latest = Instant::now() + LONG - LONG / 100 - Duration::from_millis(2);
             tokio::time::sleep(Duration::from_millis(300)).await;
             gate.open();
@@ -78,10 +78,10 @@ async fn the_receivers_deadline_counts_from_the_sending_of_the_hand_over() {
     }
 }
 
-/// Invariant 2: a grant answered after its own deadline is none.
+/// Invariant 2: a grant that is answered after its own deadline does not count.
 #[tokio::test]
 async fn a_hand_over_answered_after_its_lease_is_no_grant() {
-    let stand = Stand::start().await;
+    let stand = patient().await;
     let lock = stand.lock();
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
     let short = Duration::from_millis(200);
@@ -97,7 +97,7 @@ async fn a_hand_over_answered_after_its_lease_is_no_grant() {
     };
     let (unlocked, ()) = tokio::join!(held.unlock(), late);
     assert_eq!(unlocked.unwrap(), Unlocked::Released);
-    // It tries again, for itself.
+    // The waiter sends its own acquire.
     let next = tokio::time::timeout(SOON, next).await.unwrap().unwrap();
     let next = next.unwrap().expect("it is free");
     assert!(next.remaining() <= short);
@@ -105,11 +105,11 @@ async fn a_hand_over_answered_after_its_lease_is_no_grant() {
     stand.assert_recovered().await;
 }
 
-/// Invariant 5, and the design's guard: the watchdog keeps it, and says when it is lost.
+/// Invariant 5: the watchdog renews the hold, and its guard reports the loss.
 #[tokio::test]
 async fn a_watched_hold_is_renewed_after_a_hand_over_and_reports_its_loss() {
     let lease = Duration::from_secs(4);
-    let stand = Stand::with(|client| client.watchdog_lease(lease)).await;
+    let stand = Stand::with(|client| client.watchdog_lease(lease).poll_cap(LONG)).await;
     let (held, next) = held_with_next(&stand).await;
     held.unlock().await.unwrap();
     let next = got(next).await;
@@ -125,13 +125,13 @@ async fn a_watched_hold_is_renewed_after_a_hand_over_and_reports_its_loss() {
     stand.assert_recovered().await;
 }
 
-/// Design: a fixed lease ends the hold at its end, a handed one too.
+/// Design: a fixed lease ends the hold, also after a hand-over.
 #[tokio::test]
 async fn a_fixed_lease_ends_after_a_hand_over() {
     let stand = Stand::start().await;
     let lock = stand.lock();
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
-    let lease = Duration::from_millis(1_000);
+    let lease = Duration::from_millis(3_000);
     let next = lock.lock().lease(lease).owner(&Owner::new());
     let next = tokio::spawn(next.into_future());
     tokio::task::yield_now().await;
@@ -145,7 +145,7 @@ async fn a_fixed_lease_ends_after_a_hand_over() {
     stand.assert_recovered().await;
 }
 
-/// A client's settings at their smallest: a hold that was handed on is not lost to its first period.
+/// With a short lease, a handed-over hold is not lost in its first renewal period.
 #[tokio::test]
 async fn holds_handed_over_repeatedly_outlive_each_lease() {
     let stand = Stand::start().await;

@@ -1,22 +1,26 @@
-//! Futures that are dropped while a lock is handed on.
+//! Futures that are dropped during a hand-over.
 
 use std::time::Duration;
 
 use lockdog::{Client, Error, Owner, Unlocked};
 
-use super::{finish, got, held_with_next, in_line, transfers};
+use super::{finish, got, held_with_next, in_line, patient, transfers};
 use crate::faults::SOON;
 use crate::faults::poll::{LINGERS, poll_n_times};
 use crate::faults::scripts::transfer;
 use crate::faults::stand::{NAME, Stand};
 use crate::support::{Action, Gate, eventually};
 
-/// The unlocking call sends the hand-over. It is dropped before and after the command was written.
+/// The unlocking call sends the hand-over. It is dropped before and after the command was sent.
 #[tokio::test]
 async fn the_next_waiter_gets_the_lock_from_an_unlock_dropped_at_any_point() {
     let stand = Stand::start().await;
     let (mut sent, mut unsent) = (0, 0);
-    for linger in LINGERS {
+    // A waiter that a busy machine polls too late is handed nothing.
+    for (sweep, linger) in LINGERS.into_iter().cycle().take(10).enumerate() {
+        if sweep >= LINGERS.len() && sent >= 3 {
+            break;
+        }
         for n in 1.. {
             assert!(n < 100, "it is polled again and again");
             let before = transfers(&stand);
@@ -41,7 +45,7 @@ async fn the_next_waiter_gets_the_lock_from_an_unlock_dropped_at_any_point() {
 #[tokio::test]
 async fn the_grant_of_a_cancelled_receiver_passes_on() {
     for executed in [false, true] {
-        let stand = Stand::start().await;
+        let stand = patient().await;
         let (held, first) = held_with_next(&stand).await;
         let second = in_line(&stand.lock()).await;
         let gate = stop_hand_over(&stand, executed);
@@ -67,7 +71,7 @@ async fn the_grant_of_a_cancelled_receiver_passes_on() {
 #[tokio::test]
 async fn a_receiver_that_times_out_during_a_hand_over_returns_in_time_and_keeps_nothing() {
     for executed in [false, true] {
-        let stand = Stand::start().await;
+        let stand = patient().await;
         let lock = stand.lock();
         let held = lock.lock().owner(&Owner::new()).await.unwrap();
         let wait = Duration::from_millis(1_500);
@@ -91,10 +95,10 @@ async fn a_receiver_that_times_out_during_a_hand_over_returns_in_time_and_keeps_
     }
 }
 
-/// Invariant 9, and issue 4, section 3: a receiver of an owner that waits twice.
+/// Invariant 9: the receiver's owner waits in two calls.
 #[tokio::test]
 async fn both_calls_of_an_owner_get_the_lock_handed_over_to_one() {
-    let stand = Stand::start().await;
+    let stand = patient().await;
     let lock = stand.lock();
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
     let owner = Owner::new();
@@ -120,7 +124,7 @@ async fn both_calls_of_an_owner_get_the_lock_handed_over_to_one() {
 #[tokio::test]
 async fn a_shutdown_during_a_hand_over_leaves_nothing() {
     for executed in [false, true] {
-        let stand = Stand::start().await;
+        let stand = patient().await;
         let (held, first) = held_with_next(&stand).await;
         let second = in_line(&stand.lock()).await;
         let gate = stop_hand_over(&stand, executed);
@@ -143,8 +147,8 @@ async fn a_shutdown_during_a_hand_over_leaves_nothing() {
     }
 }
 
-/// Receivers and unlocks are cancelled at random moments, on two threads. A grant that no caller takes
-/// in would keep the lock for a lease, which outlives the test.
+/// Receivers and unlocks are cancelled at random moments, on two threads. A grant that no caller reads
+/// would keep the lock for a lease, which is longer than the test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hand_overs_continue_when_random_receivers_and_unlocks_are_cancelled() {
     let stand = Stand::start().await;
@@ -164,7 +168,7 @@ async fn hand_overs_continue_when_random_receivers_and_unlocks_are_cancelled() {
                 random ^= random >> 7;
                 random ^= random << 17;
                 let request = lock.lock().owner(&Owner::new()).into_future();
-                // Each third call is given up somewhere on its way.
+                // A third of the calls are dropped before their end.
                 let polls = match random % 3 {
                     0 => 1 + (random / 3 % 4) as usize,
                     _ => usize::MAX,
@@ -191,7 +195,7 @@ async fn hand_overs_continue_when_random_receivers_and_unlocks_are_cancelled() {
     stand.assert_recovered().await;
 }
 
-/// Stops the next hand-over, after the server has done it or before.
+/// Stops the next hand-over, before or after the server executes it.
 fn stop_hand_over(stand: &Stand, executed: bool) -> Gate {
     let gate = Gate::new();
     let action = match executed {

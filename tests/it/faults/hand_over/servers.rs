@@ -1,8 +1,8 @@
-//! A lock that is gone when it is to be handed on, and servers that refuse.
+//! Hand-overs of a lock that is gone, and servers that refuse them.
 
 use lockdog::{Error, Owner, Unlocked};
 
-use super::{finish, got, held_with_next, in_line, transfers};
+use super::{finish, got, held_with_next, in_line, patient, transfers};
 use crate::faults::SOON;
 use crate::faults::scripts::transfer;
 use crate::faults::stand::{NAME, Stand, take};
@@ -11,14 +11,14 @@ use crate::support::{Action, Gate, RedisServer, eventually};
 /// The script answers "not held": the sender gets `Lost`, and the receiver contends.
 #[tokio::test]
 async fn a_lost_lock_is_not_handed_over() {
-    let stand = Stand::start().await;
+    let stand = patient().await;
     let (held, next) = held_with_next(&stand).await;
     stand.redis.cmd(&["DEL", NAME]).await;
     let error = held.unlock().await.unwrap_err();
     assert!(error.is_lost() && !error.may_be_held(), "{error}");
     assert_eq!(transfers(&stand), 1);
     finish(&stand, got(next).await).await;
-    // Nor if another client has it by now.
+    // The same if another client holds it.
     let (held, next) = held_with_next(&stand).await;
     stand.redis.cmd(&["DEL", NAME]).await;
     let others = take(&stand.others_lock().await).await;
@@ -32,7 +32,7 @@ async fn a_lost_lock_is_not_handed_over() {
 /// The force unlock comes before the server has read the hand-over.
 #[tokio::test]
 async fn a_force_unlock_before_the_hand_over_loses_the_lock_and_the_receiver_contends() {
-    let stand = Stand::start().await;
+    let stand = patient().await;
     let (held, next) = held_with_next(&stand).await;
     let gate = Gate::new();
     let action = Action::HoldRequest(gate.clone());
@@ -51,7 +51,7 @@ async fn a_force_unlock_before_the_hand_over_loses_the_lock_and_the_receiver_con
 
 #[tokio::test]
 async fn a_force_unlock_before_the_answer_of_a_hand_over_ends_the_grant() {
-    let stand = Stand::start().await;
+    let stand = patient().await;
     let (held, next) = held_with_next(&stand).await;
     let gate = Gate::new();
     stand.proxy.on(transfer(), Action::HoldReply(gate.clone()));
@@ -70,17 +70,17 @@ async fn a_force_unlock_before_the_answer_of_a_hand_over_ends_the_grant() {
     };
     let (unlocked, third) = tokio::join!(held.unlock(), force);
     assert_eq!(unlocked.unwrap(), Unlocked::Released);
-    // The receiver was granted it before; it hears of the loss as every holder does.
+    // The receiver read its grant first. It learns of the loss like every holder.
     let next = got(next).await;
     assert!(next.unlock().await.unwrap_err().is_lost());
     assert_eq!(third.unlock().await.unwrap(), Unlocked::Released);
     stand.assert_recovered().await;
 }
 
-/// The client knows that it freed a grant whose answer it has not read yet.
+/// The client knows that it freed the lock before it read the answer with the grant.
 #[tokio::test]
 async fn a_grant_freed_by_its_own_client_before_the_answer_does_not_count() {
-    let stand = Stand::start().await;
+    let stand = patient().await;
     let lock = stand.lock();
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
     let mut first = lock.lock().owner(&Owner::new()).into_future();
@@ -95,7 +95,7 @@ async fn a_grant_freed_by_its_own_client_before_the_answer_does_not_count() {
     finish(&stand, first).await;
 }
 
-/// After the hand-over it is a hold like any other.
+/// After the hand-over the receiver holds it like any other lock.
 #[tokio::test]
 async fn a_force_unlock_after_the_hand_over_ends_the_receivers_hold() {
     let stand = Stand::start().await;
@@ -111,7 +111,7 @@ async fn a_force_unlock_after_the_hand_over_ends_the_receivers_hold() {
 /// Invariant 12: the transfer (HDEL first) passes under OOM.
 #[tokio::test]
 async fn a_server_out_of_memory_allows_hand_overs() {
-    let stand = Stand::start().await;
+    let stand = patient().await;
     let (held, next) = held_with_next(&stand).await;
     let set = async |to: &str| stand.redis.cmd(&["CONFIG", "SET", "maxmemory", to]).await;
     set("1").await;
@@ -148,7 +148,7 @@ async fn a_hand_over_whose_lease_is_refused_frees_the_lock_and_publishes() {
     assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
     eventually(SOON, "it is told", async || !messages.seen().is_empty()).await;
     assert!(!redis.exists(NAME).await);
-    // It contends, and is refused as every owner is.
+    // The receiver sends its own acquire, and is refused.
     let refused = tokio::time::timeout(SOON, next).await.unwrap().unwrap();
     let refused = refused.unwrap_err();
     assert!(matches!(refused, Error::Refused { .. }), "{refused}");
@@ -159,10 +159,10 @@ async fn a_hand_over_whose_lease_is_refused_frees_the_lock_and_publishes() {
     redis.assert_clean().await;
 }
 
-/// Invariant 3, and the Redis client: on NOSCRIPT the same call as EVAL.
+/// Invariant 3: after NOSCRIPT the client sends the same call as EVAL.
 #[tokio::test]
 async fn a_hand_over_works_after_a_script_flush() {
-    let stand = Stand::start().await;
+    let stand = patient().await;
     let (held, next) = held_with_next(&stand).await;
     stand.redis.cmd(&["SCRIPT", "FLUSH"]).await;
     assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);

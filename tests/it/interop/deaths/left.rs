@@ -1,4 +1,5 @@
-//! What a killed Java process leaves of the objects that are no locks, and beside a reader of ours.
+//! The objects without a lock that a killed Java process held, and a read lock of ours beside one of its
+//! own.
 
 use std::time::Instant;
 
@@ -14,8 +15,8 @@ use crate::support::redis::Redis;
 use crate::support::redisson::Redisson;
 use crate::support::{RedisServer, eventually};
 
-/// What a Java process that will be killed has of the objects that are no locks, and a read beside a longer one
-/// of ours.
+/// The permits, the latch and the read lock of the Java process that will be killed. Our own read lock has
+/// a longer lease.
 pub(super) struct LeftByJava {
     redis: Redis,
     client: Client,
@@ -82,26 +83,26 @@ impl LeftByJava {
     }
 
     pub(super) async fn outlive(self, killed: Instant) {
-        // Permits with a lease come back, and Redisson's endless ones do not.
+        // Permits with a lease are available again. Redisson's permits without a lease are not.
         let ended = tokio::time::timeout(SAFETY, self.waiting).await;
         let (permit, at) = ended.expect("its lease is over").unwrap();
         assert!(at >= self.acquired + LEASE);
         assert_eq!(self.seats.acquired().await.unwrap(), 2);
         permit.release().await.unwrap();
-        // Nobody but a person knows what Java had of a semaphore without leases.
+        // Only an operator knows how many permits Java held of a semaphore without leases.
         let semaphore = self.client.semaphore(Object::Semaphore.label());
         assert_eq!(semaphore.available().await.unwrap(), 0);
         assert!(semaphore.holders().await.unwrap().is_empty());
         semaphore.release(1).await.unwrap();
         assert_eq!(semaphore.available().await.unwrap(), 1);
-        // A dead waiter changes nothing of a latch.
+        // A dead waiter of a latch has changed nothing.
         let latch = self.client.count_down_latch(Object::Latch.label());
         assert_eq!(latch.count().await.unwrap(), 1);
         assert!(!self.at_the_latch.is_finished());
         latch.count_down().await.unwrap();
         let ended = tokio::time::timeout(SAFETY, self.at_the_latch).await;
         ended.expect("the count is zero").unwrap();
-        // RW5: without a renewal of ours the key would be gone by then, with our read hold.
+        // RW5: without our renewal the key, with our read lock, would have expired by then.
         tokio::time::sleep_until((killed + LEASE * 5 / 4).into()).await;
         assert!(self.reads.is_valid() && self.redis.exists(READ_BY_BOTH).await);
         let writes = self.client.read_write_lock(READ_BY_BOTH).write();

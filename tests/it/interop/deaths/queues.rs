@@ -22,15 +22,15 @@ pub(super) const QUEUES: [Object; 3] = [
     Object::Election,
 ];
 
-/// A queue whose first waiter is killed: a Java thread and a lockdog owner stand behind it.
+/// A queue whose first waiter is killed. A Java thread and a lockdog owner wait behind it.
 pub(super) struct Queue {
     name: String,
-    /// What the queue waits for.
+    /// The object that the queue waits for.
     held: Held,
     order: Arc<Mutex<Vec<&'static str>>>,
-    /// Of those behind the dead one, in the order of their arrival.
+    /// The waiters behind the dead one, in the order of their arrival.
     turns: Vec<(&'static str, JoinHandle<()>)>,
-    /// The living Java side, if no other party keeps it.
+    /// The living Redisson, if nothing else keeps it.
     java: Option<Arc<Redisson>>,
 }
 
@@ -45,7 +45,7 @@ impl Queue {
         }
     }
 
-    /// From here on the queue has its turns.
+    /// Releases the lock, so that the queue moves.
     pub(super) fn begin(&mut self) {
         self.held = Held::Nothing;
     }
@@ -81,14 +81,14 @@ impl Queue {
         .await;
     }
 
-    /// FA6 and LE4: those behind the dead one get their turns, in the queue's order.
+    /// FA6 and LE4: the waiters behind the dead one get the lock in the order of the queue.
     pub(super) async fn goes_on(self) {
         let mut arrived = Vec::new();
         for (side, turn) in self.turns {
             arrived.push(side);
             let ended = tokio::time::timeout(SAFETY, turn).await;
             ended
-                .unwrap_or_else(|_| panic!("{}: the dead waiter is passed", self.name))
+                .unwrap_or_else(|_| panic!("{}: the dead waiter is dropped", self.name))
                 .unwrap();
         }
         assert_eq!(*self.order.lock().unwrap(), arrived, "{}", self.name);
@@ -102,8 +102,8 @@ pub(super) async fn behind_java(server: &RedisServer, dying: &Redisson) -> Vec<Q
     let client = ours_at(server).build().await.unwrap();
     let mut queues = Vec::new();
     for object in QUEUES {
-        // Redisson's place of the dead one ends two seconds after this lease.
-        let lease = Duration::from_secs(4);
+        // The place of the dead Java waiter is valid until four seconds after this lease.
+        let lease = Duration::from_secs(6);
         let held = object.hold(&client, &queue_of(object), Some(lease)).await;
         let mut queue = Queue::new(object, held);
         let getter = match object {
@@ -112,16 +112,17 @@ pub(super) async fn behind_java(server: &RedisServer, dying: &Redisson) -> Vec<Q
         };
         let first = dying.thread(&queue.name).start_try_lock_for(
             JavaLock::from_getter(getter, &queue.name),
-            Duration::from_secs(2),
+            Duration::from_secs(4),
             Some(LEASE),
         );
         queue.has(&redis, 1).await;
         queue.lockdog_joins(object, &client, &redis).await;
-        // A living Java thread drops the dead one, too. The candidates have to do it by themselves.
+        // A living Java thread drops the dead one, too. In an election there is none, so the candidates
+        // drop it.
         if !matches!(object, Object::Election) {
             queue.java_joins(object, &living, &redis).await;
         }
-        // It never has an answer.
+        // It is never answered.
         drop(first);
         queue.java = Some(living.clone());
         queues.push(queue);
@@ -156,5 +157,5 @@ pub(super) fn queue_of(object: Object) -> String {
     format!("{QUEUE} {}", object.label())
 }
 
-/// How the names of locks with a queue begin.
+/// The prefix of the names of locks with a queue.
 pub(super) const QUEUE: &str = "queue of";

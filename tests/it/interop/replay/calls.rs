@@ -1,4 +1,4 @@
-//! Recorded calls, read from their Java and made through our API.
+//! Recorded calls: their Java text is parsed, and they are made through our API.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,21 +18,21 @@ pub(super) struct Call {
     kind: &'static Kind,
     pub(super) lock: String,
     pub(super) on: Target,
-    /// The owner that the call names; else it is the thread's.
+    /// The owner that the call names. By default it is the thread's.
     owner: Option<u64>,
     pub(super) what: What,
-    /// Commands of Redisson's call that no call of ours sends. The test sends them.
+    /// The commands of Redisson's call that no call of ours sends. The test sends them.
     pub(super) commands: Vec<Vec<String>>,
 }
 
-/// What a call is made on.
+/// The object of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Target {
-    /// One lock. The number of its server, if there are several clients.
+    /// One lock, and the number of its server if there are several clients.
     Lock(Option<usize>),
-    /// `multiLock` or `redLock`: the lock of several that the scenario has.
+    /// `multiLock` or `redLock`: the scenario's lock of several locks.
     Several,
-    /// A semaphore or a latch, whose own replay has its calls. Its `lock` is its name.
+    /// A semaphore or a latch, which has its own replay. Its `lock` is its name.
     Object(Object),
 }
 
@@ -60,7 +60,7 @@ pub(super) enum What {
     HoldCount,
     RemainingTtl,
     LastToken,
-    /// A call that we do not have. The test sends its commands.
+    /// A call without a counterpart. The test sends its commands.
     Absent,
     /// A method of an object, and its arguments.
     Of(String, Vec<String>),
@@ -68,7 +68,7 @@ pub(super) enum What {
     Start,
 }
 
-/// What an acquire returns.
+/// The results of an acquire.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
     /// Whether it acquired.
@@ -92,7 +92,7 @@ impl Call {
         if let Some(call) = Self::on_object(kind, text) {
             return call;
         }
-        // The call that makes it is the first one on it.
+        // The call that creates the lock comes before the first call on it.
         let of_several = text.strip_prefix(THREE_NAMES);
         let of_several = of_several.map(|call| format!("multiLock{call}"));
         let text = of_several.as_deref().unwrap_or(text);
@@ -113,7 +113,7 @@ impl Call {
             getter if getter == kind.java => kind,
             "readLock" => &READ,
             "fairLock" => &FAIR,
-            // The recordings of its own file are replayed with both kinds.
+            // The recordings of this file are replayed with both kinds.
             "fencedLock" => &FENCED_FROM_ONE,
             other => Kind::find(other).unwrap_or(kind),
         };
@@ -128,7 +128,7 @@ impl Call {
         let mut args: Vec<&str> = args.split(", ").filter(|arg| !arg.is_empty()).collect();
         let mut owner = None;
         if method.ends_with("Async") || method == "isHeldByThread" {
-            // Without one, the owner is the thread that calls.
+            // Otherwise the owner is the thread that calls.
             owner = args.pop_if(|arg| !is_unit(arg)).map(thread_number);
         }
         let method = method.trim_end_matches("Async");
@@ -209,7 +209,7 @@ impl Call {
         }
     }
 
-    /// All times so many times longer.
+    /// Multiplies all times.
     pub(super) fn slowed(mut self, times: u32) -> Self {
         if let What::Lock { lease, .. } | What::TryLock { lease, .. } = &mut self.what {
             *lease = lease.map(|lease| lease * times);
@@ -220,8 +220,8 @@ impl Call {
         self
     }
 
-    /// Makes the call as ported code does: guards are forgotten, unlocks name their owner. `several` is
-    /// the lock of a call on [`Target::Several`], and `redis` is for commands that are sent past us.
+    /// Makes the call as ported code does: guards are forgotten, and unlocks name their owner. `several` is
+    /// the lock of a call on [`Target::Several`]. `redis` sends the commands that no call of ours sends.
     pub(super) async fn make(
         self,
         client: Client,
@@ -273,7 +273,7 @@ async fn make(client: &Client, lock: &Lock, owner: &Owner, what: &What) -> Resul
     })
 }
 
-/// Answered as the recordings of several servers have it.
+/// The answer in the form of the recordings with several servers.
 async fn make_on_object(object: Object, call: recorded::Call) -> Result<String, Error> {
     let answer = match object {
         Object::Semaphore => semaphore::replay::perform(call).await?,
@@ -328,7 +328,7 @@ async fn make_on_any(lock: &dyn AnyLock, owner: &Owner, what: &What) -> Result<S
 }
 
 impl Answer {
-    /// For a caller that acquired; none if its guard has no token, or needs none.
+    /// For a caller that acquired. `None` if its guard has no token or needs none.
     fn granted(self, guard: &Guard) -> Option<String> {
         match self {
             Self::Plain => None,
@@ -345,7 +345,7 @@ impl Answer {
     }
 }
 
-/// The kind of an error, in the words of the recording's side.
+/// The kind of an error, in the words of the recording.
 fn named(error: &Error) -> String {
     match error {
         Error::AlreadyHeld(_) => "already held".to_owned(),
@@ -365,7 +365,7 @@ fn commands_of_the_test(kind: &Kind, lock: &str, method: &str, args: &[&str]) ->
         is_fair.then(|| format!("{prefix}:{{{lock}}}"))
     };
     let queue = [queue("redisson_lock_queue"), queue("redisson_lock_timeout")];
-    // A call of ours frees the lock itself.
+    // A call of ours frees the lock.
     let of_lock = (method != "delete").then(|| lock.to_owned());
     let at = in_20_seconds();
     let command: &[&str] = match (method, args) {
@@ -391,7 +391,7 @@ fn in_20_seconds() -> String {
     (now + Duration::from_secs(20)).as_millis().to_string()
 }
 
-/// What makes the multi lock of one scenario.
+/// Creates the multi lock of one scenario.
 const THREE_NAMES: &str =
     "getMultiLock(getLock one, getFairLock two, getReadWriteLock three .writeLock())";
 

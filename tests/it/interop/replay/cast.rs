@@ -1,4 +1,4 @@
-//! Our clients, and which of their owners stand for the recorded threads.
+//! Our clients, and the owners that represent the recorded threads.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use lockdog::Client;
 
 #[derive(Default)]
 pub(super) struct Cast {
-    /// By the names in the recording, in the order of their numbers there.
+    /// By name, in the order of their numbers in the recording.
     clients: Vec<(String, Client)>,
     /// The client's letter and the owner's number for each recorded thread.
     actors: HashMap<String, (char, u64)>,
@@ -28,8 +28,8 @@ impl Cast {
         self.clients.iter().map(|(_, client)| client)
     }
 
-    /// `B <t2>` is our client B and its owner number 2, unless waiters changed places. A client's
-    /// own step has no thread.
+    /// `B <t2>` is our client B and its owner 2, unless waiters were exchanged. A step of a client has no
+    /// thread.
     pub(super) fn actor(&mut self, who: &str) -> (char, u64) {
         let client = who.chars().next().expect("a client calls");
         let thread = who.split(' ').nth(1).map_or(0, thread_number);
@@ -39,15 +39,15 @@ impl Cast {
             .or_insert((client, thread))
     }
 
-    /// From now on each of two recorded threads has the other's actor.
+    /// Exchanges the actors of two recorded threads.
     pub(super) fn swap(&mut self, one: &str, other: &str) {
         let (a, b) = (self.actors[one], self.actors[other]);
         self.actors.insert(one.to_owned(), b);
         self.actors.insert(other.to_owned(), a);
     }
 
-    /// A text of ours as the recording writes it: `<uuid1>:<t2>` for the field in it, if there is one. The
-    /// hold's number is left away.
+    /// A text of ours in the form of the recording: `<uuid1>:<t2>` for a field in it. The hold's number is
+    /// omitted.
     pub(super) fn recorded(&self, text: &str) -> String {
         let mut clients = self.clients.iter();
         let found = clients.find_map(|(name, client)| {
@@ -69,7 +69,7 @@ impl Cast {
                 let (client, thread) = who.split_once(' ').expect("a thread has a name");
                 (&client[..1], thread.to_owned())
             }
-            // An acquire of permits has an owner of its own.
+            // An acquire of permits has its own owner.
             None if actor.is_none() => (letter, "<permits>".to_owned()),
             None => (letter, id.to_owned()),
         };
@@ -80,7 +80,7 @@ impl Cast {
     }
 }
 
-/// `<t1>` is 1; an explicit id is itself.
+/// `<t1>` is 1. An explicit id is kept.
 pub(super) fn thread_number(text: &str) -> u64 {
     let digits = text.trim_start_matches("<t").trim_end_matches('>');
     digits

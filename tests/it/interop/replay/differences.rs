@@ -1,16 +1,16 @@
-//! Where we mean to differ from the recordings. Each id is a row of the table in
-//! `docs/protocol.md`, which gives the reasons.
+//! The intended differences from the recordings. Each id is a row of the table in `docs/protocol.md`, which
+//! has the reasons.
 
 use super::recording::Scenario;
 
-/// One aspect of one step in which we differ.
+/// One aspect of one step that differs.
 #[derive(Debug)]
 pub(super) struct Difference {
     pub(super) id: &'static str,
     pub(super) scenario: &'static str,
     pub(super) step: usize,
     pub(super) aspect: &'static str,
-    /// What is seen instead.
+    /// The text that is seen instead.
     pub(super) ours: &'static str,
 }
 
@@ -21,7 +21,7 @@ pub(super) fn expected(scenario: &Scenario, step: usize) -> Vec<&'static Differe
     all
 }
 
-/// The differences of a recording are those of each of its variants, which can have more.
+/// The differences of a recording apply to each of its variants, which can have more.
 pub(super) fn of_scenario(scenario: &Scenario) -> Vec<&'static Difference> {
     let names = [&*scenario.name, &*scenario.recorded];
     let all = DIFFERENCES.iter();

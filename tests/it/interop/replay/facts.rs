@@ -1,9 +1,9 @@
-//! What is compared after a step, as text.
+//! The facts that are compared after a step, as text.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// The aspects of a step, each compared as one text. The last two are compared where there are several
-/// servers: which of them answered the call's questions, and which waited for its replicas.
+/// The aspects of a step, each compared as one text. The last two are compared with several servers only:
+/// which of them answered the call's queries, and which waited for their replicas.
 pub(super) const ASPECTS: &[&str] = &[
     "answer",
     "came back",
@@ -23,7 +23,7 @@ impl Facts {
         self.0.get(aspect).map_or("", String::as_str)
     }
 
-    /// An empty fact is the same as none.
+    /// An empty fact counts as none.
     pub(super) fn set(&mut self, aspect: &'static str, fact: impl Into<String>) {
         let fact = fact.into();
         if fact.is_empty() {
@@ -37,7 +37,7 @@ impl Facts {
 /// A key of one server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Place {
-    /// As recorded; empty where there is one only.
+    /// The recorded name. Empty with a single server.
     pub(super) server: String,
     pub(super) key: String,
 }
@@ -51,7 +51,7 @@ impl Place {
     }
 }
 
-/// What happened to a key's expiry.
+/// A change of a key's expiry.
 #[derive(Clone, Debug)]
 pub(super) struct Expiry {
     pub(super) place: Place,
@@ -60,25 +60,24 @@ pub(super) struct Expiry {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
-    /// By a call, to so many milliseconds.
+    /// A call set it to this number of milliseconds.
     Set(i64),
-    /// By the watchdog, to so many milliseconds.
+    /// The watchdog set it to this number of milliseconds.
     Renewed(i64),
-    /// The watchdog asked, and left the expiry as it was.
+    /// The watchdog queried the key, and left its expiry.
     Asked,
-    /// On a replica: to what the master has.
+    /// On a replica: the expiry of the master.
     Replicated,
     Removed,
 }
 
-/// The expiry of every key: what it was last set to, and in which step a call last set it.
-///
-/// That is what the recording's "just set to 30 s" and "30 s less what has passed" mean, without a
-/// look at any clock: a slow machine makes no difference to it.
+/// The expiry of every key: the value that was set last, and the step in which a call set it last. This is
+/// the recording's "just set to 30 s" and "30 s less what has passed". No clock is read, so a slow machine
+/// makes no difference.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Expiries {
     keys: HashMap<Place, (i64, usize)>,
-    /// How many times longer everything is said to be than it was.
+    /// The factor by which all times are longer than recorded.
     slower: Option<u32>,
 }
 
@@ -129,17 +128,14 @@ impl Expiries {
         )
     }
 
-    /// A key that is gone has no expiry left to tell of.
+    /// A missing key has no expiry.
     pub(super) fn keep(&mut self, places: &[Place]) {
         self.keys.retain(|place, _| places.contains(place));
     }
 }
 
-/// How often each key was renewed: which ones at all, and whether far too often.
-///
-/// A count would depend on where a step ends between two renewals.
-///
-/// `recorded` writes a key as the recording does.
+/// The keys that were renewed, and whether far too often. The count would depend on where a step ends
+/// between two renewals. `recorded` writes a key in the form of the recording.
 pub(super) fn renewals<'a>(
     expiries: impl Iterator<Item = &'a Expiry>,
     recorded: impl Fn(&str) -> String,
@@ -164,7 +160,7 @@ pub(super) fn renewals<'a>(
         .join(", ")
 }
 
-/// What is true of one server.
+/// The facts of one server.
 pub(super) fn at(server: &str, text: &str) -> String {
     match server {
         "" => text.to_owned(),
@@ -195,8 +191,8 @@ pub(super) fn list_text(items: &[String]) -> String {
     format!("[{}]", items.join(", "))
 }
 
-/// The places of waiters, each with the time in milliseconds for which it is good after the lock's lease.
-/// They are told in hundreds of seconds: a slow machine makes no difference to them.
+/// The places of waiters, each with the number of milliseconds for which it is valid after the lock's
+/// lease, in hundreds of seconds. A slow machine makes no difference to that.
 pub(super) fn places_text(places: &[(String, f64)]) -> String {
     let place = |(field, good_for): &(String, f64)| {
         let hundreds = (good_for / 100_000.0).round();
@@ -219,19 +215,19 @@ pub(super) fn lock_of(key: &str) -> &str {
     }
 }
 
-/// What only lockdog has.
+/// The keys that only lockdog has.
 pub(super) fn is_side_key(key: &str) -> bool {
     key.starts_with("lockdog_")
 }
 
-/// Commands that ask for something.
+/// The commands that read.
 pub(super) const QUESTIONS: &[&str] = &["EXISTS", "HEXISTS", "HGET", "HGETALL", "PTTL"];
 
 /// The server that a recorded replica follows.
 pub(super) const MASTER: &str = "s1";
 
-/// Whether it is a key of the queue of a fair lock. Redisson leaves it for ever; lockdog gives it a TTL of a day,
-/// which is not compared. `docs/protocol.md` and `fair::scripts` have it.
+/// Whether it is a key of the queue of a fair lock. Redisson keeps it without a TTL; lockdog gives it a TTL
+/// of a day, which is not compared. `docs/protocol.md` and `fair::scripts` describe it.
 pub(super) fn is_queue(key: &str) -> bool {
     ["redisson_lock_queue:", "redisson_lock_timeout:"]
         .iter()

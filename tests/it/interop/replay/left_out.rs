@@ -1,4 +1,4 @@
-//! What is recorded and not replayed.
+//! The recorded steps that are not replayed.
 
 /// One step.
 pub(super) struct LeftOut {

@@ -1,4 +1,4 @@
-//! What MONITOR says, taken apart.
+//! The lines of MONITOR, parsed.
 
 use super::facts::{Change, Expiry, Place, QUESTIONS};
 
@@ -37,12 +37,12 @@ impl Line {
             || (self.is("eval") && what == Some(&script.to_owned()))
     }
 
-    /// A client's question.
+    /// A query of a client.
     pub(super) fn asks(&self) -> bool {
         !self.in_script && QUESTIONS.iter().any(|question| self.is(question))
     }
 
-    /// A client waits for replicas, as opposed to the probe `WAIT 0 0`.
+    /// A client waits for replicas. The probe `WAIT 0 0` does not count.
     pub(super) fn waits_for_replicas(&self) -> bool {
         self.is("wait") && self.args.get(1).is_some_and(|replicas| replicas != "0")
     }
@@ -63,7 +63,7 @@ impl Line {
     }
 }
 
-/// What the commands that a server ran did to the expiry of its keys.
+/// The changes of expiries by the commands that a server ran.
 pub(super) fn expiry_changes(server: &str, lines: &[Line]) -> Vec<Expiry> {
     let mut changes = Vec::new();
     let mut is_renewal = false;
@@ -80,7 +80,7 @@ pub(super) fn expiry_changes(server: &str, lines: &[Line]) -> Vec<Expiry> {
                 false => Change::Set(ms),
             }
         } else if line.is("pexpire") && is_renewal {
-            // It asked for the key first, and that is counted.
+            // It read the key first, and that counts.
             let asked = |it: &Expiry| it.place == place && matches!(it.change, Change::Asked);
             if let Some(asked) = changes.iter().rposition(asked) {
                 changes.remove(asked);
@@ -102,7 +102,7 @@ pub(super) fn expiry_changes(server: &str, lines: &[Line]) -> Vec<Expiry> {
     changes
 }
 
-/// The same for a replica, which gets moments instead of times.
+/// The same for a replica, which receives points in time instead of durations.
 pub(super) fn replicated_changes(server: &str, lines: &[Line]) -> Vec<Expiry> {
     let moments = lines.iter().filter(|line| line.is("pexpireat"));
     let change = Change::Replicated;

@@ -1,4 +1,4 @@
-//! One server of a replay: what it has, what it ran, and what was published there.
+//! One server of a replay: its keys, the commands that it ran, and the messages that were published there.
 
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ use crate::support::tap::{Messages, Monitor};
 use crate::support::{RedisServer, eventually};
 
 pub(super) struct Observer {
-    /// As recorded.
+    /// The recorded name.
     pub(super) name: &'static str,
     pub(super) redis: Redis,
-    /// What the recording says instead of keys, of a server that cannot be asked.
+    /// The recorded text instead of the keys of a server that does not answer.
     absent: Option<&'static str>,
     is_replica: bool,
-    /// Of a replica that follows it.
+    /// For a replica that follows it.
     master: Option<Redis>,
     messages: Messages,
     monitor: Monitor,
     lines: Vec<Line>,
-    /// What belongs to the steps before.
+    /// The number of entries of earlier steps.
     lines_before: usize,
     messages_before: usize,
     marks: usize,
@@ -52,12 +52,12 @@ impl Observer {
         }
     }
 
-    /// The server does not answer from now on. `recorded` stands for its keys.
+    /// From now on the server does not answer. `recorded` replaces its keys.
     pub(super) fn set_absent(&mut self, recorded: &'static str) {
         self.absent = Some(recorded);
     }
 
-    /// It is not a replica of a running master any more.
+    /// From now on it is not a replica of a running master.
     pub(super) fn end_replication(&mut self) {
         self.master = None;
     }
@@ -68,15 +68,15 @@ impl Observer {
         self.messages_before = self.messages.seen().len();
     }
 
-    /// Waits until the recorders have everything that happened up to now.
+    /// Waits until the recorders have received everything that happened before.
     pub(super) async fn mark(&mut self) {
         if self.absent.is_some() {
             return;
         }
         self.marks += 1;
-        // Servers of one deployment pass messages on to each other.
+        // The servers of one deployment forward messages to each other.
         let mark = format!("{} {}", self.name, self.marks);
-        // What a replica gets from its master comes before the mark that it gets from its master.
+        // The stream from its master comes before the mark that it receives from its master.
         let at = self.master.as_ref().unwrap_or(&self.redis);
         at.cmd(&["PUBLISH", MARKS, &mark]).await;
         let (messages, monitor) = (&self.messages, &self.monitor);
@@ -99,7 +99,7 @@ impl Observer {
         self.lines.extend(new);
     }
 
-    /// What it ran in this step, up to the last mark.
+    /// The commands that it ran in this step, up to the last mark.
     pub(super) fn ran(&self) -> &[Line] {
         &self.lines[self.lines_before..]
     }
@@ -118,7 +118,7 @@ impl Observer {
         }
     }
 
-    /// What was published in this step.
+    /// The messages of this step.
     pub(super) fn published(&self) -> Vec<String> {
         let mut texts = Vec::new();
         for (channel, message) in &self.messages.seen()[self.messages_before..] {
@@ -140,7 +140,7 @@ impl Observer {
         keys.iter().map(|key| Place::new(self.name, key)).collect()
     }
 
-    /// Its keys. `recorded` writes a field, or a key with one, as the recording does.
+    /// Its keys. `recorded` writes a field, or a key with a field, in the form of the recording.
     pub(super) async fn keys(
         &self,
         places: &[Place],
@@ -154,7 +154,7 @@ impl Observer {
         let mut texts = Vec::new();
         let is_shown = |place: &&Place| place.server == self.name && !is_side_key(&place.key);
         for place in places.iter().filter(is_shown) {
-            // A key can expire between two questions; then the next look sees it.
+            // A key may expire between two queries. The next look shows that.
             if let Some(text) = self.key_facts(place, expiries, &recorded, tokens).await {
                 texts.push(text);
             }
@@ -162,8 +162,8 @@ impl Observer {
         texts
     }
 
-    /// What only lockdog has: the fields of the waiters that are present, in their order, and of the acquires in
-    /// the ledgers of semaphores. The marks of calls are not told, because they end with time.
+    /// What only lockdog has: the fields of the present waiters in their order, and those of the acquires
+    /// in the ledgers of semaphores. The marks of calls are not shown, because they expire.
     pub(super) async fn side_keys(
         &self,
         places: &[Place],
@@ -238,7 +238,7 @@ impl Observer {
         };
         let pttl = self.redis.pttl(name).await;
         let mut expiry = expiries.text(place);
-        // The expiry told by the commands is the one that the server has.
+        // The expiry from the commands is the one on the server.
         let is_told = match expiries.of(place) {
             Some(set) => (0..=set).contains(&pttl),
             None => pttl == -1 || is_queue(name),
@@ -258,5 +258,5 @@ impl Observer {
 
 const LEDGERS: &str = "lockdog_ledger:";
 
-/// Where we tell the recorders how far to read.
+/// The mark up to which the recorders read.
 const MARKS: &str = "replay:marks";

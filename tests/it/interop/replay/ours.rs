@@ -1,5 +1,5 @@
-//! Our side of a replay: clients for the recorded clients, owners for the recorded threads, and what
-//! the servers say after each step.
+//! Our side of a replay: clients for the recorded clients, owners for the recorded threads, and the state
+//! of the servers after each step.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) struct Ours<'a> {
     /// `multiLock` of the recording.
     several: Option<Arc<dyn AnyLock>>,
     waiting: BTreeMap<usize, JoinHandle<String>>,
-    /// Who made the call of a step.
+    /// The callers by the number of the step.
     callers: HashMap<usize, String>,
     answer: String,
     came_back: Vec<(usize, String)>,
@@ -54,7 +54,7 @@ impl<'a> Ours<'a> {
                 "multi_lock_three_names_one_server" => three_names(&cast),
                 _ => MultiLock::new(cast.clients().map(|client| client.lock("orders"))),
             };
-            // The recorded clients had their connections and scripts before the first step too.
+            // The recorded clients had their connections and scripts before the first step, too.
             lock.lock()
                 .await
                 .expect("it is free")
@@ -118,13 +118,13 @@ impl<'a> Ours<'a> {
             self.call(step, waits).await
         };
         if self.scenario.deployment != Deployment::One {
-            // Before the test itself asks the servers something.
+            // Before the test itself queries the servers.
             self.mark().await;
             self.asked = self.servers_where(Line::asks);
         }
     }
 
-    /// What the recording does not show: its clean-ups, where a later step needs them.
+    /// Clean-ups that the recording omits, where a later step needs them.
     async fn tidy(&mut self, step: &Step) {
         let left_out =
             self.scenario.name == "watchdog_one_lock" && step.call.contains("no renewal any more");
@@ -142,7 +142,7 @@ impl<'a> Ours<'a> {
         self.before = self.expiries.clone();
     }
 
-    /// The recording's replica does nothing for as long as the rest of the scenario takes.
+    /// The recording's replica stays silent for the rest of the scenario.
     fn freeze_replica(&mut self) {
         let (number, replica) = (1, &mut self.observers[1]);
         replica.set_absent("server is asleep");
@@ -154,7 +154,7 @@ impl<'a> Ours<'a> {
         let observer = observers.find(|observer| observer.name == server);
         let observer = observer.expect("it is recorded");
         if step.command.is_empty() {
-            // Our unlock instead of theirs: the newest one, byte for byte.
+            // Our unlock instead of Redisson's: the newest one, with the same bytes.
             let unlock = observer.newest(UNLOCK).expect("an unlock was seen");
             let args: Vec<&str> = unlock.iter().map(String::as_str).collect();
             return text(&observer.redis.cmd(&args).await);
@@ -180,7 +180,7 @@ impl<'a> Ours<'a> {
         } else if step.call.contains("place is over") {
             tokio::time::sleep(PLACE_IS_OVER * self.scenario.slower()).await;
         } else if step.call.contains("interrupted") {
-            // Our cancellation: the future is dropped.
+            // We cancel by dropping the future.
             let (waiter, task) = self.waiting.pop_first().expect("an owner waits");
             task.abort();
             let ended = task.await.expect_err("it still waited");
@@ -219,7 +219,7 @@ impl<'a> Ours<'a> {
         }
     }
 
-    /// The recorded clients of a server begin with their first call, and ours do too.
+    /// The recorded clients of a server start with their first call, and so do ours.
     async fn client(&mut self, name: &str) -> Client {
         if let Some(client) = self.cast.client(name) {
             return client.clone();
@@ -229,7 +229,8 @@ impl<'a> Ours<'a> {
         client
     }
 
-    /// Looks again and again until it sees what is wanted; what it saw last if that takes long.
+    /// Looks repeatedly until the facts are those that are wanted. Returns the last ones after a time
+    /// limit.
     pub(super) async fn settle_on(&mut self, step: &Step, wanted: &Facts) -> Facts {
         let began = Instant::now();
         loop {
@@ -256,7 +257,7 @@ impl<'a> Ours<'a> {
         }
         let places = self.places().await;
         self.expiries.keep(&places);
-        // The tokens in the answers change the rank of the one that the counter has.
+        // The tokens in the answers change the rank of the counter's token.
         self.answers();
         let (mut keys, mut published, mut side_keys) = (Vec::new(), Vec::new(), Vec::new());
         for observer in &self.observers {
@@ -287,14 +288,14 @@ impl<'a> Ours<'a> {
         facts
     }
 
-    /// The answer of the step's call, and those of the calls that came back, in the recording's form.
+    /// The answer of the step's call, and those of earlier calls that ended, in the form of the recording.
     fn answers(&self) -> (String, Vec<(usize, String)>) {
         let came_back = self.came_back.iter();
         let came_back = came_back.map(|(step, answer)| (*step, self.tokens.in_answer(answer)));
         (self.tokens.in_answer(&self.answer), came_back.collect())
     }
 
-    /// Of every server that can be asked.
+    /// For every server that answers.
     async fn places(&self) -> Vec<Place> {
         let mut places = Vec::new();
         for observer in &self.observers {
@@ -329,7 +330,7 @@ impl<'a> Ours<'a> {
         }
     }
 
-    /// Which of several waiters wins a wake-up is not promised: ours then plays the other's part.
+    /// Any of several waiters may win a wake-up. Ours then exchange their roles.
     fn change_places(&mut self, step: &Step) {
         let ([(theirs, _)], [(ours, _)]) = (&step.came_back[..], &mut self.came_back[..]) else {
             return;
@@ -345,7 +346,7 @@ impl<'a> Ours<'a> {
         *ours = *theirs;
     }
 
-    /// Waits until the recorders have everything that happened up to now.
+    /// Waits until the recorders have received everything that happened before.
     async fn mark(&mut self) {
         for observer in &mut self.observers {
             observer.mark().await;
@@ -357,7 +358,7 @@ impl<'a> Ours<'a> {
             for hold in client.holds() {
                 for kind in kinds::ALL {
                     let lock = kind.lock(client, &hold.lock);
-                    // Of each kind, until it is not held.
+                    // Unlocks each kind until it is not held.
                     while lock.unlock().owner(&hold.owner).await.is_ok() {}
                 }
             }
@@ -385,12 +386,12 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// The answer to a call that has none yet.
+/// The answer to a call that still waits.
 const WAITS: &str = "waits";
 
-/// A call that waits has made its first attempts by then; one that is slower waits nevertheless.
+/// A waiting call has made its first attempts by then. A slower call waits, too.
 const LOOKS_LIKE_WAITING: Duration = Duration::from_millis(250);
 const NEVER_WAITS: Duration = Duration::from_secs(20);
-/// Longer than the place of a dead waiter in a recording.
+/// Longer than the place of a dead waiter is valid in a recording.
 const PLACE_IS_OVER: Duration = Duration::from_secs(2);
 const SETTLES_WITHIN: Duration = Duration::from_secs(20);

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::facts::{Change, Expiry, Place, QUESTIONS};
 use super::recording::{list, text};
 
-/// The server that ran a command; empty where there is one only.
+/// The server that ran a command. Empty with a single server.
 pub(super) fn server(command: &Value) -> String {
     text(&command["on"])
 }
@@ -14,13 +14,13 @@ fn name(command: &Value) -> String {
     text(&command["cmd"][0])
 }
 
-/// The servers that the call itself asked something.
+/// The servers that the call itself queried.
 pub(super) fn asked(commands: &[Value]) -> Vec<String> {
     let own = commands.iter().filter(|command| command["by"].is_null());
     servers(own.filter(|command| QUESTIONS.contains(&&*name(command))))
 }
 
-/// The servers that were told to wait for their replicas, apart from the probe `WAIT 0 0`.
+/// The servers that waited for their replicas. The probe `WAIT 0 0` does not count.
 pub(super) fn waited_for_replicas(commands: &[Value]) -> Vec<String> {
     let waits = |command: &&Value| name(command) == "WAIT" && text(&command["cmd"][1]) != "0";
     servers(commands.iter().filter(waits))
@@ -33,7 +33,7 @@ fn servers<'a>(commands: impl Iterator<Item = &'a Value>) -> Vec<String> {
     servers
 }
 
-/// Server, channel and message of what the scripts sent to shards.
+/// Server, channel and message of the sharded messages of the scripts.
 pub(super) fn sharded_messages(commands: &[Value]) -> Vec<(String, String, String)> {
     let of_command = |command: &Value| {
         let server = server(command);
@@ -48,7 +48,7 @@ pub(super) fn sharded_messages(commands: &[Value]) -> Vec<(String, String, Strin
     commands.iter().flat_map(of_command).collect()
 }
 
-/// A script that finds the lock free and takes it, in the name of the step's own client.
+/// A script that acquires the free lock for the step's own client.
 pub(super) fn takes_a_free_lock(command: &Value, who: &str) -> bool {
     let by = text(&command["by"]);
     let is_own = by.is_empty() || by.get(..1) == who.get(..1);
@@ -59,7 +59,7 @@ pub(super) fn takes_a_free_lock(command: &Value, who: &str) -> bool {
         && text(&inside[1]).starts_with("hincrby ")
 }
 
-/// What a recorded command did to the expiry of keys.
+/// The change of expiries by a recorded command.
 pub(super) fn expiry_changes(command: &Value) -> Vec<Expiry> {
     let on = server(command);
     let on_key = |key: &str, change| Expiry {
@@ -115,7 +115,7 @@ pub(super) fn expiry_changes(command: &Value) -> Vec<Expiry> {
         .iter()
         .filter_map(of_call)
         .collect();
-    // A renewal asks and sets: that is one.
+    // A renewal reads and sets: that counts once.
     if is_renewal {
         let renewed: Vec<Place> = changes
             .iter()
@@ -126,7 +126,7 @@ pub(super) fn expiry_changes(command: &Value) -> Vec<Expiry> {
             !matches!(change.change, Change::Asked) || !renewed.contains(&change.place)
         });
     }
-    // `same_again` stands for repetitions of what came before it: renewals in one scenario.
+    // `same_again` stands for repetitions of earlier commands: renewals, in one scenario.
     let again = command["same_again"].as_u64().unwrap_or(0);
     for _ in 0..again {
         changes.push(on_key("orders", Change::Renewed(3_000)));
@@ -134,5 +134,5 @@ pub(super) fn expiry_changes(command: &Value) -> Vec<Expiry> {
     changes
 }
 
-/// Redisson's scripts that renew: the one of most locks, and that of read locks.
+/// Redisson's scripts for renewals: one for most locks, and one for read locks.
 const RENEWALS: [&str; 2] = ["6a3d3157", "38d2b478"];

@@ -1,4 +1,4 @@
-//! One step of a recording, and what Redisson's call did.
+//! One step of a recording, and the effects of Redisson's call.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,16 +17,15 @@ use super::recording::{list, text};
 
 pub(super) struct Step {
     pub(super) number: usize,
-    /// Client and thread: `A <t1>`. Empty when time passes, `redis-cli` or `redis-cli on s2` for plain
-    /// commands.
+    /// Client and thread: `A <t1>`. Empty for a pause; `redis-cli` or `redis-cli on s2` for plain commands.
     pub(super) who: String,
-    /// What was called, or what was waited for; a plain command with its arguments in quotes.
+    /// The call, or the pause, or a plain command with its arguments in quotes.
     pub(super) call: String,
     /// A plain command.
     pub(super) command: Vec<String>,
-    /// What was done to a server before the step.
+    /// A change of a server before the step.
     pub(super) note: String,
-    /// The call was still running when the step ended.
+    /// The call was still running at the end of the step.
     pub(super) waits: bool,
     /// The server on which its own first attempt found the lock free.
     pub(super) found_it_free: Option<String>,
@@ -35,24 +34,24 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// What Redisson did.
+    /// The effects of Redisson's call.
     pub(super) fn facts(&self) -> Facts {
         self.facts.clone()
     }
 
-    /// How long no client did anything.
+    /// The duration of a pause.
     pub(super) fn pause(&self) -> Option<Duration> {
         let seconds = self.call.strip_prefix('(')?.split(" s pass").next()?;
         Some(Duration::from_secs_f64(seconds.parse().ok()?))
     }
 
-    /// The server to which a plain command was sent; none if this is no plain command.
+    /// The server of a plain command; `None` if this is not a plain command.
     pub(super) fn cli_server(&self) -> Option<&str> {
         let server = self.who.strip_prefix("redis-cli")?;
         Some(server.trim_start_matches(" on "))
     }
 
-    /// `expiries` are those that the steps before left.
+    /// `expiries` are those after the earlier steps.
     pub(super) fn read(
         number: usize,
         step: &Value,
@@ -106,7 +105,7 @@ impl Step {
     }
 }
 
-/// How far a recorded moment, `<now+0.6 s>`, is from the look.
+/// The distance of a recorded time, `<now+0.6 s>`, from the look.
 pub(super) fn in_seconds(moment: &str) -> Option<f64> {
     let number = moment.strip_prefix("<now")?.strip_suffix(" s>")?;
     number.parse().ok()
@@ -117,7 +116,7 @@ fn came_back(call: &Value) -> (usize, String) {
     (step, answer(call))
 }
 
-/// By server: messages of different servers have no order.
+/// By server, because messages of different servers have no order.
 fn published(step: &Value) -> Vec<String> {
     let plain = list(&step["published"]).iter().map(|message| {
         let message: Vec<String> = list(message).iter().map(text).collect();
@@ -151,7 +150,7 @@ fn keys(step: &Value, deployment: Deployment, expiries: &mut Expiries) -> Vec<St
     expiries.keep(&places);
     let mut texts = Vec::new();
     for (server, keys) in servers {
-        // Why it cannot be asked.
+        // The reason why it does not answer.
         if let Some(absent) = keys.as_str() {
             texts.push(at(server, absent));
         }
@@ -173,7 +172,7 @@ pub(super) fn came_back_text(calls: &[(usize, String)]) -> String {
     texts.join(", ")
 }
 
-/// Only the kind of an error can be compared, and of a living TTL that it is one.
+/// Only the kind of an error can be compared, and of a TTL only that there is one.
 fn answer(step: &Value) -> String {
     if step["waits"] == true {
         return "waits".to_owned();
@@ -219,14 +218,14 @@ fn key_facts(
         .split('-')
         .next()
         .expect("a part");
-    // An expiry at a moment is a few milliseconds off, and what a replica had to wait for is more.
+    // An expiry at a point in time is a few milliseconds off, and that of a waiting replica is more.
     let inexact = if is_replica { 1_000 } else { 10 };
     match (base, expiries.of(&place)) {
         ("none", None) => {}
         (base, Some(ours)) if (base.parse().unwrap_or(0) - ours).abs() < inexact => {}
         // It is the first look of a slow machine: the commands of this step set it.
         ("?", Some(_)) => {}
-        // The commands of these are left out where a scenario is about something else.
+        // The recordings omit the commands of these keys where a scenario is about something else.
         _ if place.key.starts_with("<latch") => {}
         (_, ours) => {
             panic!("{place:?} has {recorded} in the recording, its commands give {ours:?}")

@@ -11,19 +11,19 @@ use super::recorded_step::Step;
 use crate::kinds::{self, Kind};
 
 pub(super) struct Scenario {
-    /// As recorded; behind the object's name, unless that is the plain lock on one server. The variant
-    /// follows if the recording is replayed in several.
+    /// The recorded name, after the name of the object unless that is the plain lock on one server. The
+    /// variant follows if the recording is replayed in several.
     pub(super) name: String,
     /// The same without the variant.
     pub(super) recorded: String,
     pub(super) deployment: Deployment,
-    /// What `lock` is in its calls.
+    /// The object that `lock` means in its calls.
     pub(super) kind: &'static Kind,
     pub(super) shows: String,
     pub(super) steps: Vec<Step>,
 }
 
-/// Every step that is replayed.
+/// The steps that are replayed.
 pub(super) fn scenario(name: &str) -> Scenario {
     let recordings = recordings();
     let mut all = recordings.iter().flat_map(Recording::scenarios);
@@ -49,7 +49,7 @@ struct Recording {
     file: Value,
     kind: &'static Kind,
     deployment: Deployment,
-    /// The end of the names of its scenarios.
+    /// The suffix of the names of its scenarios.
     variant: &'static str,
 }
 
@@ -143,7 +143,7 @@ impl Recording {
                     let note = std::mem::take(&mut note);
                     let mut step = Step::read(number, step, note, self.deployment, &mut expiries);
                     if recorded == "fair_lock_reentry_with_waiter" {
-                        // Its `lock` is the one of its first call.
+                        // `lock` means the lock of its first call.
                         let call = step.call.strip_prefix("lock.");
                         let call = call.map(|call| format!("getFairLock(\"{{a}}:b\").{call}"));
                         step.call = call.unwrap_or(step.call);
@@ -178,7 +178,7 @@ fn step_number(step: &Value) -> Option<usize> {
 }
 
 impl Scenario {
-    /// How many times slower it is replayed, the recorded times too.
+    /// The factor by which its times, and the recorded ones, are longer here.
     pub(super) fn slower(&self) -> u32 {
         slower(&self.recorded)
     }
@@ -192,8 +192,8 @@ impl Scenario {
         self.setting("fairLockWaitTimeout=", 300_000)
     }
 
-    /// How long our waiters are silent, so that no timer of ours ends a step of the recording in which nothing
-    /// happens. Java's fair waiters wait for longer.
+    /// How long our waiters send nothing, so that no timer of ours ends a quiet step of the recording.
+    /// Java's fair waiters wait for longer.
     pub(super) fn poll_cap(&self) -> Duration {
         let is_fair = self.kind.java.contains("Fair");
         Duration::from_millis(if is_fair { 8_000 } else { 2_500 })
@@ -209,8 +209,8 @@ impl Scenario {
     }
 }
 
-/// Leases that a busy machine could not look at in time are longer here than in the recording, and so
-/// is everything beside them.
+/// Leases that a busy machine could not observe in time are longer here than in the recording, and so are
+/// all other times of their scenario.
 fn slower(scenario: &str) -> u32 {
     match scenario {
         "expired_hold" => 5,
@@ -231,7 +231,7 @@ fn slower(scenario: &str) -> u32 {
     }
 }
 
-/// A list, or what is not there.
+/// A list; empty if it is missing.
 pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }

@@ -1,4 +1,4 @@
-//! Fencing tokens as a replay shows them.
+//! How a replay shows fencing tokens.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ impl Tokens {
         }
     }
 
-    /// An answer of [`Call::make`](super::calls::Call::make) as the recording has it.
+    /// An answer of [`Call::make`](super::calls::Call::make) in the form of the recording.
     pub(super) fn in_answer(&self, answer: &str) -> String {
         match answer.strip_prefix(ANSWER) {
             Some(token) => self.shown(token),
@@ -62,7 +62,7 @@ pub(super) fn counter(lock: &str) -> String {
     format!("{COUNTERS}{{{lock}}}")
 }
 
-/// Before a token, so that it is no other number.
+/// Before a token, to distinguish it from other numbers.
 const ANSWER: &str = "token ";
 
 const COUNTERS: &str = "redisson_lock_token:";
