@@ -106,6 +106,7 @@ impl<C: Contender> Contest<C> {
                     self.core().clock.gap().await;
                     self.core().abandon(&hold);
                 }
+                now = self.now();
                 None
             }
             // The command of a hand-over is in flight. `expected` is used below, after the owner's own
@@ -141,7 +142,11 @@ impl<C: Contender> Contest<C> {
         let is_in_turn = has_part || self.place.is_none() || at_once || view.is_contender;
         if !is_in_turn {
             let until = match self.take_over(now).await {
-                TakeOver::Taken(_) => None,
+                TakeOver::Taken(_) => {
+                    // The command begins now, which may be later than the check.
+                    now = self.now();
+                    None
+                }
                 TakeOver::Kept => Some(Moment::NEVER),
                 TakeOver::Asked(until) => Some(until),
             };

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, Value};
 
 use super::failure::Failure;
 use super::identity::Identity;
+use super::socket::Socket;
 use super::user_connector::Driver;
 use super::user_pool::PooledConnection;
 use crate::clock::Moment;
@@ -54,7 +54,7 @@ pub(super) enum ConnectionParts {
 
 /// The transport of a connection's commands.
 pub(super) enum Wire {
-    Socket(MultiplexedConnection),
+    Socket(Socket),
     #[cfg(test)]
     Simulated(crate::simulation::SimulatedWire),
 }
@@ -63,13 +63,13 @@ impl Connection {
     /// `term` is the term before the endpoint resolved the server's address. `server` is that
     /// address.
     pub(super) fn new(
-        multiplexed: MultiplexedConnection,
+        socket: Socket,
         identity: &Arc<Identity>,
         server: Option<Arc<str>>,
         term: u64,
         kept: ConnectionParts,
     ) -> Self {
-        let wire = Wire::Socket(multiplexed);
+        let wire = Wire::Socket(socket);
         Self::over(wire, identity, server, term, kept)
     }
 
@@ -318,11 +318,7 @@ impl Connection {
 impl Wire {
     async fn send(&self, command: &Cmd) -> RedisResult<Value> {
         match self {
-            Self::Socket(multiplexed) => {
-                // A clone is a handle on the same socket. Sending needs `&mut`, so each command
-                // uses its own clone.
-                multiplexed.clone().send_packed_command(command).await
-            }
+            Self::Socket(socket) => socket.send(command).await,
             #[cfg(test)]
             Self::Simulated(wire) => wire.send(command).await,
         }
@@ -330,16 +326,7 @@ impl Wire {
 
     async fn send_asking(&self, command: &Cmd) -> RedisResult<Value> {
         match self {
-            Self::Socket(multiplexed) => {
-                // One write, so that no other command comes between the two.
-                let mut both = redis::pipe();
-                both.cmd("ASKING").add_command(command.clone());
-                let answers = multiplexed
-                    .clone()
-                    .send_packed_commands(&both, 1, 1)
-                    .await?;
-                Ok(answers.into_iter().next().unwrap_or(Value::Nil))
-            }
+            Self::Socket(socket) => socket.send_asking(command).await,
             #[cfg(test)]
             Self::Simulated(wire) => wire.send(command).await,
         }

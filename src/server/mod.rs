@@ -41,6 +41,7 @@ mod sent;
 mod sentinel;
 mod shown;
 mod single_flight;
+mod socket;
 mod subscriber;
 mod suspicion;
 #[cfg(test)]

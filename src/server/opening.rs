@@ -6,6 +6,7 @@ use super::connection::{Connection, ConnectionParts};
 use super::endpoint::{Endpoint, Locator};
 use super::failure::Failure;
 use super::login::log_in;
+use super::socket::Socket;
 use super::user_connector::Purpose;
 use super::wire::open;
 use crate::observe::Role;
@@ -41,7 +42,8 @@ impl Endpoint {
         // Every call has its own time limit, which the pool's limit might cut short.
         multiplexed.set_response_timeout(NO_LIMIT);
         let kept = ConnectionParts::Pooled(pooled);
-        let connection = Connection::new(multiplexed, &self.identity, None, 0, kept);
+        let socket = Socket::batched(multiplexed);
+        let connection = Connection::new(socket, &self.identity, None, 0, kept);
         connection.handshake(None, limit).await?;
         Ok(connection)
     }
@@ -70,8 +72,12 @@ impl Endpoint {
             };
             let logins = self.logins.as_ref();
             let (multiplexed, kept) = log_in(logins, &client, purpose, limit, connect).await?;
-            let connection =
-                Connection::new(multiplexed, &self.identity, server.clone(), term, kept);
+            let socket = match &self.route {
+                // The keys of one command of a cluster must have one slot, and callers' keys rarely do.
+                Locator::Member(_) => Socket::unbatched(multiplexed),
+                _ => Socket::batched(multiplexed),
+            };
+            let connection = Connection::new(socket, &self.identity, server.clone(), term, kept);
             connection.handshake(self.name.as_deref(), limit).await?;
             Ok(connection)
         };

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::chance::Chance;
 use super::redis::error_answer;
+use crate::key::kind::PLAIN;
 use crate::server::Failure;
 
 /// How often each fault occurs, in percent, and how long delays are.
@@ -29,6 +30,8 @@ pub(super) struct Faults {
     pub(super) flushed: u64,
     /// Messages that no connection receives.
     pub(super) unheard: u64,
+    /// Acquires and unlocks that wait for others, which the connection then carries as one command.
+    pub(super) batched: u64,
     /// Scripts of Redisson that are late. The answers to a third as many are lost.
     pub(super) redissons: u64,
     /// Abandoned connections may be killed.
@@ -68,6 +71,26 @@ struct Wires {
     heard: Vec<HeardMessage>,
     /// The client that has died.
     dead: Option<usize>,
+    batches: BatchesSeen,
+}
+
+/// How often a run met the cases of a batch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct BatchesSeen {
+    /// Batches with several commands.
+    pub(super) sent: u64,
+    /// Commands that did nothing in a batch and were sent by themselves.
+    pub(super) alone: u64,
+    /// Commands whose callers left before the batch was sent.
+    pub(super) left: u64,
+}
+
+impl BatchesSeen {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.alone += other.alone;
+        self.left += other.left;
+    }
 }
 
 /// One connection.
@@ -79,10 +102,33 @@ struct SimulatedLine {
     deaf: bool,
     last_delivery: u64,
     last_reply: u64,
-    waiting: HashMap<u64, oneshot::Sender<RedisResult<Value>>>,
+    waiting: HashMap<u64, WaitingCaller>,
+    /// The commands that the client has not sent yet, because it collects them.
+    batch: Vec<CollectedCommand>,
     /// To the reader of a connection for messages.
     messages: Option<UnboundedSender<SimulatedMessage>>,
     channels: HashSet<String>,
+}
+
+/// A caller that waits for an answer.
+struct WaitingCaller {
+    answer: oneshot::Sender<LineAnswer>,
+    /// Its command was sent together with others.
+    in_batch: bool,
+}
+
+/// A command that was not sent yet.
+struct CollectedCommand {
+    asked: u64,
+    args: Vec<String>,
+    answer: oneshot::Sender<LineAnswer>,
+}
+
+/// What a caller learns of its command.
+enum LineAnswer {
+    Answered(RedisResult<Value>),
+    /// The command did nothing, because of the others. It has to be sent by itself.
+    Alone,
 }
 
 /// A message on its way to a client.
@@ -113,6 +159,8 @@ pub(super) enum NetworkEvent {
     },
     Break(usize),
     FlushScripts,
+    /// The client sends what it has collected for this connection.
+    SendBatch(usize),
 }
 
 /// A command that arrives at the server.
@@ -153,6 +201,7 @@ impl Network {
                 asking: HashMap::new(),
                 heard: Vec::new(),
                 dead: None,
+                batches: BatchesSeen::default(),
             }),
             changed: Notify::new(),
         }
@@ -234,6 +283,16 @@ impl Network {
         );
     }
 
+    pub(super) fn send_batch(&self, connection: usize) {
+        let now = self.now();
+        self.wires.lock().send_batch(now, connection, self.counted);
+    }
+
+    /// How often the run met the cases of a batch.
+    pub(super) fn batches(&self) -> BatchesSeen {
+        self.wires.lock().batches
+    }
+
     pub(super) fn hand_over(&self, connection: usize, serial: u64, value: Value) {
         let mut wires = self.wires.lock();
         let asking = wires.asking.remove(&serial);
@@ -242,8 +301,15 @@ impl Network {
             return;
         };
         let is_refused = matches!(value, Value::ServerError(_));
+        let answer = match is_refused && waiting.in_batch {
+            true => {
+                wires.batches.alone += 1;
+                LineAnswer::Alone
+            }
+            false => LineAnswer::Answered(Ok(value)),
+        };
         // The receiver may be gone.
-        if waiting.send(Ok(value)).is_ok()
+        if waiting.answer.send(answer).is_ok()
             && !is_refused
             && let Some(command) = asking
         {
@@ -367,87 +433,46 @@ impl Network {
             last_delivery: 0,
             last_reply: 0,
             waiting: HashMap::new(),
+            batch: Vec::new(),
             messages: None,
             channels: HashSet::new(),
         });
         wires.connections.len() - 1
     }
 
+    /// Sends a command. `may_wait`: the client may collect it, and send it together with others.
     fn send(
         &self,
         connection: usize,
         args: Vec<String>,
-    ) -> Option<oneshot::Receiver<RedisResult<Value>>> {
+        may_wait: bool,
+    ) -> Option<oneshot::Receiver<LineAnswer>> {
         let now = self.now();
         let mut wires = self.wires.lock();
-        let client = wires.connections[connection].client;
-        let is_redissons = client.is_none();
+        let is_redissons = wires.connections[connection].client.is_none();
         // The client does not know whether a broken connection still carried it.
         let asked = wires.ask(&args, now, is_redissons);
         if !wires.connections[connection].open {
             return None;
         }
-        wires.serial += 1;
-        let serial = wires.serial;
-        wires
-            .asking
-            .insert(serial, args.get(2..).unwrap_or_default().to_vec());
-        if client.is_some() && client == wires.dead {
-            let (answer, answered) = oneshot::channel();
-            wires.connections[connection].waiting.insert(serial, answer);
-            return Some(answered);
-        }
-        let (faults, delay) = match is_redissons {
-            true => wires.redissons(&args),
-            false => {
-                for field in (self.counted)(&args) {
-                    wires.last_sent.insert(field, serial);
-                }
-                (wires.faults, wires.delay())
-            }
-        };
         let (answer, answered) = oneshot::channel();
-        let arrival = faults.arrival(now + delay);
-        let copy_arrival = faults.arrival(now + wires.late());
-        let second_answers = wires.chance.percent(50);
-        let deaf = wires.chance.percent(faults.deaf);
-        let breaks = wires.chance.percent(faults.broken);
-        let break_at = now + wires.delay();
-        let refusals = ["LOADING loading", "BUSY busy", "OOM command not allowed"];
-        let refusal = wires.chance.one_of(&refusals);
-        let refusal = wires.chance.percent(faults.refused).then_some(refusal);
-        // A repeated command is answered by its last delivery, so a refusal has to refuse all of them.
-        let twice = wires.chance.percent(faults.twice) && refusal.is_none();
-        if wires.chance.percent(faults.flushed) {
-            wires.add(now, NetworkEvent::FlushScripts);
-        }
-        let line = &mut wires.connections[connection];
-        line.waiting.insert(serial, answer);
-        line.deaf |= deaf;
-        line.last_delivery = line.last_delivery.max(arrival);
-        let arrival = line.last_delivery;
-        let delivery = Delivery {
-            connection,
-            serial,
+        let command = CollectedCommand {
             asked,
             args,
-            copy: false,
-            answered: !(twice && second_answers),
-            is_redissons,
-            refusal,
+            answer,
         };
-        if twice {
-            let copy = Delivery {
-                copy: true,
-                answered: second_answers,
-                refusal: None,
-                ..delivery.clone()
-            };
-            wires.add(copy_arrival, NetworkEvent::Deliver(copy));
-        }
-        wires.add(arrival, NetworkEvent::Deliver(delivery));
-        if breaks {
-            wires.add(break_at, NetworkEvent::Break(connection));
+        let collected = wires.connections[connection].batch.len();
+        let batched = wires.faults.batched;
+        if may_wait && (collected > 0 || wires.chance.percent(batched)) {
+            if collected == 0 {
+                let at = now + wires.chance.within(0, 3 * USUAL_NS);
+                wires.add(at, NetworkEvent::SendBatch(connection));
+            }
+            wires.connections[connection].batch.push(command);
+        } else {
+            // No command overtakes those that the client has collected.
+            wires.send_batch(now, connection, self.counted);
+            wires.give(now, connection, vec![command], self.counted);
         }
         drop(wires);
         self.changed.notify_one();
@@ -462,6 +487,111 @@ impl Wires {
     fn add(&mut self, at: u64, event: NetworkEvent) {
         self.serial += 1;
         self.events.insert((at, self.serial), event);
+    }
+
+    /// Sends what the client has collected for a connection, as one command.
+    fn send_batch(&mut self, now: u64, connection: usize, counted: fn(&[String]) -> Vec<String>) {
+        let mut batch = std::mem::take(&mut self.connections[connection].batch);
+        let collected = batch.len();
+        // The command of a caller that has left is never sent.
+        batch.retain(|command| !command.answer.is_closed());
+        self.batches.left += (collected - batch.len()) as u64;
+        self.batches.sent += u64::from(batch.len() > 1);
+        if !batch.is_empty() {
+            self.give(now, connection, batch, counted);
+        }
+    }
+
+    /// Gives commands to a connection, which carries them as one.
+    fn give(
+        &mut self,
+        now: u64,
+        connection: usize,
+        commands: Vec<CollectedCommand>,
+        counted: fn(&[String]) -> Vec<String>,
+    ) {
+        let client = self.connections[connection].client;
+        let is_redissons = client.is_none();
+        let in_batch = commands.len() > 1;
+        let mut deliveries = Vec::new();
+        let (mut faults, mut delay) = (self.faults, None);
+        for CollectedCommand {
+            asked,
+            args,
+            answer,
+        } in commands
+        {
+            self.serial += 1;
+            let serial = self.serial;
+            self.asking
+                .insert(serial, args.get(2..).unwrap_or_default().to_vec());
+            let caller = WaitingCaller { answer, in_batch };
+            self.connections[connection].waiting.insert(serial, caller);
+            if client.is_some() && client == self.dead {
+                continue;
+            }
+            if is_redissons {
+                let drawn = self.redissons(&args);
+                (faults, delay) = (drawn.0, Some(drawn.1));
+            } else {
+                for field in counted(&args) {
+                    self.last_sent.insert(field, serial);
+                }
+            }
+            deliveries.push(Delivery {
+                connection,
+                serial,
+                asked,
+                args,
+                copy: false,
+                answered: true,
+                is_redissons,
+                refusal: None,
+            });
+        }
+        if deliveries.is_empty() {
+            return;
+        }
+        let delay = delay.unwrap_or_else(|| self.delay());
+        let arrival = faults.arrival(now + delay);
+        let copy_arrival = faults.arrival(now + self.late());
+        let second_answers = self.chance.percent(50);
+        let deaf = self.chance.percent(faults.deaf);
+        let breaks = self.chance.percent(faults.broken);
+        let break_at = now + self.delay();
+        let refusals = ["LOADING loading", "BUSY busy", "OOM command not allowed"];
+        let refusal = self.chance.one_of(&refusals);
+        let refusal = self.chance.percent(faults.refused).then_some(refusal);
+        // A repeated command is answered by its last delivery, so a refusal has to refuse all of them.
+        let twice = self.chance.percent(faults.twice) && refusal.is_none();
+        if self.chance.percent(faults.flushed) {
+            self.add(now, NetworkEvent::FlushScripts);
+        }
+        let line = &mut self.connections[connection];
+        line.deaf |= deaf;
+        line.last_delivery = line.last_delivery.max(arrival);
+        let arrival = line.last_delivery;
+        if twice {
+            for delivery in &deliveries {
+                let copy = Delivery {
+                    copy: true,
+                    answered: second_answers,
+                    ..delivery.clone()
+                };
+                self.add(copy_arrival, NetworkEvent::Deliver(copy));
+            }
+        }
+        for delivery in deliveries {
+            let delivery = Delivery {
+                answered: !(twice && second_answers),
+                refusal,
+                ..delivery
+            };
+            self.add(arrival, NetworkEvent::Deliver(delivery));
+        }
+        if breaks {
+            self.add(break_at, NetworkEvent::Break(connection));
+        }
     }
 
     /// In nanoseconds: usually a few milliseconds.
@@ -513,7 +643,10 @@ impl Wires {
         waiting.sort_by_key(|(serial, _)| *serial);
         for (_, waiting) in waiting {
             // The receiver may be gone.
-            let _ = waiting.send(Err(broken()));
+            let _ = waiting.answer.send(LineAnswer::Answered(Err(broken())));
+        }
+        for collected in std::mem::take(&mut self.connections[connection].batch) {
+            let _ = collected.answer.send(LineAnswer::Answered(Err(broken())));
         }
     }
 }
@@ -536,8 +669,11 @@ impl RedissonWire {
     pub(super) async fn send(&mut self, args: Vec<String>) -> Option<Value> {
         let network = &self.network;
         let connection = *self.connection.get_or_insert_with(|| network.open(None));
-        let answer = match network.send(connection, args) {
-            Some(answered) => answered.await.ok().and_then(RedisResult::ok),
+        let answer = match network.send(connection, args, false) {
+            Some(answered) => match answered.await {
+                Ok(LineAnswer::Answered(answer)) => answer.ok(),
+                _ => None,
+            },
             None => None,
         };
         if answer.is_none() {
@@ -587,8 +723,10 @@ impl RedissonListener {
             messages: network.receiver(connection),
         };
         let answered = listener.send("SUBSCRIBE")?;
-        answered.await.ok()?.ok()?;
-        Some(listener)
+        match answered.await {
+            Ok(LineAnswer::Answered(Ok(_))) => Some(listener),
+            _ => None,
+        }
     }
 
     /// Waits for a message, which may have come before, at most until then. True if there was one.
@@ -597,9 +735,9 @@ impl RedissonListener {
         matches!(heard, Ok(Some(_)))
     }
 
-    fn send(&self, name: &str) -> Option<oneshot::Receiver<RedisResult<Value>>> {
+    fn send(&self, name: &str) -> Option<oneshot::Receiver<LineAnswer>> {
         let args = [name, &self.channel].map(str::to_owned);
-        self.network.send(self.connection, args.into())
+        self.network.send(self.connection, args.into(), false)
     }
 }
 
@@ -658,10 +796,21 @@ impl SimulatedWire {
             redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
             _ => String::new(),
         });
-        let answered = self.network.send(self.connection, args.collect());
-        match answered {
-            Some(answered) => answered.await.unwrap_or_else(|_| Err(broken())),
-            None => Err(broken()),
+        let args: Vec<String> = args.collect();
+        // As the socket of a real connection, it collects only these, and sends one by itself that failed
+        // among others.
+        let batched = [PLAIN.scripts.acquire, PLAIN.scripts.unlock];
+        let mut may_wait = args[0] == "EVALSHA" && batched.iter().any(|it| it.digest() == args[1]);
+        loop {
+            let answered = self.network.send(self.connection, args.clone(), may_wait);
+            let Some(answered) = answered else {
+                return Err(broken());
+            };
+            match answered.await {
+                Ok(LineAnswer::Answered(answer)) => return answer,
+                Ok(LineAnswer::Alone) => may_wait = false,
+                Err(_) => return Err(broken()),
+            }
         }
     }
 }

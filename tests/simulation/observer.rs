@@ -11,7 +11,7 @@ use super::command::SimulatedCommand;
 use super::findings::Findings;
 use super::kept::{Kept, KeptSeen};
 use super::keys::Hash;
-use super::network::{Delivery, Network};
+use super::network::{BatchesSeen, Delivery, Network};
 use super::plan::{LockKind, Plan};
 use super::polls::Polls;
 use super::redis::Redis;
@@ -29,6 +29,10 @@ pub(super) struct Observer {
     lost: HashSet<(usize, u64)>,
     /// The last executed command about each hold's count.
     executed: HashMap<String, u64>,
+    /// The latest of the executed commands about each hold's count, and the holds whose counts a repetition of an
+    /// earlier one has changed since.
+    latest: HashMap<String, u64>,
+    stepped_back: HashSet<String>,
     /// Fields that a command has reached twice: the second time it may have lengthened the key's TTL beyond
     /// the hold's lease.
     reached_twice: HashSet<String>,
@@ -82,6 +86,7 @@ pub(super) struct Observed {
     pub(super) least: KeptSeen,
     /// Polls of a spin lock by clients with several calls that may ask.
     pub(super) polls: u64,
+    pub(super) batches: BatchesSeen,
 }
 
 impl Observed {
@@ -110,6 +115,7 @@ impl Observed {
         self.listened += other.listened;
         self.least.add(&other.least);
         self.polls += other.polls;
+        self.batches.add(&other.batches);
     }
 }
 
@@ -122,6 +128,8 @@ impl Observer {
             forced: HashSet::new(),
             lost: HashSet::new(),
             executed: HashMap::new(),
+            latest: HashMap::new(),
+            stepped_back: HashSet::new(),
             reached_twice: HashSet::new(),
             deleted: HashSet::new(),
             tokens: Tokens::new(plan.lock.tokens(), KEY),
@@ -150,6 +158,17 @@ impl Observer {
         for field in command.counted() {
             let last = self.executed.insert(field.to_owned(), serial);
             self.seen.overtaken += u64::from(last.is_some_and(|last| last > serial));
+            let latest = self.latest.entry(field.to_owned()).or_insert(serial);
+            if serial < *latest {
+                self.stepped_back.insert(field.to_owned());
+            }
+            *latest = serial.max(*latest);
+        }
+        if let SimulatedCommand::Count { field, target, .. } = command
+            && self.latest.get(*field) == Some(&serial)
+            && count(after, field) == i64::from(*target)
+        {
+            self.stepped_back.remove(*field);
         }
         match command {
             SimulatedCommand::Count {
@@ -525,7 +544,8 @@ impl Observer {
 
     /// Whether no command about the hold's count was overtaken by a later one.
     fn in_order(&self, field: &str) -> bool {
-        self.executed.get(field).copied() == self.network.last_sent(field)
+        let is_last = self.executed.get(field).copied() == self.network.last_sent(field);
+        is_last && !self.stepped_back.contains(field)
     }
 }
 

@@ -464,6 +464,7 @@ fn faults(chance: &mut Chance, lease_ms: u64) -> Faults {
         unreachable,
         flushed,
         unheard: 0,
+        batched: chance.one_of(&[0, 60, 95]),
         redissons: 0,
         kill: chance.percent(70),
         stalls: [0, 0],

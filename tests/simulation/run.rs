@@ -35,6 +35,7 @@ async fn simulate(plan: &Plan, redis: Redis, traced: bool) -> (RunOutcome<Observ
     )
     .await;
     let mut observer = observer.into_inner();
+    observer.seen.batches = network.batches();
     let outcome = RunOutcome {
         violation: observer.found.violation.take(),
         seen: observer.seen,

@@ -140,6 +140,7 @@ fn happen(network: &Network, observer: &RefCell<impl Observes>, event: NetworkEv
             network.hand_message_over(connection, message);
         }
         NetworkEvent::Break(connection) => network.end(connection),
+        NetworkEvent::SendBatch(connection) => network.send_batch(connection),
         NetworkEvent::FlushScripts => observer.borrow_mut().redis().flush_scripts(),
     }
 }

@@ -27,7 +27,7 @@ pub(crate) use group::GROUP;
 pub(crate) use latch::LATCH;
 pub(crate) use non_reentrant::NON_REENTRANT;
 pub(crate) use permit::PERMIT;
-pub(crate) use plain::PLAIN;
+pub(crate) use plain::{BATCH, PLAIN};
 pub(crate) use read_write::{READ, WRITE};
 use script::LazyScript;
 pub(crate) use script::Script;

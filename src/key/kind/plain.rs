@@ -46,3 +46,9 @@ static TRANSFER: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/lock/transfer.lua")));
 static FORCE_UNLOCK: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/lock/force_unlock.lua")));
+
+/// Acquires and unlocks for several callers in one command.
+pub(crate) static BATCH: LazyScript = LazyScript::new(|| {
+    let text = include_str!("../../../lua/lock/batch.lua");
+    Script::of_several(&[("acquire", &ACQUIRE), ("unlock", &UNLOCK)], text)
+});

@@ -23,6 +23,16 @@ impl Script {
         Self::of(format!("local function {function}()\n{inner}\nend\n{text}").into())
     }
 
+    /// A script that may call these ones as functions of these names, with keys and arguments of their own.
+    pub(super) fn of_several(scripts: &[(&str, &Self)], text: &str) -> Self {
+        let functions = scripts.iter().map(|(function, script)| {
+            let inner = script.text();
+            format!("local function {function}(KEYS, ARGV)\n{inner}\nend\n")
+        });
+        let functions: String = functions.collect();
+        Self::of(format!("{functions}{text}").into())
+    }
+
     fn of(text: Cow<'static, str>) -> Self {
         let digest = redis::Script::new(&text).get_hash().to_owned();
         Self { text, digest }

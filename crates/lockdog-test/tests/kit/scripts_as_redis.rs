@@ -57,6 +57,14 @@ fn behaves_as_on_redis(pair: &RefCell<Pair>, file: &Path) {
         let inner = fs::read_to_string(root().join("lua").join(inner)).expect("it is text");
         text = format!("local function {function}()\n{inner}\nend\n{text}");
     }
+    if name == "lock/batch.lua" {
+        let [acquire, unlock] = ["acquire", "unlock"].map(|part| {
+            let file = root().join(format!("lua/lock/{part}.lua"));
+            let inner = fs::read_to_string(file).expect("it is text");
+            format!("local function {part}(KEYS, ARGV)\n{inner}\nend\n")
+        });
+        text = format!("{acquire}{unlock}{text}");
+    }
     // Which fields a script looks at is left to chance: here it looks at all of them.
     let chosen = "redis.call('hrandfield', key,";
     if text.contains(chosen) {
@@ -230,6 +238,23 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
                 call
             })
             .boxed(),
+        "lock/batch.lua" => {
+            let acquire = (field(), target(), lease());
+            let acquire = acquire.prop_map(|(field, target, lease)| {
+                ["a".to_owned(), field, target, lease, String::new()]
+            });
+            let unlock = (field(), target(), channel(), publish());
+            let unlock = unlock.prop_map(|(field, target, channel, publish)| {
+                ["u".to_owned(), field, target, channel, publish]
+            });
+            vec((key(), prop_oneof![acquire, unlock]), many)
+                .prop_map(|parts| {
+                    let (keys, args): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+                    let args = args.into_iter().flatten().collect();
+                    Call { keys, args }
+                })
+                .boxed()
+        }
         "multi_lock/acquire.lua" => (lease(), vec((key(), field(), target()), many))
             .prop_map(|(lease, holds)| {
                 let mut call = Call {

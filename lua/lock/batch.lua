@@ -1,0 +1,30 @@
+-- Purpose: runs the scripts of several callers, one after the other; a failure of one does not affect the others.
+--
+-- KEYS[i]          the key of the i-th script
+-- ARGV[5 * i - 4]  the i-th script: "a" for acquire.lua, "u" for unlock.lua
+-- ARGV[5 * i - 3]  and the next three: its arguments; an empty one after those of acquire.lua, which has three
+--
+-- Returns a list, one element for each key:
+--   the answer of the script, as it answers by itself
+--   "!"  the script failed, and did nothing; sent by itself, it answers the reason
+--
+-- The functions `acquire` and `unlock` are the two files. Idempotent, because both scripts are.
+-- Example: "a" free, "b" held by another for 5 s, acquires of both -> { nil, 5000 }, "a" held.
+
+local scripts = { a = acquire, u = unlock }
+local answers = {}
+
+for i, key in ipairs(KEYS) do
+    local at = 5 * i
+    local args = { ARGV[at - 3], ARGV[at - 2], ARGV[at - 1], ARGV[at] }
+    local ran, answer = pcall(scripts[ARGV[at - 4]], { key }, args)
+    if not ran or type(answer) == 'table' then
+        answer = '!'
+    elseif answer == nil then
+        -- A nil would end the list, and false is answered as nil.
+        answer = false
+    end
+    answers[i] = answer
+end
+
+return answers

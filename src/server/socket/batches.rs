@@ -1,0 +1,166 @@
+//! Collects the commands of many callers into batches, and drives these.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, RedisResult, Value};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::batch::BatchItem;
+use super::queue::{BatchQueue, ItemAnswer, MOST_UNANSWERED};
+
+/// The batches of one connection. A task of the runtime that opened the connection drives them, never a
+/// caller's future: that may not be polled any more.
+pub(super) struct Batches {
+    shared: Arc<Shared>,
+    /// Ends with the connection.
+    task: AbortHandle,
+}
+
+struct Shared {
+    multiplexed: MultiplexedConnection,
+    queue: Mutex<BatchQueue>,
+    /// How many callers wait for the answer to a command that could be in a batch.
+    callers: AtomicUsize,
+    /// Notified when a command waits or a batch was sent.
+    changed: Notify,
+}
+
+impl Batches {
+    pub(super) fn new(multiplexed: MultiplexedConnection) -> Self {
+        let shared = Arc::new(Shared {
+            multiplexed,
+            queue: Mutex::default(),
+            callers: AtomicUsize::new(0),
+            changed: Notify::new(),
+        });
+        let driver = Driver(shared.clone());
+        #[expect(clippy::disallowed_methods, reason = "the drop of `Batches` ends it")]
+        let task = tokio::spawn(async move { driver.run().await });
+        Self {
+            shared,
+            task: task.abort_handle(),
+        }
+    }
+
+    /// Counts a caller of a command that can be in a batch, until the drop of the value.
+    pub(super) fn count_caller(&self) -> CountedCaller<'_> {
+        let counter = &self.shared.callers;
+        let count = counter.fetch_add(1, Ordering::Relaxed) + 1;
+        CountedCaller { counter, count }
+    }
+
+    /// Sends a command in a batch, and returns its answer; `None` if the caller has to send it by itself.
+    ///
+    /// # Cancel safety
+    ///
+    /// If dropped before the batch was sent, the command is never sent. If dropped later, it may run.
+    pub(super) async fn send(
+        &self,
+        caller: &CountedCaller<'_>,
+        command: &Cmd,
+    ) -> Option<RedisResult<Value>> {
+        // A few callers send their commands at once: a batch would save less than its task costs. But no
+        // command overtakes those that wait already.
+        if caller.count <= FEW_CALLERS && self.shared.queue.lock().is_empty() {
+            return None;
+        }
+        let pushed = self.shared.queue.lock().push(BatchItem::of(command)?)?;
+        if pushed.is_news {
+            self.shared.changed.notify_one();
+        }
+        match pushed.answered.await {
+            Ok(ItemAnswer::Answered(answer)) => Some(answer),
+            Ok(ItemAnswer::Alone) => None,
+            // The task that drives the batches has ended, with the connection's runtime.
+            Err(_) => Some(Err(closed())),
+        }
+    }
+
+    /// Sends all commands that wait, before a command that must not overtake them.
+    pub(super) fn flush(&self) {
+        let mut queue = self.shared.queue.lock();
+        if queue.is_empty() {
+            return;
+        }
+        queue.flush(&self.shared.multiplexed, usize::MAX);
+        drop(queue);
+        // The task has to wait for their answers.
+        self.shared.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+impl Batches {
+    /// Ends the task that drives the batches.
+    pub(super) fn end(&self) {
+        self.task.abort();
+    }
+}
+
+impl Drop for Batches {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Drives the batches of a connection.
+struct Driver(Arc<Shared>);
+
+impl Driver {
+    async fn run(&self) {
+        let Self(shared) = self;
+        loop {
+            let answered = poll_fn(|context| shared.queue.lock().poll_answer(context));
+            tokio::select! {
+                biased;
+                answered = answered => {
+                    if let Some(known) = answered.give() {
+                        shared.queue.lock().note_script(!known);
+                    }
+                }
+                () = shared.changed.notified() => {}
+            }
+            // The callers that are about to run add their commands first.
+            tokio::task::yield_now().await;
+            shared
+                .queue
+                .lock()
+                .flush(&shared.multiplexed, MOST_UNANSWERED);
+        }
+    }
+}
+
+/// No caller waits for batches that nobody drives.
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let left = self.0.queue.lock().close();
+        drop(left);
+    }
+}
+
+/// A caller that waits for the answer to its command.
+pub(super) struct CountedCaller<'a> {
+    counter: &'a AtomicUsize,
+    /// How many there were at its beginning, with this one.
+    count: usize,
+}
+
+impl Drop for CountedCaller<'_> {
+    fn drop(&mut self) {
+        self.counter.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn closed() -> redis::RedisError {
+    let closed = std::io::ErrorKind::BrokenPipe;
+    std::io::Error::new(closed, "the connection's runtime has ended").into()
+}
+
+/// Up to this many callers at a time send their commands by themselves. With 16, batches cost a fifth of the rate;
+/// with 64 and more they gain.
+const FEW_CALLERS: usize = 32;

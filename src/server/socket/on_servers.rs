@@ -1,0 +1,209 @@
+//! Tests of batches on a real server. Callers poll in turn on one thread, so each test decides what waits for a
+//! batch.
+
+use std::pin::Pin;
+
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, RedisResult, Value};
+
+use super::Socket;
+use crate::key::Script;
+use crate::key::kind::{BATCH, PLAIN};
+use crate::support::RedisServer;
+
+/// A server, and a socket to it.
+struct World {
+    socket: Socket,
+    /// Another connection.
+    other: MultiplexedConnection,
+    _server: RedisServer,
+}
+
+impl World {
+    /// The server knows the scripts of the callers, and that of a batch.
+    async fn start() -> Self {
+        let mut world = Self::without_batch_script().await;
+        world.load(&BATCH).await;
+        world
+    }
+
+    async fn without_batch_script() -> Self {
+        let server = RedisServer::start().await;
+        let client = redis::Client::open(server.url()).unwrap();
+        let connect = || client.get_multiplexed_async_connection();
+        let mut world = Self {
+            socket: Socket::batched(connect().await.unwrap()),
+            other: connect().await.unwrap(),
+            _server: server,
+        };
+        for script in [
+            PLAIN.scripts.acquire,
+            PLAIN.scripts.unlock,
+            PLAIN.scripts.settle,
+        ] {
+            world.load(script).await;
+        }
+        world
+    }
+
+    async fn load(&mut self, script: &Script) {
+        let mut load = redis::cmd("SCRIPT");
+        self.ask(load.arg("LOAD").arg(script.text())).await;
+    }
+
+    async fn ask(&mut self, command: &Cmd) -> Value {
+        self.other.send_packed_command(command).await.unwrap()
+    }
+
+    async fn exists(&mut self, key: &str) -> bool {
+        self.ask(redis::cmd("EXISTS").arg(key)).await == Value::Int(1)
+    }
+
+    /// How many `EVALSHA` the server got.
+    async fn evalsha(&mut self) -> u64 {
+        let info = self.ask(redis::cmd("INFO").arg("commandstats")).await;
+        let info = super::super::wire::text(&info).unwrap().to_owned();
+        let line = info
+            .lines()
+            .find(|line| line.starts_with("cmdstat_evalsha:"));
+        line.map_or(0, |line| {
+            let (_, calls) = line.split_once("calls=").unwrap();
+            calls.split(',').next().unwrap().parse().unwrap()
+        })
+    }
+
+    /// Futures that were polled once, and are not polled again here.
+    fn begin<'a>(&'a self, commands: &'a [Cmd]) -> Vec<Sending<'a>> {
+        let begin = |command| {
+            let mut sending: Sending<'_> = Box::pin(self.socket.send(command));
+            assert!((&mut sending).now_or_never().is_none());
+            sending
+        };
+        commands.iter().map(begin).collect()
+    }
+}
+
+type Sending<'a> = Pin<Box<dyn Future<Output = RedisResult<Value>> + 'a>>;
+
+fn call(script: &Script, key: &str, args: &[&str]) -> Cmd {
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(script.digest()).arg(1).arg(key).arg(args);
+    command
+}
+
+fn acquire(key: &str) -> Cmd {
+    call(PLAIN.scripts.acquire, key, &["me", "1", "60000"])
+}
+
+fn unlock(key: &str) -> Cmd {
+    call(
+        PLAIN.scripts.unlock,
+        key,
+        &["me", "0", "channel", "publish"],
+    )
+}
+
+fn keys() -> Vec<String> {
+    (0..CALLERS).map(|number| format!("l{number}")).collect()
+}
+
+fn acquires() -> Vec<Cmd> {
+    keys().iter().map(|key| acquire(key)).collect()
+}
+
+/// More than two batches.
+const CALLERS: usize = 150;
+
+#[tokio::test]
+async fn each_caller_of_a_batch_gets_the_answer_to_its_own_command() {
+    let mut world = World::without_batch_script().await;
+    world
+        .ask(redis::cmd("HSET").arg("l100").arg("another").arg(1))
+        .await;
+    world
+        .ask(redis::cmd("SET").arg("l101").arg("no lock"))
+        .await;
+    // In the first round the server does not know the script of a batch.
+    for round in 0..3 {
+        let before = world.evalsha().await;
+        let commands = acquires();
+        let answers = join_all(commands.iter().map(|it| world.socket.send(it))).await;
+        for (at, answer) in answers.into_iter().enumerate() {
+            match (at, answer.unwrap()) {
+                (100, answer) => assert_eq!(answer, Value::Int(-1)),
+                (101, Value::ServerError(error)) => assert_eq!(error.code(), "WRONGTYPE"),
+                (_, answer) => assert_eq!(answer, Value::Nil, "caller {at}"),
+            }
+        }
+        let commands: Vec<Cmd> = keys().iter().map(|key| unlock(key)).collect();
+        let answers = join_all(commands.iter().map(|it| world.socket.send(it))).await;
+        for (at, answer) in answers.into_iter().enumerate() {
+            match (at, answer.unwrap()) {
+                (100, answer) => assert_eq!(answer, Value::Nil),
+                (101, Value::ServerError(error)) => assert_eq!(error.code(), "WRONGTYPE"),
+                (_, answer) => assert_eq!(answer, Value::Int(1), "caller {at}"),
+            }
+        }
+        let sent = world.evalsha().await - before;
+        assert!(
+            round == 0 || sent < 2 * CALLERS as u64 / 4,
+            "{sent} commands"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_settlement_does_not_overtake_the_commands_that_wait_for_a_batch() {
+    let mut world = World::start().await;
+    let (commands, keys) = (acquires(), keys());
+    let sendings = world.begin(&commands);
+    let last = keys.last().unwrap();
+    let args = ["me", "0", "channel", "publish"];
+    let settle = call(PLAIN.scripts.settle, last, &args);
+    let settled = world.socket.send(&settle).await.unwrap();
+    assert_eq!(settled, Value::Int(1), "the settlement came first");
+    let answers = join_all(sendings).await;
+    assert!(answers.into_iter().all(|it| it.unwrap() == Value::Nil));
+    assert!(!world.exists(last).await);
+}
+
+#[tokio::test]
+async fn a_command_whose_caller_left_before_its_batch_is_never_sent() {
+    let mut world = World::start().await;
+    let commands = acquires();
+    let mut sendings = world.begin(&commands);
+    drop(sendings.pop());
+    let answers = join_all(sendings).await;
+    assert!(answers.into_iter().all(|it| it.unwrap() == Value::Nil));
+    let keys = keys();
+    assert!(!world.exists(&keys[CALLERS - 1]).await);
+    assert!(world.exists(&keys[CALLERS - 2]).await);
+}
+
+#[tokio::test]
+async fn a_caller_that_is_polled_once_and_left_delays_no_other() {
+    let world = World::start().await;
+    let commands = acquires();
+    let mut sendings = world.begin(&commands);
+    let rest = sendings.split_off(CALLERS / 2);
+    let answers = join_all(rest).await;
+    assert!(answers.into_iter().all(|it| it.unwrap() == Value::Nil));
+    drop(sendings);
+}
+
+#[tokio::test]
+async fn callers_are_answered_when_nobody_drives_the_batches() {
+    let mut world = World::start().await;
+    let commands = acquires();
+    let sendings = world.begin(&commands);
+    world.socket.batches.as_ref().unwrap().end();
+    let answers = join_all(sendings).await;
+    let failed = answers.iter().filter(|it| it.is_err()).count();
+    assert!(failed > 0, "each command was sent by itself");
+    // From now on each command is sent by itself.
+    let answers = join_all(commands.iter().map(|it| world.socket.send(it))).await;
+    assert!(answers.into_iter().all(|it| it.unwrap() == Value::Nil));
+    assert!(world.exists(&keys()[CALLERS - 1]).await);
+}
