@@ -51,13 +51,7 @@ async fn permits_missing_on_the_new_master_are_reported_lost() {
     drop(seats.acquire().await.unwrap());
     let view = all.servers[0].redis().await;
     view.eventually_gone(IN_USE).await;
-    for replica in &all.servers[1..] {
-        let replica = replica.redis().await;
-        eventually(SOON, "it is replicated", async || {
-            replica.ask::<Option<i64>>(&["GET", NAME]).await == Some(200)
-        })
-        .await;
-    }
+    all.await_replication().await;
     for replica in &all.servers[1..] {
         replica.pause();
     }

@@ -64,8 +64,8 @@ async fn holds_that_the_new_master_does_not_have_are_reported_lost() {
     drop(shared.read().lock().await.unwrap());
     let view = all.servers[0].redis().await;
     view.eventually_gone("shared").await;
+    all.await_replication().await;
     for replica in &all.servers[1..] {
-        replica.redis().await.eventually_gone("shared").await;
         replica.pause();
     }
     // Nothing more is sent to them, not even to wait in their sockets.
