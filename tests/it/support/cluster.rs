@@ -81,9 +81,14 @@ impl Cluster {
 
     /// The first names of the form `<prefix>:<number>` that belong to this node now.
     pub(crate) async fn names_at(&self, node: &Node, prefix: &str, n: usize) -> Vec<String> {
-        let view = node.view().await.expect("it answers");
-        let own = view.iter().find(|seen| seen.is("myself"));
-        let own = own.expect("it knows itself");
+        let mut own = None;
+        eventually(SWITCHED_WITHIN, "the node answers", async || {
+            let view = node.view().await.unwrap_or_default();
+            own = view.into_iter().find(|seen| seen.is("myself"));
+            own.is_some()
+        })
+        .await;
+        let own = own.expect("it is there");
         names(prefix, n, |slot| own.has(slot))
     }
 
