@@ -69,7 +69,7 @@ impl Rule {
         *self.entry.hits.borrow()
     }
 
-    /// Waits until the fault has taken place `n` times; fails the test after ten seconds.
+    /// Waits until the fault has taken place `n` times; fails the test after thirty seconds.
     pub(crate) async fn wait_hits(&self, n: u64) {
         let mut hits = self.entry.hits.subscribe();
         let enough = hits.wait_for(|hits| *hits >= n);
