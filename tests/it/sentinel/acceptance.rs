@@ -115,8 +115,10 @@ impl Timers {
                     };
                     let outcome = timeout(SOON, turn).await.expect("no call hangs");
                     outcomes.push((Instant::now(), outcome));
+                    let is_well = outcomes.last().is_some_and(|(_, last)| last.is_ok());
                     turns[timer].fetch_add(1, Ordering::SeqCst);
-                    if over.load(Ordering::SeqCst) {
+                    // A busy machine may be too slow for any one turn.
+                    if is_well && over.load(Ordering::SeqCst) {
                         break;
                     }
                 }
@@ -135,7 +137,10 @@ impl Timers {
         })
         .await;
         self.over.store(true, Ordering::SeqCst);
-        while let Some(outcomes) = self.tasks.join_next().await {
+        while let Some(outcomes) = timeout(SOON, self.tasks.join_next())
+            .await
+            .expect("each has a turn that goes well")
+        {
             let outcomes = outcomes.unwrap();
             let failed = outcomes
                 .iter()
@@ -177,9 +182,12 @@ async fn lock_and_unlock(client: &Client, name: &str) -> Result<()> {
 }
 
 async fn wait_in_vain(busy: &Lock) -> Result<()> {
-    match busy.try_lock().wait(ms(20)).await? {
-        Some(_) => panic!("two have it"),
-        None => Ok(()),
+    match busy.try_lock().wait(ms(20)).await {
+        Ok(Some(_)) => panic!("two have it"),
+        Ok(None) => Ok(()),
+        // On a busy machine the first answer may come later than that.
+        Err(error) if error.is_timeout() => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
