@@ -172,7 +172,7 @@ async fn contending_tasks_continue_after_the_master_freezes_and_returns() {
     // It reads what lay in its sockets before it reads from a connection that is made only now.
     let late = scripts_run_at(old).await;
     println!("{} scripts run late and just before", late - before);
-    eventually(SOON, "the old master is a replica", async || {
+    eventually(SOON * 4, "the old master is a replica", async || {
         is_master(old).await == Some(false)
     })
     .await;
@@ -243,13 +243,15 @@ async fn contending_tasks_continue_through_a_planned_failover() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_sentinels_a_lock_ends_at_its_deadline() {
     let all = Sentinels::start().await;
-    let lease = ms(3000);
+    // On a busy machine a renewal may be seconds late.
+    let lease = ms(6000);
     let client = Client::builder().url(all.url()).watchdog_lease(lease);
     let client = client.build().await.unwrap();
     let guard = client.lock("l").lock().await.unwrap();
-    tokio::time::sleep(lease * 2).await;
+    tokio::time::sleep(lease * 3 / 2).await;
     assert!(guard.is_valid(), "it is renewed");
     let began = Instant::now();
+    let deadline = began + guard.remaining();
     for sentinel in &all.sentinels {
         sentinel.kill();
     }
@@ -258,7 +260,7 @@ async fn without_sentinels_a_lock_ends_at_its_deadline() {
     assert_eq!(lost.reason(), LostReason::Deadline);
     // Renewed for a lease after they were gone at most, and for another one by the last renewal.
     println!("lost after {:?}", began.elapsed());
-    assert!(began.elapsed() >= lease / 2, "{:?}", began.elapsed());
+    assert!(Instant::now() + ms(10) >= deadline, "{:?}", began.elapsed());
     assert!(all.servers[0].is_running());
     client.shutdown().await;
 }
@@ -287,17 +289,18 @@ async fn a_re_entry_does_not_lengthen_a_hold_on_a_master_without_recent_confirma
     let all = Sentinels::start().await;
     let client = Client::connect(all.url()).await.unwrap();
     let lock = client.lock("l");
-    let first = Duration::from_secs(16);
+    // A busy machine needs some seconds for what comes after each of these times.
+    let first = Duration::from_secs(26);
     let guard = lock.lock().lease(first).await.unwrap();
     for sentinel in &all.sentinels {
         sentinel.pause();
     }
-    let left = Duration::from_secs(5);
-    eventually(SOON, "the lease is nearly over", async || {
+    let left = Duration::from_secs(11);
+    eventually(SOON, "less of the lease is left", async || {
         guard.remaining() < left
     })
     .await;
-    let longer = Duration::from_secs(8);
+    let longer = Duration::from_secs(13);
     let nested = lock.try_lock().lease(longer).await;
     let error = nested.expect_err("no sentinel has named the master for longer than the lease");
     assert!(error.is_retriable(), "{error:?}");

@@ -58,7 +58,7 @@ async fn locks_pass_between_redisson_and_lockdog_before_and_after_a_failover() {
 /// A waiter hears of the lock at the master.
 async fn listens(all: &Sentinels) {
     let redis = all.master().await.redis().await;
-    eventually(SOON, "the waiter listens", async || {
+    eventually(SOON * 2, "the waiter listens", async || {
         redis.channels().await == ["redisson_lock__channel:{orders}"]
     })
     .await;
