@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use lockdog::config::{ReplicaAck, Replicas};
 use lockdog::error::NotReplicated;
-use lockdog::{Client, ClientBuilder, Error};
+use lockdog::{Client, ClientBuilder, Error, Guard, Lock};
 
 use crate::support::Replicated;
 use crate::support::prelude::{SOON, ms};
@@ -25,6 +25,21 @@ use crate::support::prelude::{SOON, ms};
 async fn requiring(all: &Replicated, replicas: Replicas) -> Client {
     let ack = ReplicaAck::require(replicas).timeout(TIMEOUT);
     build(Client::builder().url(all.master.url()).replica_ack(ack)).await
+}
+
+/// As `requiring`, with as much time as a busy machine needs: for locks that are to be granted.
+async fn requiring_patiently(all: &Replicated, replicas: Replicas) -> Client {
+    let ack = ReplicaAck::require(replicas).timeout(SOON);
+    let builder = Client::builder().url(all.master.url()).replica_ack(ack);
+    build(builder.command_timeout(SOON)).await
+}
+
+/// Acquires a lock that is free, in as many attempts as a busy machine needs.
+async fn acquired(lock: &Lock) -> Guard {
+    let guard = lock.try_lock().wait(SOON).await;
+    guard
+        .expect("the replicas acknowledge it")
+        .expect("it is free")
 }
 
 /// A client of this master that waits for replicas if they are there, for a second.

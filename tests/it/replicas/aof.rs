@@ -3,9 +3,8 @@
 use lockdog::config::{ReplicaAck, Replicas};
 use lockdog::{Client, Error};
 
-use super::{SOON, build, ms, not_replicated};
+use super::{SOON, acquired, build, ms, not_replicated};
 use crate::support::{Binary, Replicated, eventually};
-use crate::turn::turn;
 
 async fn client(all: &Replicated, local: bool, replicas: u32) -> Client {
     let ack = ReplicaAck::require_aof(Replicas::Count(replicas))
@@ -25,7 +24,7 @@ async fn a_granted_lock_is_on_the_requested_disks() {
     let all = Replicated::start_with(1, on_disk).await;
     for (local, replicas) in [(true, 0), (true, 1), (false, 1)] {
         let client = client(&all, local, replicas).await;
-        let guard = client.lock("l").lock().await.unwrap();
+        let guard = acquired(&client.lock("l")).await;
         guard.unlock().await.unwrap();
     }
     assert!(all.calls(["waitaof"]).await[0] >= 3);
@@ -34,7 +33,7 @@ async fn a_granted_lock_is_on_the_requested_disks() {
     eventually(SOON, "one acknowledged", async || {
         let failed = not_replicated(two.lock("l").try_lock().await);
         assert!(failed.required() == 2 && failed.acknowledged() < 2);
-        assert!(!all.redis.exists("l").await);
+        all.redis.eventually_gone("l").await;
         failed.acknowledged() == 1
     })
     .await;
@@ -43,7 +42,7 @@ async fn a_granted_lock_is_on_the_requested_disks() {
     replica.cmd(&["CONFIG", "SET", "appendonly", "no"]).await;
     let failed = not_replicated(client(&all, true, 1).await.lock("l").try_lock().await);
     assert_eq!((failed.acknowledged(), failed.required()), (0, 1));
-    assert!(!all.redis.exists("l").await);
+    all.redis.eventually_gone("l").await;
 }
 
 /// The master is asked for what it cannot do.
@@ -82,7 +81,7 @@ async fn a_frozen_replica_acknowledges_nothing_on_every_server() {
     for binary in [Binary::Redis62, Binary::Redis7, Binary::Valkey9] {
         let all = Replicated::start_on(binary, 1).await;
         let client = super::requiring(&all, Replicas::Count(1)).await;
-        turn(&client.lock("l")).await;
+        acquired(&client.lock("l")).await.unlock().await.unwrap();
         all.replicas[0].pause();
         for _ in 0..2 {
             let failed = not_replicated(client.lock("l").try_lock().await);
