@@ -26,10 +26,10 @@ use lockdog::{Client, ClientBuilder, Guard};
 use crate::support::{Proxy, Redis};
 
 /// Long enough for a busy machine to renew in time, short enough for a test to see many periods.
-const LEASE: Duration = Duration::from_millis(1200);
+const LEASE: Duration = Duration::from_millis(2400);
 
 /// Renewals come once in this time.
-const PERIOD: Duration = Duration::from_millis(400);
+const PERIOD: Duration = Duration::from_millis(800);
 
 /// Nothing takes this long unless it hangs.
 const SAFETY: Duration = Duration::from_secs(20);

@@ -6,7 +6,7 @@ use lockdog::report::Verdict;
 use tokio::time::{sleep, timeout};
 
 use super::{LEASE, PERIOD, SAFETY, builder, connect, connected, hold_many, is_renewal, renewals};
-use crate::support::{Action, Proxy, RedisServer, named};
+use crate::support::{Action, Proxy, RedisServer, eventually, named};
 
 /// A proxy answers CROSSSLOT to commands of several keys.
 #[tokio::test]
@@ -25,8 +25,7 @@ async fn a_batch_refused_for_its_keys_is_split_and_stays_split() {
     let before = renewals(&proxy);
     sleep(LEASE * 2).await;
     assert_eq!(rule.hits(), refused);
-    let held = |guard: &Guard| guard.is_valid() && guard.verdict() == Verdict::Held;
-    assert!(guards.iter().all(held));
+    all_are_held(&guards).await;
     let each = (renewals(&proxy) - before) as f64 / LOCKS as f64;
     println!("{refused} refused, then {each} renewals for each lock in six periods");
     assert!(each >= 3.0, "{each} renewals for each lock in six periods");
@@ -40,12 +39,12 @@ async fn a_batch_refused_for_its_keys_is_split_and_stays_split() {
     assert_eq!(lost.reason(), LostReason::NotOurs);
     let lost = timeout(SAFETY, wrong_type.lost()).await;
     assert_eq!(lost.expect("it is told").reason(), LostReason::Deadline);
-    assert!(guards.iter().all(held));
+    all_are_held(&guards).await;
 
     // Another connection, which the same server refused nothing yet.
     assert!(proxy.cut_all() >= 2);
     sleep(LEASE * 2).await;
-    assert!(guards.iter().all(held));
+    all_are_held(&guards).await;
     assert_eq!(rule.hits(), refused);
     for guard in guards {
         guard.unlock().await.expect("it was held all the time");
@@ -68,7 +67,7 @@ async fn a_split_batch_whose_parts_are_all_refused_is_retried_until_the_deadline
     singles.wait_hits(10).await;
     singles.remove();
     sleep(LEASE * 2).await;
-    assert!(guards.iter().all(|guard| guard.verdict() == Verdict::Held));
+    all_are_held(&guards).await;
     // Then for good.
     let singles = proxy.on(
         named("evalsha"),
@@ -83,6 +82,15 @@ async fn a_split_batch_whose_parts_are_all_refused_is_retried_until_the_deadline
     singles.remove();
     drop(guards);
     server.redis().await.assert_clean().await;
+}
+
+/// No guard is lost. On a busy machine a renewal may be late, and puts its holds in jeopardy for a moment.
+async fn all_are_held(guards: &[Guard]) {
+    eventually(SAFETY, "all are held", async || {
+        let mut all = guards.iter();
+        all.all(|guard| guard.is_valid() && guard.verdict() == Verdict::Held)
+    })
+    .await;
 }
 
 /// A renewal of several names.

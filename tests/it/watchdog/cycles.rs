@@ -32,7 +32,8 @@ async fn ten_thousand_quick_cycles_leave_no_entry_and_harm_no_later_lock() {
         worker.await.unwrap();
     }
     eventually(SAFETY, "every release is done", async || {
-        redis.keys().await.is_empty() && client.holds().is_empty()
+        let is_settled = client.holds().is_empty() && client.stats().settling == 0;
+        redis.keys().await.is_empty() && is_settled
     })
     .await;
     redis.reset_stats().await;

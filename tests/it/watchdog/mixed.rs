@@ -10,7 +10,7 @@ use super::{LEASE, SAFETY, connect, is_renewal, renewals, ttl};
 use crate::support::{Proxy, RedisServer};
 
 /// Longer than the watchdog's, so that the smaller one has to continue.
-const TWO_LEASES: Duration = Duration::from_millis(2 * 1200);
+const TWO_LEASES: Duration = Duration::from_millis(2 * 2400);
 
 #[tokio::test]
 async fn a_longer_nested_lease_does_not_end_the_renewal() {
