@@ -44,12 +44,15 @@ async fn a_waiter_behind_a_holder_of_its_client_gets_busy_after_a_past_outage() 
     };
     let first = waiter(4 * SOON);
     proxy.wait_for(call_for("l"), 1).await;
-    let second = waiter(ms(3000));
+    let second = waiter(ms(8000));
 
     proxy.refuse();
     proxy.cut_all();
     tokio::time::sleep(ms(500)).await;
-    assert!(proxy.counts().refused > 0);
+    eventually(SOON, "a reconnect was refused", async || {
+        proxy.counts().refused > 0
+    })
+    .await;
     held.unlock().await.unwrap();
     proxy.heal();
     let guard = first.await.unwrap().unwrap().expect("it is free");
