@@ -134,15 +134,25 @@ async fn a_wait_ends_with_its_time() {
     let _held = test.seats.acquire().await.unwrap();
     let another = test.another().await;
     let wait = ms(300);
-    let request = another.try_acquire().wait(wait);
-    let (none, took) = timed(request.into_future()).await;
-    assert!(none.unwrap().is_none());
+    let (none, took) = loop {
+        let request = another.try_acquire().wait(wait);
+        let (ended, took) = timed(request.into_future()).await;
+        match ended {
+            Ok(ended) => break (ended, took),
+            // On a busy machine the first answer may come later than that.
+            Err(error) => assert!(error.is_timeout(), "{error}"),
+        }
+    };
+    assert!(none.is_none());
     assert!(took >= wait, "{took:?}");
     assert!(another.try_acquire().await.unwrap().is_none());
-    test.redis.reset_stats().await;
-    tokio::time::sleep(ms(300)).await;
-    let idle = test.redis.commandstats().await;
-    assert!(!idle.contains_key("evalsha"), "nobody waits: {idle:?}");
+    // What a call left without an answer is undone first.
+    eventually(SOON, "no waiter asks", async || {
+        test.redis.reset_stats().await;
+        tokio::time::sleep(ms(300)).await;
+        !test.redis.commandstats().await.contains_key("evalsha")
+    })
+    .await;
     eventually(SOON, "nobody listens", async || {
         test.redis.channels().await.is_empty()
     })
