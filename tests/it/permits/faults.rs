@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockdog::{Client, Error, PermitId, PermitSemaphore};
 
 use super::{Fixture, LONG, NAME, SOON, ms};
-use crate::support::{Action, Gate, Proxy, eventually};
+use crate::support::{Action, Gate, Proxy, eventually, until_ok};
 
 /// A client behind a proxy. All scripts are loaded, so that a rule meets the first sending.
 async fn behind_a_proxy(test: &Fixture) -> (Proxy, PermitSemaphore) {
@@ -19,7 +19,7 @@ async fn behind_a_proxy_for(test: &Fixture, patience: Duration) -> (Proxy, Permi
     }
     let proxy = Proxy::start(&test.server).await;
     let client = Client::builder().url(proxy.url()).command_timeout(patience);
-    let client = client.build().await.unwrap();
+    let client = until_ok(SOON, async || client.clone().build().await).await;
     (proxy, client.permit_semaphore(NAME))
 }
 
@@ -27,7 +27,7 @@ async fn behind_a_proxy_for(test: &Fixture, patience: Duration) -> (Proxy, Permi
 #[tokio::test]
 async fn a_repeated_command_counts_once() {
     let test = Fixture::of(5).await;
-    let (proxy, seats) = behind_a_proxy(&test).await;
+    let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
     let messages = test.redis.messages("*").await;
     for action in [Action::ExecuteThenCut, Action::Twice] {
         let rule = proxy.on(is(ACQUIRE), action.clone());
@@ -69,7 +69,7 @@ async fn a_repeated_command_counts_once() {
 #[tokio::test]
 async fn a_late_repetition_of_a_set_changes_nothing() {
     let test = Fixture::of(5).await;
-    let (proxy, seats) = behind_a_proxy(&test).await;
+    let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
     let repeated = || {
         let gate = Gate::new();
         proxy.on(is(SET), Action::TwiceLate(gate.clone()));
@@ -103,7 +103,7 @@ async fn a_late_repetition_of_a_set_changes_nothing() {
 #[tokio::test]
 async fn a_repeated_release_of_ids_of_which_one_is_unknown_is_refused() {
     let test = Fixture::of(3).await;
-    let (proxy, seats) = behind_a_proxy(&test).await;
+    let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
     let ours = seats.acquire().lease(LONG).await.unwrap().into_ids()[0];
     let unknown = PermitId::from_bytes([1; 16]);
     let rule = proxy.on(is(GIVE_BACK), Action::ExecuteThenCut);
@@ -176,7 +176,7 @@ async fn an_endless_permit_without_an_answer_is_given_back() {
 #[tokio::test]
 async fn a_late_repetition_of_an_acquire_ends_with_its_lease() {
     let test = Fixture::of(2).await;
-    let (proxy, seats) = behind_a_proxy(&test).await;
+    let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
     let gate = Gate::new();
     proxy.on(is(ACQUIRE), Action::TwiceLate(gate.clone()));
     let both = seats.acquire_many(2).lease(ms(10_000)).await.unwrap();
@@ -197,7 +197,7 @@ async fn a_late_repetition_of_an_acquire_ends_with_its_lease() {
 /// What holds permits keeps them, can give them back, and only an acquire needs memory.
 #[tokio::test]
 async fn without_memory_only_acquires_are_refused() {
-    let test = Fixture::with(5, |client| client.watchdog_lease(ms(3_000))).await;
+    let test = Fixture::with(5, |client| client.watchdog_lease(ms(6_000))).await;
     let watched = test.seats.acquire().await.unwrap();
     let leased = test.seats.acquire().lease(LONG).await.unwrap();
     let handed = test.seats.acquire().lease(LONG).await.unwrap().into_ids();
@@ -209,7 +209,9 @@ async fn without_memory_only_acquires_are_refused() {
         "{error}"
     );
     assert!(test.seats.try_acquire_many(2).await.is_err());
-    assert_eq!(test.in_use().await, before);
+    // One of them may be renewed already.
+    let ids = |in_use: &[(PermitId, f64)]| in_use.iter().map(|(id, _)| *id).collect::<Vec<_>>();
+    assert_eq!(ids(&test.in_use().await), ids(&before));
 
     eventually(SOON, "it was renewed twice", async || {
         let ends = test.in_use().await;
@@ -219,7 +221,7 @@ async fn without_memory_only_acquires_are_refused() {
                 .unwrap()
                 .1
         };
-        of(&ends) > of(&before) + 1_500.0
+        of(&ends) > of(&before) + 3_000.0
     })
     .await;
     assert!(watched.is_valid() && leased.is_valid());

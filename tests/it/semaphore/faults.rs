@@ -6,7 +6,7 @@ use lockdog::{Client, Error, Semaphore};
 
 use super::{Fixture, LONG, NAME, SOON, ms};
 use crate::support::prelude::poll_once;
-use crate::support::{Action, Direction, Gate, Proxy, eventually};
+use crate::support::{Action, Direction, Gate, Proxy, eventually, until_ok};
 
 /// A client behind a proxy. All scripts are loaded, so that a rule meets the first sending.
 async fn behind_a_proxy(test: &Fixture) -> (Proxy, Semaphore) {
@@ -20,7 +20,7 @@ async fn behind_a_proxy_for(test: &Fixture, patience: Duration) -> (Proxy, Semap
     }
     let proxy = Proxy::start(&test.server).await;
     let client = Client::builder().url(proxy.url()).command_timeout(patience);
-    let client = client.build().await.unwrap();
+    let client = until_ok(SOON, async || client.clone().build().await).await;
     (proxy, client.semaphore(NAME))
 }
 
@@ -28,7 +28,7 @@ async fn behind_a_proxy_for(test: &Fixture, patience: Duration) -> (Proxy, Semap
 #[tokio::test]
 async fn a_repeated_command_counts_once() {
     let test = Fixture::of(5).await;
-    let (proxy, seats) = behind_a_proxy(&test).await;
+    let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
     for action in [Action::ExecuteThenCut, Action::Twice] {
         let rule = proxy.on(is(ACQUIRE), action.clone());
         let mut three = seats.acquire_many(3).await.unwrap();
@@ -235,7 +235,7 @@ async fn a_release_by_number_that_could_not_be_sent_is_sent_later() {
 #[tokio::test]
 async fn a_late_repetition_of_a_refused_call_does_nothing() {
     let test = Fixture::of(3).await;
-    let (proxy, seats) = behind_a_proxy(&test).await;
+    let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
     let late = |script| {
         let gate = Gate::new();
         proxy.on(is(script), Action::TwiceLate(gate.clone()));
@@ -328,7 +328,7 @@ async fn an_abandoned_release_of_a_part_gives_it_back() {
 #[tokio::test]
 async fn a_late_repetition_of_an_answered_acquire_is_reclaimed() {
     let test = Fixture::of(2).await;
-    let (proxy, seats) = behind_a_proxy(&test).await;
+    let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
     let gate = Gate::new();
     proxy.on(is(ACQUIRE), Action::TwiceLate(gate.clone()));
     seats.acquire().await.unwrap().release().await.unwrap();

@@ -33,7 +33,8 @@ async fn a_pair_costs_a_crowd_of_one_client_little_more_than_a_command() {
 /// SE5: the order of the calls.
 #[tokio::test]
 async fn a_crowd_is_served_in_the_order_of_its_calls() {
-    let test = Fixture::of(1).await;
+    // Permits are handed only to a waiter that was polled within this time.
+    let test = Fixture::with(1, |it| it.poll_cap(LONG)).await;
     let mut held = test.seats.acquire().await.unwrap();
     let waiting: Vec<_> = (0..6).map(|_| wait(&test.seats)).collect();
     test.somebody_waits().await;
@@ -106,10 +107,9 @@ async fn a_hand_over_with_a_fault_neither_makes_nor_loses_permits() {
         test.redis.cmd(&["SCRIPT", "LOAD", script]).await;
     }
     let proxy = Proxy::start(&test.server).await;
-    let client = Client::builder()
-        .url(proxy.url())
-        .command_timeout(ms(1_000));
-    let client = client.build().await.unwrap();
+    // A busy machine has this time between the wait and the hand-over.
+    let client = Client::builder().url(proxy.url()).poll_cap(ms(5_000));
+    let client = client.command_timeout(ms(2_000)).build().await.unwrap();
     let seats = client.semaphore(NAME);
     let digest = redis::Script::new(TRANSFER).get_hash().to_owned();
     let is_transfer = move |args: &[String]| args.get(1) == Some(&digest);

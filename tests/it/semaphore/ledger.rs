@@ -39,9 +39,7 @@ async fn permits_are_given_back_once_after_the_ledger_was_deleted() {
 async fn a_repeated_release_counts_once_without_the_ledger() {
     let test = Fixture::of(4).await;
     let proxy = Proxy::start(&test.server).await;
-    let client = Client::builder()
-        .url(proxy.url())
-        .command_timeout(ms(1_500));
+    let client = Client::builder().url(proxy.url()).command_timeout(SOON);
     let seats = client.build().await.unwrap().semaphore(NAME);
     // The scripts are loaded.
     seats.acquire().await.unwrap().release().await.unwrap();
