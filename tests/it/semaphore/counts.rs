@@ -30,7 +30,7 @@ async fn permits_are_set_once_added_and_taken_away() {
 async fn a_semaphore_with_a_time_to_live_ends() {
     let test = Fixture::of(0).await;
     let short = test.client.semaphore("short");
-    assert!(short.try_set_permits_for(2, ms(2_000)).await.unwrap());
+    assert!(short.try_set_permits_for(2, ms(5_000)).await.unwrap());
     assert!(!short.try_set_permits(9).await.unwrap());
     let one = short.acquire().await.unwrap();
     // SE1: the ledger lives longer than the permits.
