@@ -8,7 +8,7 @@ use super::{
     ANNOUNCEMENT, Fixture, LEASE, LONG, NAME, SOON, may_read, may_write, ms, read, reader,
     within_soon, write, writer,
 };
-use crate::support::{Action, Gate, Proxy, eventually};
+use crate::support::{Action, Gate, Proxy, eventually, until_ok};
 
 /// A client behind a proxy. All scripts are loaded, so that a rule meets the first sending.
 async fn behind_a_proxy(test: &Fixture) -> (Proxy, ReadWriteLock) {
@@ -22,7 +22,7 @@ async fn behind_a_proxy_for(test: &Fixture, patience: Duration) -> (Proxy, ReadW
     }
     let proxy = Proxy::start(&test.server).await;
     let client = Client::builder().url(proxy.url()).command_timeout(patience);
-    let client = client.build().await.unwrap();
+    let client = until_ok(SOON, async || client.clone().build().await).await;
     (proxy, client.read_write_lock(NAME))
 }
 
@@ -30,7 +30,7 @@ async fn behind_a_proxy_for(test: &Fixture, patience: Duration) -> (Proxy, ReadW
 #[tokio::test]
 async fn a_repeated_command_counts_once() {
     let test = Fixture::new().await;
-    let (proxy, rw) = behind_a_proxy(&test).await;
+    let (proxy, rw) = behind_a_proxy_for(&test, SOON).await;
     let owner = Owner::new();
     for action in [Action::ExecuteThenCut, Action::Twice] {
         let faulty = async |script| {
@@ -101,7 +101,7 @@ async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
 #[tokio::test]
 async fn a_late_unlock_does_not_end_the_next_hold() {
     let test = Fixture::new().await;
-    let (proxy, rw) = behind_a_proxy(&test).await;
+    let (proxy, rw) = behind_a_proxy_for(&test, SOON).await;
     let owner = Owner::new();
     let outer = rw.read().lock().owner(&owner).await.unwrap();
     let writes = rw.write();
@@ -254,14 +254,9 @@ async fn a_server_out_of_memory_grants_nothing_and_releases_everything() {
     is_refused(fresh.write().try_lock().await.unwrap_err());
     is_refused(fresh.read().try_lock().await.unwrap_err());
     // A writer that waits cannot be announced, and waits like any other waiter.
-    let waited = test
-        .rw
-        .write()
-        .try_lock()
-        .owner(&stranger)
-        .wait(ms(200))
-        .await;
-    assert!(waited.unwrap().is_none());
+    let waits = test.rw.write().try_lock().owner(&stranger).wait(ms(200));
+    let waited = until_ok(SOON, async || waits.clone().await).await;
+    assert!(waited.is_none());
     assert_eq!(test.redis.all_keys().await.len(), before.len());
     writes.unlock().await.unwrap();
     inner.unlock().await.unwrap();

@@ -132,12 +132,20 @@ async fn an_upgrade_that_gives_up_gives_the_read_guard_back() {
     let other = read(&test.another().await).await;
     let mut reads = read(&test.rw).await;
     for wait in [ms(0), ms(200)] {
-        let (ended, took) = timed(reads.upgrade().wait(wait).into_future()).await;
-        let error = ended.unwrap_err();
-        assert!(took >= wait.saturating_sub(ms(10)));
-        assert!(error.error().is_none(), "{error}");
-        reads = error.into_guard().expect("it still reads");
-        assert!(reads.is_valid());
+        for attempt in 0.. {
+            let (ended, took) = timed(reads.upgrade().wait(wait).into_future()).await;
+            let error = ended.unwrap_err();
+            assert!(took >= wait.saturating_sub(ms(10)));
+            // On a busy machine the server may answer later than that.
+            let is_late = error.error().is_some_and(Error::is_timeout);
+            assert!(is_late || error.error().is_none(), "{error}");
+            reads = error.into_guard().expect("it still reads");
+            assert!(reads.is_valid());
+            if !is_late {
+                break;
+            }
+            assert!(attempt < 100, "the server never answers in time");
+        }
     }
     // The announcement went with the upgrade.
     eventually(SOON, "nobody is announced", async || {
@@ -178,7 +186,7 @@ async fn a_reader_whose_lease_is_over_does_not_stop_an_upgrade() {
         .read()
         .lock()
         .owner(&Owner::new())
-        .lease(ms(1_000));
+        .lease(ms(3_000));
     gone.await.unwrap().leave_to_lease();
     let reads = test.rw.read().lock().lease(LONG).await.unwrap();
     assert_eq!(test.mode().await.1, 2);

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use lockdog::Lock;
 use lockdog::config::Preference;
 
 use super::{CHANNEL, Fixture, LONG, SOON, may_read, ms, read, reader, within_soon, write, writer};
-use crate::support::{eventually, timed};
+use crate::support::{eventually, timed, until_ok};
 
 #[tokio::test]
 async fn the_end_of_a_write_wakes_all_readers_by_the_message_1() {
@@ -124,7 +125,12 @@ async fn a_writer_that_gives_up_lets_the_readers_behind_it_in() {
     gives_up.abort();
     drop((within_soon(local).await, within_soon(other).await));
     println!("they read {:?} after the writer gave up", began.elapsed());
-    assert!(!test.announced().await && reads.is_valid());
+    // On a busy machine the end of a pause may let them in before.
+    eventually(SOON, "nobody is announced", async || {
+        !test.announced().await
+    })
+    .await;
+    assert!(reads.is_valid());
     drop(reads);
     test.assert_clean().await;
 }
@@ -149,7 +155,11 @@ async fn a_writer_gets_in_beside_readers_that_never_stop() {
             }));
         }
     }
-    test.eventually_mode("read", 8).await;
+    eventually(SOON, "readers overlap", async || {
+        let (mode, holders) = test.mode().await;
+        mode == "read" && holders >= 3
+    })
+    .await;
     for rw in [&test.rw, &test.another_with(|it| it).await] {
         for _ in 0..3 {
             let (guard, took) = timed(write(rw)).await;
@@ -160,12 +170,8 @@ async fn a_writer_gets_in_beside_readers_that_never_stop() {
     }
     // With Redisson's preference there is no announcement.
     let last = test.rw.clone().prefer(Preference::Readers);
-    let tried = last
-        .write()
-        .try_lock()
-        .owner(&lockdog::Owner::new())
-        .wait(ms(500));
-    drop(tried.await.unwrap());
+    let tried = last.write().try_lock().owner(&lockdog::Owner::new());
+    drop(until_ok(SOON, async || tried.clone().wait(ms(500)).await).await);
     assert!(!test.announced().await);
     loops.iter().for_each(|it| it.abort());
     test.redis.eventually_empty().await;
@@ -250,7 +256,11 @@ async fn a_long_reader_does_not_let_later_readers_keep_a_writer_out() {
     };
     tokio::time::sleep(ms(3_500)).await;
     // Those that came during the first pause went in at its end.
-    assert!(been_in.load(Ordering::Relaxed) > 50 && !waits.is_finished());
+    eventually(SOON, "many readers were in", async || {
+        been_in.load(Ordering::Relaxed) > 50
+    })
+    .await;
+    assert!(!waits.is_finished());
     long.unlock().await.unwrap();
     // Without pauses there is a reader at each moment, and the writer never gets in.
     within_soon(waits).await.unlock().await.unwrap();
@@ -284,12 +294,16 @@ async fn a_wait_ends_at_its_limit_in_each_mode() {
     let writes = write(&test.rw).await;
     for rw in [&test.rw, &test.another().await] {
         let owner = lockdog::Owner::new();
-        let request = rw.read().try_lock().owner(&owner).wait(ms(200));
-        let (tried, took) = timed(request.into_future()).await;
-        assert!(tried.unwrap().is_none() && took >= ms(190), "{took:?}");
-        let request = rw.write().try_lock().owner(&owner).wait(ms(200));
-        let (tried, took) = timed(request.into_future()).await;
-        assert!(tried.unwrap().is_none() && took >= ms(190), "{took:?}");
+        let locks: [Lock; 2] = [rw.read().into(), rw.write().into()];
+        for lock in locks {
+            let (tried, took) = until_ok(SOON, async || {
+                let request = lock.try_lock().owner(&owner).wait(ms(200));
+                let (tried, took) = timed(request.into_future()).await;
+                tried.map(|tried| (tried, took))
+            })
+            .await;
+            assert!(tried.is_none() && took >= ms(190), "{took:?}");
+        }
     }
     writes.unlock().await.unwrap();
     test.assert_clean().await;
