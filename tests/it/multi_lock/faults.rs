@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockdog::{Client, Error, MultiLock, Owner, Unlocked};
+use lockdog::{Client, ClientBuilder, Error, MultiLock, Owner, Unlocked};
 
 use super::{Fixture, SOON, clients, ms, multi};
 use crate::support::{Action, Gate, Proxy, RedisServer, eventually, timed, until_ok};
@@ -26,7 +26,7 @@ impl Stand {
         let mut clients = Vec::new();
         for proxy in &proxies {
             let client = Client::builder().url(proxy.url()).command_timeout(patience);
-            clients.push(client.build().await.expect("it runs"));
+            clients.push(until_ok(SOON, async || client.clone().build().await).await);
         }
         let lock = multi(&clients, &MEMBERS);
         Self {
@@ -233,7 +233,8 @@ async fn a_short_wait_that_ends_during_a_server_pause_does_not_end_a_longer_wait
     let test = Fixture::start(2).await;
     let held = test.others().await[1].lock("c").lock().await.unwrap();
     // They ask often, so that a question is open when the wait ends.
-    let clients = clients(&test.servers, |client| client.poll_cap(ms(50))).await;
+    let patient = |client: ClientBuilder| client.poll_cap(ms(50)).command_timeout(PATIENT);
+    let clients = clients(&test.servers, patient).await;
     let lock = multi(&clients, &MEMBERS);
     let plain = clients[1].lock("c");
     // It takes its place in the queue of the member that is held, and is the first there.
@@ -418,4 +419,4 @@ fn is_acquire(args: &[String]) -> bool {
 
 const ACQUIRE: &str = include_str!("../../../lua/multi_lock/acquire.lua");
 const MEMBERS: [(usize, &str); 3] = [(0, "a"), (0, "b"), (1, "c")];
-const PATIENT: Duration = Duration::from_secs(3);
+const PATIENT: Duration = Duration::from_secs(30);

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use lockdog::error::{InstanceState, LostReason};
 use lockdog::report::Verdict;
-use lockdog::{Client, Error, Guard, MultiLock, Owner, Unlocked};
+use lockdog::{Client, ClientBuilder, Error, Guard, MultiLock, Owner, Unlocked};
 
 use super::{Fixture, SOON, clients, ms, multi};
 use crate::support::{eventually, timed};
 
-/// Two servers whose locks are renewed twice a second, and a multi lock of three members.
+/// Two servers whose locks are renewed once a second, and a multi lock of three members.
 struct Scene {
     test: Fixture,
     clients: Vec<Client>,
@@ -223,13 +223,13 @@ async fn a_member_on_an_unreachable_server_is_lost_at_its_deadline() {
 #[tokio::test]
 async fn an_outage_shorter_than_the_lease_loses_nothing() {
     let test = Fixture::start(2).await;
-    let clients = clients(&test.servers, |client| client.watchdog_lease(ms(2_000))).await;
+    let clients = clients(&test.servers, |client| client.watchdog_lease(ms(5_000))).await;
     let lock = multi(&clients, &MEMBERS);
     let guard = lock.lock().await.unwrap();
     test.servers[1].pause();
-    tokio::time::sleep(ms(1_000)).await;
-    test.servers[1].resume();
     tokio::time::sleep(ms(1_500)).await;
+    test.servers[1].resume();
+    tokio::time::sleep(ms(4_000)).await;
     assert!(guard.is_valid());
     guard.unlock().await.unwrap();
     test.assert_clean().await;
@@ -284,7 +284,7 @@ async fn the_work_is_cancelled_when_one_member_is_lost() {
 #[tokio::test]
 async fn the_verdict_is_that_of_the_worst_member() {
     let test = Fixture::start(2).await;
-    let clients = clients(&test.servers, |client| client.watchdog_lease(ms(3_000))).await;
+    let clients = clients(&test.servers, |client| client.watchdog_lease(ms(6_000))).await;
     let guard = multi(&clients, &MEMBERS).lock().await.unwrap();
     assert_eq!(guard.verdict(), Verdict::Held);
     test.servers[1].pause();
@@ -351,24 +351,27 @@ async fn a_view_that_outlives_its_guard_is_notified_at_once() {
 /// Nothing is renewed before all are held: what is taken for a moment only ends by itself.
 #[tokio::test]
 async fn nothing_is_renewed_before_all_members_are_held() {
-    let scene = Scene::start().await;
+    let test = Fixture::start(2).await;
+    // The attempt does not end before the lease.
+    let patient = |client: ClientBuilder| client.watchdog_lease(LEASE).command_timeout(SOON);
+    let lock = multi(&clients(&test.servers, patient).await, &MEMBERS);
     // The first attempt takes two members and waits for the third one's server.
-    scene.test.servers[1].pause();
-    let request = scene.lock.lock().owner(&Owner::new()).into_future();
+    test.servers[1].pause();
+    let request = lock.lock().owner(&Owner::new()).into_future();
     let waiting = tokio::spawn(request);
     eventually(SOON, "the first members are taken", async || {
-        !scene.test.is_free(0, "a").await
+        !test.is_free(0, "a").await
     })
     .await;
-    scene.test.redis[0].reset_stats().await;
+    test.redis[0].reset_stats().await;
     eventually(SOON, "its lease has run out", async || {
-        scene.test.is_free(0, "a").await
+        test.is_free(0, "a").await
     })
     .await;
-    assert_eq!(scene.test.scripts(0).await, 0, "no client renewed it");
+    assert_eq!(test.scripts(0).await, 0, "no client renewed it");
     waiting.abort();
-    scene.test.servers[1].resume();
-    scene.test.assert_clean().await;
+    test.servers[1].resume();
+    test.assert_clean().await;
 }
 
 /// A forgotten hold continues member by member.
@@ -386,4 +389,4 @@ async fn the_unlock_reports_a_loss_after_forgetting() {
 }
 
 const MEMBERS: [(usize, &str); 3] = [(0, "a"), (0, "b"), (1, "c")];
-const LEASE: Duration = Duration::from_millis(1_500);
+const LEASE: Duration = Duration::from_millis(3_000);

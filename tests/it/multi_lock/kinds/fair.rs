@@ -172,7 +172,7 @@ async fn an_attempt_passes_no_waiter_of_the_queue() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_multi_lock_keeps_its_place_and_those_of_its_client_for_long() {
     let test = Fixture::start(2).await;
-    let set = |client: lockdog::ClientBuilder| client.poll_cap(ms(200)).fair_absence(ms(1_000));
+    let set = |client: lockdog::ClientBuilder| client.poll_cap(ms(200)).fair_absence(ms(2_500));
     let (own, other) = (
         clients(&test.servers, set).await,
         clients(&test.servers, set).await,
@@ -194,7 +194,7 @@ async fn a_multi_lock_keeps_its_place_and_those_of_its_client_for_long() {
             eventually_queued(&test, MEMBER, number + 1).await;
         }
         let before = queue(&test, MEMBER).await;
-        tokio::time::sleep(ms(3_500)).await;
+        tokio::time::sleep(ms(5_500)).await;
         assert_eq!(
             queue(&test, MEMBER).await,
             before,
@@ -244,7 +244,7 @@ async fn a_member_that_its_owner_gets_meanwhile_is_acquired_once_more() {
 async fn an_unpolled_multi_lock_at_the_head_of_the_queue_delays_no_other_waiter_for_long() {
     let test = Fixture::start(2).await;
     let others = test.others().await;
-    let set = |client: lockdog::ClientBuilder| client.poll_cap(ms(200)).fair_absence(ms(1_500));
+    let set = |client: lockdog::ClientBuilder| client.poll_cap(ms(200)).fair_absence(ms(4_000));
     let own = clients(&test.servers, set).await;
     let held = others[0].fair_lock(MEMBER).lock().await.unwrap();
     let lock = KINDS[0].among_others(&own);
