@@ -19,10 +19,10 @@ mod reports;
 mod shapes;
 mod waiting;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockdog::error::InstanceState;
-use lockdog::{Client, ClientBuilder, Guard, RedLock};
+use lockdog::{Client, ClientBuilder, Guard, RedLock, TryLockRequest};
 
 use crate::support::prelude::ms;
 use crate::support::{Redis, RedisServer, eventually, until_ok};
@@ -84,10 +84,10 @@ impl Servers {
     /// Waits until the servers count this, and no longer: what is given back behind comes late.
     async fn assert_counts<const N: usize>(&self, name: &str, expected: [u64; N]) {
         let mut seen = Vec::new();
-        let deadline = std::time::Instant::now() + SOON;
+        let deadline = Instant::now() + SOON;
         while seen != expected {
             assert!(
-                std::time::Instant::now() < deadline,
+                Instant::now() < deadline,
                 "the servers count {seen:?}, expected {expected:?}"
             );
             tokio::time::sleep(ms(5)).await;
@@ -128,6 +128,18 @@ async fn has(guard: &Guard, acquired: usize) {
     .await;
 }
 
+/// The answer of a request that makes one round or waits briefly. It is repeated if it fails: an
+/// instance has at most half a second to answer, and a busy machine takes longer.
+async fn answered(request: impl Fn() -> TryLockRequest) -> Option<Guard> {
+    let deadline = Instant::now() + SOON;
+    loop {
+        match request().await {
+            Ok(guard) => return guard,
+            Err(error) => assert!(error.is_retriable() && Instant::now() < deadline, "{error}"),
+        }
+    }
+}
+
 fn states(guard: &Guard) -> Vec<InstanceState> {
     let instances = guard.instances().into_iter();
     instances.map(|instance| instance.state).collect()
@@ -135,6 +147,6 @@ fn states(guard: &Guard) -> Vec<InstanceState> {
 
 /// What happens in the background is done by then. Below the default lease of 30 s, so that what is
 /// free by then was released.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(20);
 /// Longer than any test lasts.
 const NEVER: Duration = Duration::from_secs(120);

@@ -48,13 +48,18 @@ async fn a_lost_lock_reports_which_servers_failed() {
 async fn a_deleted_lock_reports_the_instances() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients_with(|builder| builder.watchdog_lease(ms(2_000)))
+        .clients_with(|builder| builder.watchdog_lease(ms(4_000)))
         .await;
     let guard = lock_of(&clients, "l").lock().await.unwrap();
     has(&guard, 3).await;
-    for n in [1, 2] {
-        servers.views[n].cmd(&["DEL", "l"]).await;
-    }
+    // Again if an extension comes between the two: it takes the first one anew.
+    eventually(SOON, "the loss is noticed", async || {
+        for n in [1, 2] {
+            servers.views[n].cmd(&["DEL", "l"]).await;
+        }
+        !guard.is_valid()
+    })
+    .await;
     let lost = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
     assert_eq!(lost.reason(), LostReason::NotOurs);
     let told: Vec<String> = lost
@@ -148,7 +153,7 @@ async fn an_unlocked_lock_reports_its_instances_as_given_back() {
 async fn the_verdict_follows_the_extensions() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients_with(|builder| builder.watchdog_lease(ms(4_500)).command_timeout(ms(1_000)))
+        .clients_with(|builder| builder.watchdog_lease(ms(6_000)).command_timeout(ms(1_000)))
         .await;
     let lock = lock_of(&clients, "l");
     let guard = lock

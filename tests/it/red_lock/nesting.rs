@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockdog::error::{InstanceState, LostReason};
 use lockdog::{Client, Error, Owner, RedLock, Unlocked};
 
-use super::{SOON, Servers, has, lock_of, ms, states};
+use super::{SOON, Servers, answered, has, lock_of, ms, states};
 use crate::support::{Direction, Proxy, eventually, timed};
 
 #[tokio::test]
@@ -21,7 +21,7 @@ async fn a_nested_acquire_sends_nothing_if_the_hold_is_already_renewed() {
     }
     let mut inner = Vec::new();
     for _ in 0..3 {
-        inner.push(lock.try_lock().await.unwrap().unwrap());
+        inner.push(answered(|| lock.try_lock()).await.unwrap());
         inner.push(lock.lock().lease(ms(5_000)).await.unwrap());
     }
     assert_eq!(outer.hold_count(), 7);
@@ -40,8 +40,8 @@ async fn a_nested_acquire_sends_nothing_if_the_hold_is_already_renewed() {
 async fn a_longer_nested_lease_lengthens_the_hold_beyond_its_own_end() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("l").await;
-    let outer = lock.lock().lease(ms(4_000)).await.unwrap();
-    assert!(outer.remaining() <= ms(4_000));
+    let outer = lock.lock().lease(ms(10_000)).await.unwrap();
+    assert!(outer.remaining() <= ms(10_000));
     let inner = lock.lock().lease(ms(60_000)).await.unwrap();
     assert!(outer.remaining() > ms(30_000) && inner.remaining() > ms(30_000));
     let (mut lengthened, deadline) = (0, std::time::Instant::now() + SOON);
@@ -68,12 +68,12 @@ async fn a_longer_nested_lease_lengthens_the_hold_beyond_its_own_end() {
 async fn a_nested_acquire_without_a_lease_renews_a_fixed_lease_until_it_ends() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients_with(|builder| builder.watchdog_lease(ms(1_500)))
+        .clients_with(|builder| builder.watchdog_lease(ms(4_000)))
         .await;
     let lock = lock_of(&clients, "l");
-    let outer = lock.lock().lease(ms(1_000)).await.unwrap();
+    let outer = lock.lock().lease(ms(3_000)).await.unwrap();
     let inner = lock.lock().await.unwrap();
-    tokio::time::sleep(ms(2_500)).await;
+    tokio::time::sleep(ms(5_000)).await;
     assert!(outer.is_valid() && inner.is_valid());
     servers.assert_counts("l", [1, 1, 1]).await;
     inner.unlock().await.unwrap();
@@ -89,8 +89,8 @@ async fn an_owner_with_a_living_guard_gets_lost_until_it_drops_the_guard() {
     let servers = Servers::start(3).await;
     let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
-    let guard = lock.lock().lease(ms(2_000)).await.unwrap();
-    let second = lock.lock().lease(ms(1_500)).await.unwrap();
+    let guard = lock.lock().lease(ms(5_000)).await.unwrap();
+    let second = lock.lock().lease(ms(4_500)).await.unwrap();
     tokio::time::timeout(SOON, guard.lost()).await.unwrap();
     let told = async |attempt: Result<bool, Error>| {
         let error = attempt.unwrap_err();
@@ -253,9 +253,9 @@ async fn two_concurrent_requests_of_one_owner_are_one_hold() {
             lock = lock.fenced();
         }
         for _ in 0..10 {
-            let (first, second) =
-                tokio::join!(lock.try_lock().into_future(), lock.try_lock().into_future());
-            let both = [first.unwrap().unwrap(), second.unwrap().unwrap()];
+            let ask = || answered(|| lock.try_lock());
+            let (first, second) = tokio::join!(ask(), ask());
+            let both = [first.unwrap(), second.unwrap()];
             assert_eq!(both.each_ref().map(|guard| guard.hold_count()), [2, 2]);
             assert_eq!(both[0].token(), both[1].token());
             let [first, second] = both;
@@ -277,8 +277,8 @@ async fn an_unpolled_request_does_not_block_its_owner() {
     let mut left = Box::pin(lock.lock().into_future());
     let polled = futures_util::future::poll_immediate(left.as_mut()).await;
     assert!(polled.is_none());
-    let asked = tokio::time::timeout(SOON, lock.try_lock().into_future());
-    let guard = asked.await.unwrap().unwrap().expect("it is its owner's");
+    let asked = tokio::time::timeout(SOON, answered(|| lock.try_lock()));
+    let guard = asked.await.unwrap().expect("it is its owner's");
     assert!(guard.is_valid());
     // Taken up again, it finds what its owner has.
     let again = tokio::time::timeout(SOON, left).await.unwrap().unwrap();
@@ -333,12 +333,14 @@ async fn handles_with_the_same_locks_in_any_order_are_one_lock() {
     let outer = lock([0, 1, 2]).lock().await.unwrap();
     has(&outer, 3).await;
     for order in [[2, 1, 0], [1, 2, 0], [0, 2, 1]] {
-        let inner = lock(order).try_lock().await.unwrap().expect("re-entered");
+        let inner = answered(|| lock(order).try_lock())
+            .await
+            .expect("re-entered");
         assert_eq!(inner.hold_count(), 2);
         assert_eq!(states(&inner).len(), 3);
     }
     eventually(SOON, "one is left", async || outer.hold_count() == 1).await;
     let first = Duration::from_secs(1);
-    let second = lock([2, 1, 0]).try_lock().owner(&Owner::new()).wait(first);
-    assert!(second.await.unwrap().is_none());
+    let second = || lock([2, 1, 0]).try_lock().owner(&Owner::new()).wait(first);
+    assert!(answered(second).await.is_none());
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::support::prelude::SOON;
 use crate::support::redis::Redis;
 use crate::support::tap::Messages;
-use crate::support::{RedisServer, eventually};
+use crate::support::{RedisServer, eventually, until_ok};
 
 macro_rules! recorded {
     ($($scenario:ident)*) => {
@@ -242,7 +242,7 @@ impl Stage {
         } else {
             assert_eq!(arguments, "");
         }
-        let guard = request.await.expect("enough servers answer");
+        let guard = until_ok(SOON, async || request.clone().await).await;
         self.holds = guard.is_some();
         guard.map(Guard::forget).is_some()
     }
