@@ -123,14 +123,14 @@ async fn an_owner_with_a_living_guard_gets_lost_until_it_drops_the_guard() {
 async fn a_nested_acquire_that_would_need_a_new_grant_reports_the_loss() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("l").await;
-    let outer = lock.lock().lease(ms(10_000)).await.unwrap();
+    let outer = lock.lock().lease(ms(40_000)).await.unwrap();
     has(&outer, 3).await;
     // Two of three have lost it, and no client has noticed.
     for view in &servers.views[..2] {
         view.cmd(&["DEL", "l"]).await;
     }
     // It would be longer, so the servers are asked.
-    let nested = lock.lock().lease(ms(20_000)).await;
+    let nested = lock.lock().lease(ms(60_000)).await;
     assert!(nested.unwrap_err().is_lost());
     assert!(!outer.is_valid());
     let lost = outer.lost().await;

@@ -111,7 +111,7 @@ async fn an_instance_that_does_not_answer_in_time_is_late() {
     let lock = servers.lock("l").await;
     servers.all[0].pause();
     servers.all[1].pause();
-    let error = lock.try_lock().lease(ms(20_000)).await.unwrap_err();
+    let error = lock.try_lock().lease(ms(60_000)).await.unwrap_err();
     let Error::NoQuorum(no_quorum) = &error else {
         panic!("{error}")
     };

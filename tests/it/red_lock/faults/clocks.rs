@@ -1,9 +1,7 @@
 //! One server's wall clock is set ahead, or back.
 
-use lockdog::Guard;
-
 use super::crowd::Crowd;
-use super::stand::{Stand, assert_busy, await_letters, take};
+use super::stand::{Stand, assert_busy, await_letters, give_back, take};
 use super::story::Watched;
 use super::{LEASE, NAME};
 use crate::red_lock::{SOON, ms};
@@ -38,7 +36,7 @@ async fn a_clock_set_ahead_by_a_minute_loses_a_holder_one_instance_for_a_moment(
     set_clock(&stand, 0).await;
     assert!(redis.pttl(NAME).await > 50_000);
     watched.stays_valid(LEASE).await;
-    unlock(watched.into_guard()).await;
+    give_back(watched.into_guard()).await;
     crowd.await_visits(5).await;
     crowd.end().await;
     stand.assert_nothing_stays().await;
@@ -61,7 +59,7 @@ async fn a_clock_set_back_by_a_minute_does_not_block_acquires() {
     let guard = take(&lock).await;
     await_letters(&guard, &stand, "HAAAA").await;
     assert!(redis.pttl(NAME).await > 40_000, "it is still taken there");
-    unlock(guard).await;
+    give_back(guard).await;
     let crowd = Crowd::start(&[lock, stand.lock().await]);
     crowd.await_visits(20).await;
     assert!(redis.pttl(NAME).await > 20_000);
@@ -110,8 +108,4 @@ async fn set_clock(stand: &Stand, seconds: i64) {
 async fn time(redis: &Redis) -> i64 {
     let (seconds, _): (i64, i64) = redis.ask(&["TIME"]).await;
     seconds
-}
-
-async fn unlock(guard: Guard) {
-    guard.unlock().await.expect("it is held");
 }

@@ -15,7 +15,7 @@ use tracing::{Event, Metadata, Subscriber};
 use super::is_acquire;
 use super::stand::{Stand, give_back, take};
 use crate::red_lock::{SOON, lock_of, ms};
-use crate::support::{Action, Proxy, Rule, logs};
+use crate::support::{Action, Proxy, Rule, logs, until_ok};
 
 use super::NAME;
 
@@ -136,7 +136,7 @@ fn left_in_a_pause(lock: &RedLock, refused: &[Rule], pause: Duration) -> Left {
 async fn locks_beside(clients: &[Client]) -> Vec<Guard> {
     let mut guards = Vec::new();
     for client in clients {
-        guards.push(client.lock("beside").lock().await.unwrap());
+        guards.push(until_ok(SOON, async || client.lock("beside").lock().await).await);
     }
     guards
 }

@@ -57,7 +57,8 @@ async fn tokens_grow_after_an_expiry_a_deletion_and_a_flush_of_all() {
     drop((inner, outer));
     turns.take_and_unlock().await;
 
-    let guard = turns.locks[0].lock().lease(ms(1_000)).await.unwrap();
+    let taken = turns.locks[0].try_lock().wait(SOON).lease(ms(2_000));
+    let guard = taken.await.unwrap().expect("it is free");
     assert!(guard.token() > Some(turns.largest));
     turns.largest = guard.token().unwrap();
     Watched::new(guard).followed_to_the_end().await;

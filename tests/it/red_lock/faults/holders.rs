@@ -13,7 +13,7 @@ use super::story::Watched;
 use super::{LEASE, NAME};
 use crate::red_lock::{SOON, ms};
 use crate::support::child::{Copy, argument, await_go_ahead, tell};
-use crate::support::{eventually, logs};
+use crate::support::{eventually, logs, until_ok};
 
 #[tokio::test]
 async fn a_process_frozen_beyond_the_lease_sees_the_loss_at_its_first_check() {
@@ -108,8 +108,8 @@ fn a_watchdog_panic_loses_one_instance_for_a_moment() {
 /// The user's subscriber panics when the watchdog says that a lock was lost, and every plain lock of
 /// the client tells of it.
 async fn make_panic(client: &Client, redis: &crate::support::Redis) {
-    let kept = client.lock("kept").lock().await.unwrap();
-    let deleted = client.lock("deleted").lock().await.unwrap();
+    let kept = until_ok(SOON, async || client.lock("kept").lock().await).await;
+    let deleted = until_ok(SOON, async || client.lock("deleted").lock().await).await;
     redis.cmd(&["DEL", "deleted"]).await;
     let lost = tokio::time::timeout(SOON, kept.lost()).await;
     assert_eq!(lost.expect("it is told").reason(), LostReason::Watchdog);
@@ -153,14 +153,8 @@ async fn a_client_that_is_shut_down_leaves_the_lock_to_the_others() {
         assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
         assert!(!waiter.is_finished(), "it waits for the others");
         give_back(watched.into_guard()).await;
-        waiter
-            .await
-            .unwrap()
-            .unwrap()
-            .expect("it is free")
-            .unlock()
-            .await
-            .unwrap();
+        let next = waiter.await.unwrap().unwrap();
+        give_back(next.expect("it is free")).await;
         let again = take(&lock).await;
         await_letters(&again, &stand, ["UAA", "AUA", "AAU"][ended]).await;
         drop(again);
@@ -187,7 +181,7 @@ async fn shutting_down_all_clients_notifies_the_holder_and_frees_the_lock() {
     let ended = Instant::now();
     assert_eq!(loss.reason, LostReason::ShutDown);
     assert!(loss.last_valid < ended);
-    assert_eq!(stand.taken().await, 0);
+    stand.await_taken(0).await;
     let refused = tokio::time::timeout(SOON, waiter).await;
     let refused = refused.expect("each wait ends").unwrap().unwrap_err();
     assert!(matches!(refused, Error::Closed), "{refused}");

