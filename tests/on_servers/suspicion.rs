@@ -18,7 +18,7 @@ async fn without_suspicion_the_client_sends_no_probe() {
 
 #[tokio::test]
 async fn a_frozen_server_gets_one_probe() {
-    let member = TestMember::start().await;
+    let member = TestMember::with(|client| client.command_timeout(SOON)).await;
     member.clear_one().await;
     member.redis.reset_stats().await;
     let before = member.proxy.commands().len();
@@ -39,7 +39,7 @@ async fn a_frozen_server_gets_one_probe() {
 
 #[tokio::test]
 async fn a_frozen_server_without_a_connection_gets_one_greeting() {
-    let member = TestMember::start().await;
+    let member = TestMember::with(|client| client.command_timeout(SOON)).await;
     let before = member.proxy.commands().len();
     member.server.pause();
     member.suspect();
@@ -186,6 +186,8 @@ async fn the_first_cause_is_kept_until_the_suspicion_is_cleared() {
     );
     member.server.resume();
     eventually(SOON, "it is cleared", async || !member.suspected()).await;
+    // No probe is answered before the test has seen the cause.
+    member.server.pause();
     server
         .node("")
         .unwrap()
@@ -195,6 +197,7 @@ async fn the_first_cause_is_kept_until_the_suspicion_is_cleared() {
         matches!(&why, Some(Failure::Unsent(cause)) if &**cause == "again"),
         "{why:?}"
     );
+    member.server.resume();
     eventually(SOON, "it is cleared again", async || !member.suspected()).await;
 }
 
