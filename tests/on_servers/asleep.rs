@@ -211,7 +211,7 @@ async fn give_back(guard: Guard) {
 }
 
 /// Long enough for a busy machine to renew in time.
-const LEASE: Duration = Duration::from_millis(1200);
+const LEASE: Duration = Duration::from_millis(2400);
 const NAME: &str = "orders:42";
 
 fn renew_script() -> String {

@@ -82,14 +82,14 @@ async fn a_mark_delivered_twice_has_the_effect_and_the_answer_of_one() {
 #[tokio::test]
 async fn a_mark_lengthens_the_lease_and_never_shortens_it() {
     let member = TestMember::start().await;
-    member.acquire_to("f", 1, ms(5_000), PLAIN).await.unwrap();
+    member.acquire_to("f", 1, ms(20_000), PLAIN).await.unwrap();
     member.mark_for("f", 1, ms(60_000)).await.unwrap();
     let left = member.redis.pttl("l").await;
     assert!((50_000..=60_000).contains(&left), "{left}");
     member.mark_for("f", 2, ms(5_000)).await.unwrap();
     assert!(member.redis.pttl("l").await > 40_000);
     // The second sending too, because the first may have come before another hold's token.
-    member.redis.cmd(&["PEXPIRE", "l", "1000"]).await;
+    member.redis.cmd(&["PEXPIRE", "l", "15000"]).await;
     member.mark_for("f", 2, ms(60_000)).await.unwrap();
     assert!(member.redis.pttl("l").await > 40_000);
     // A refused token does not extend the lease.

@@ -61,8 +61,9 @@ async fn an_answer_that_arrives_after_the_switch_does_not_count() {
 #[tokio::test]
 async fn a_grant_does_not_count_when_the_master_was_switched_after_it() {
     let all = Replicated::start(1).await;
-    let ack = ReplicaAck::BestEffort { timeout: ms(2500) };
+    let ack = ReplicaAck::BestEffort { timeout: ms(6000) };
     let client = Client::builder().url(all.master.url()).replica_ack(ack);
+    let client = client.command_timeout(SOON);
     let caller = TestCaller::new(client.build().await.unwrap(), "l");
     let lock = caller.client.lock("l");
     lock.lock().await.unwrap().unlock().await.unwrap();

@@ -20,7 +20,7 @@ async fn callers_that_share_the_first_cluster_query_keep_their_own_timeouts() {
         .unwrap();
     let caller = TestCaller::new(client, "l");
     let began = Instant::now();
-    let calls = (0..6).map(|number| {
+    let calls = (0..12).map(|number| {
         let lock = caller.client.lock(format!("l{number}"));
         async move { lock.try_lock().wait(ms(1000)).await }
     });
@@ -30,5 +30,5 @@ async fn callers_that_share_the_first_cluster_query_keep_their_own_timeouts() {
     }
     // Far less than the sum of all their time limits.
     let took = began.elapsed();
-    assert!(took < ms(3000), "{took:?}");
+    assert!(took < ms(9000), "{took:?}");
 }
