@@ -104,7 +104,7 @@ async fn assert_has_no_key(redis: &Redis) {
 async fn ctrl_c_leaves_no_key() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let args = ["bench", "--duration", "6s", "--lock-prefix", "ours:"];
+    let args = ["bench", "--duration", "24s", "--lock-prefix", "ours:"];
     let running = lockdog(&server, &args).start();
     // The server answers no script, so that the keys stay.
     let mut keys = Vec::new();

@@ -47,7 +47,7 @@ async fn a_lock_of_a_redisson_thread_is_shown_and_waited_for() {
     let line = format!("Redisson, thread {thread} of a JVM");
     assert!(ended.stdout.contains(&line), "{}", ended.stdout);
 
-    lockdog(&server, &["run", "-w", "1s", "orders", "true"])
+    lockdog(&server, &["run", "-w", "4s", "orders", "true"])
         .end()
         .await
         .code(75);
@@ -271,7 +271,7 @@ async fn a_quorum_is_shown_server_by_server() {
         guards.push(client.lock("orders").lock().lease(LONG).await.unwrap());
     }
     servers[2].kill();
-    let args = ["--command-timeout", "1s", "inspect", "orders", "--json"];
+    let args = ["--command-timeout", "4s", "inspect", "orders", "--json"];
     let seen = lockdog_at(&urls, &args).end().await.code(0).json();
     assert_eq!((&seen["held_on"], &seen["need"]), (&2.into(), &2.into()));
     assert!(seen["instances"][2]["error"].is_string(), "{seen}");

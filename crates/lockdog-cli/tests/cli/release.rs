@@ -13,7 +13,7 @@ async fn only_the_named_holder_loses_the_lock_and_learns_it() {
     let redis = server.redis().await;
     let client = Client::builder()
         .url(server.url())
-        .watchdog_lease(ms(3_000));
+        .watchdog_lease(ms(9_000));
     let client = client.build().await.unwrap();
     let guard = client.lock("orders").lock().await.unwrap();
     let field = client.holds()[0].field.clone();

@@ -59,7 +59,7 @@ async fn a_lockdog_that_is_killed_takes_its_command_along() {
     let args = [
         "run",
         "--lease",
-        "2s",
+        "6s",
         "orders",
         "sh",
         "-c",

@@ -94,7 +94,7 @@ async fn a_lost_lock_stops_what_the_command_started_on_a_terminal_too() {
     // It outlives TERM, and the end of the terminal.
     let inner = "trap : TERM; trap '' HUP; echo $$ > log; while [ -e log ]; do sleep 1; done";
     fs::write(files.path("inner"), inner).unwrap();
-    let text = "$LOCKDOG run --lease 2s orders sh -c 'sh inner & wait'; echo $? > code";
+    let text = "$LOCKDOG run --lease 6s orders sh -c 'sh inner & wait'; echo $? > code";
     let terminal = Terminal::open(&server, &files, text);
     files.lines("log").await;
     redis.cmd(&["DEL", "orders"]).await;
@@ -115,7 +115,7 @@ async fn a_wait_of_a_second_is_told_on_a_terminal() {
         .cmd(&["HSET", "orders", "other:1", "1"])
         .await;
     let files = Files::new();
-    let text = "$LOCKDOG run -w 1500ms orders true\necho $? > code";
+    let text = "$LOCKDOG run -w 5s orders true\necho $? > code";
     let ended = Terminal::open(&server, &files, text).end().await;
     assert!(
         ended.stdout.contains("waiting for orders, held by"),
