@@ -105,13 +105,13 @@ async fn the_watchdog_renews_a_lease() {
     let (server, address) = listening().await;
     let client = Client::builder()
         .url(format!("redis://{address}"))
-        .watchdog_lease(Duration::from_secs(3))
+        .watchdog_lease(Duration::from_secs(6))
         .build()
         .await
         .unwrap();
     let guard = client.lock("orders").lock().await.unwrap();
     let began = Instant::now();
-    while began.elapsed() < Duration::from_secs(4) {
+    while began.elapsed() < Duration::from_secs(7) {
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert!(guard.is_valid());
     }

@@ -275,7 +275,7 @@ async fn locks_are_held_awaited_and_renewed_in_real_time() {
     let server = Server::new();
     let connect = async || {
         let builder = Tunnel::new(&server, Time::Machine).builder();
-        let builder = builder.watchdog_lease(Duration::from_secs(3));
+        let builder = builder.watchdog_lease(Duration::from_secs(6));
         builder.build().await.unwrap()
     };
     let (holds, waits) = (connect().await, connect().await);
@@ -284,7 +284,7 @@ async fn locks_are_held_awaited_and_renewed_in_real_time() {
         let lock = waits.lock("orders");
         tokio::spawn(async move { lock.lock().await.unwrap().unlock().await.unwrap() })
     };
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    tokio::time::sleep(Duration::from_secs(7)).await;
     assert!(guard.is_valid());
     assert!(!waiter.is_finished());
     guard.unlock().await.unwrap();
@@ -419,8 +419,8 @@ async fn a_connector_without_a_connection_for_messages_loses_no_lock() {
 async fn a_connector_that_blocks_its_thread_delays_no_renewal_and_no_shutdown() {
     let server = Server::new();
     let tunnel = Tunnel::new(&server, Time::Machine);
-    let builder = tunnel.builder().watchdog_lease(Duration::from_secs(3));
-    let builder = builder.command_timeout(Duration::from_secs(1));
+    let builder = tunnel.builder().watchdog_lease(Duration::from_secs(6));
+    let builder = builder.command_timeout(Duration::from_secs(2));
     let client = builder.build().await.unwrap();
     let guard = client.lock("orders").lock().await.unwrap();
     let stolen = server.steal("other");
@@ -435,7 +435,7 @@ async fn a_connector_that_blocks_its_thread_delays_no_renewal_and_no_shutdown() 
         tokio::spawn(async move { lock.lock().await.map(drop) })
     };
     eventually("the connector is called", || tunnel.blocked() > 0).await;
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    tokio::time::sleep(Duration::from_secs(8)).await;
     assert!(guard.is_valid(), "renewals went on");
     assert_eq!(tunnel.blocked(), 1, "calls that never return add up");
     drop(stolen);
@@ -473,7 +473,7 @@ async fn hanging_connector_calls_delay_no_renewal_and_are_named_in_the_error() {
     let server = Server::new();
     let tunnel = Tunnel::new(&server, Time::Machine);
     let builder = tunnel.builder().watchdog_lease(Duration::from_secs(9));
-    let builder = builder.command_timeout(Duration::from_secs(1));
+    let builder = builder.command_timeout(Duration::from_secs(2));
     let client = builder.build().await.unwrap();
     let guard = client.lock("orders").lock().await.unwrap();
     // The watchdog has a connection of its own by then.
