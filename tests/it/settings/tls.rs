@@ -178,7 +178,7 @@ async fn every_node_of_a_cluster_uses_tls() {
             let guard = lock.lock().await.unwrap();
             let waiting = tokio::spawn({
                 let waiting = lock.lock().owner(&Owner::new()).into_future();
-                async { tokio::time::timeout(SOON, waiting).await }
+                async { tokio::time::timeout(SOON * 3, waiting).await }
             });
             if moved && number == 0 {
                 cluster.fail_over(slot(name)).await;
