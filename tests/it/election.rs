@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::support::{Redis, RedisServer, eventually};
 
-/// A server, a client with an election, and the test's own view.
+/// A server, a client with an election, and the test's own connection.
 struct Fixture {
     server: RedisServer,
     redis: Redis,
@@ -53,7 +53,7 @@ impl Fixture {
         client.build().await.expect("it runs").election(NAME)
     }
 
-    /// Starts a task that campaigns, and waits until it stands in the queue.
+    /// Starts a task that campaigns, and waits until it is in the queue.
     async fn queued(&self, election: &Election, value: &str) -> JoinHandle<Leadership> {
         let before: usize = self.redis.ask(&["LLEN", QUEUE]).await;
         let waiter = campaigner(election, value);

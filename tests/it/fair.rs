@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::support::{Redis, RedisServer, eventually};
 
-/// A server, a client with a fair lock, and the test's own view.
+/// A server, a client with a fair lock, and the test's own connection.
 struct Fixture {
     server: RedisServer,
     redis: Redis,

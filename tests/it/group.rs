@@ -12,7 +12,7 @@ use lockdog::{Client, ClientBuilder, Lock, Owner, Value};
 use crate::support::prelude::{LONG, SOON, ms};
 use crate::support::{Redis, RedisServer, eventually};
 
-/// A server, a client, and the test's own view.
+/// A server, a client, and the test's own connection.
 struct Fixture {
     server: RedisServer,
     redis: Redis,

@@ -84,7 +84,7 @@ impl Race {
         crowd.join_all().await
     }
 
-    /// No two owners were in the lock at the same time.
+    /// Checks that no two owners held the lock at the same time.
     fn assert_exclusive(&self) {
         self.cell.assert_exclusive(self.done() as i64);
     }

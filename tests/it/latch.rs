@@ -12,7 +12,7 @@ use lockdog::{Client, ClientBuilder, CountDownLatch};
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::support::{Redis, RedisServer, eventually};
 
-/// A server, one client with a latch, and the test's own view.
+/// A server, one client with a latch, and the test's own connection.
 struct Fixture {
     server: RedisServer,
     redis: Redis,

@@ -1,4 +1,4 @@
-//! Lost, late and repeated commands and cut connections, at random and all at once.
+//! Lost, late and repeated commands and cut connections, at random and together.
 
 use std::time::{Duration, Instant};
 
@@ -67,7 +67,7 @@ impl Nemesis {
                     let gate = Gate::new();
                     rules.push(match dice.roll(2) {
                         0 => proxy.on(repeats_late.clone(), Action::TwiceLate(gate.clone())),
-                        // It runs for the first time when its sender has given it up.
+                        // The command runs for the first time after its sender has given up.
                         _ => proxy.on(named("evalsha"), Action::HoldRequest(gate.clone())),
                     });
                     late.push((Instant::now() + ms(dice.roll(1_500)), gate));

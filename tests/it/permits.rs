@@ -20,7 +20,7 @@ use lockdog::{Client, ClientBuilder, PermitId, PermitSemaphore};
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::support::{Redis, RedisServer, eventually};
 
-/// A server with a semaphore of this many permits, one client, and the test's own view.
+/// A server with a semaphore of this many permits, one client, and the test's own connection.
 struct Fixture {
     server: RedisServer,
     redis: Redis,
@@ -97,7 +97,7 @@ impl Fixture {
         seconds * 1_000.0 + micros / 1_000.0
     }
 
-    /// Waits until a waiter listens, and had time for the look that follows.
+    /// Waits until a waiter is subscribed and had time for the poll that follows.
     async fn a_waiter_listens(&self) {
         eventually(SOON, "a waiter listens", async || {
             self.redis.channels().await.contains(&CHANNEL.to_owned())

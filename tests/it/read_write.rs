@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::support::{Redis, RedisServer, eventually};
 
-/// A server, one client with a read/write lock, and the test's own view.
+/// A server, one client with a read/write lock, and the test's own connection.
 struct Fixture {
     server: RedisServer,
     redis: Redis,
@@ -92,7 +92,7 @@ impl Fixture {
         .await;
     }
 
-    /// Waits until a waiter listens, and had time for the look that follows.
+    /// Waits until a waiter is subscribed and had time for the poll that follows.
     async fn somebody_waits(&self) {
         eventually(SOON, "somebody listens", async || {
             self.redis.channels().await.contains(&CHANNEL.to_owned())

@@ -27,7 +27,7 @@ use lockdog::{Client, ClientBuilder, Guard, RedLock, TryLockRequest};
 use crate::support::prelude::ms;
 use crate::support::{Redis, RedisServer, eventually, until_ok};
 
-/// Some servers, and the test's own view of each.
+/// Some servers, and the test's own connection to each.
 struct Servers {
     all: Vec<RedisServer>,
     views: Vec<Redis>,

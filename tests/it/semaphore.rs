@@ -20,7 +20,7 @@ use lockdog::{Client, ClientBuilder, Semaphore};
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::support::{Redis, RedisServer, eventually};
 
-/// A server with a semaphore of this many permits, one client, and the test's own view.
+/// A server with a semaphore of this many permits, one client, and the test's own connection.
 struct Fixture {
     server: RedisServer,
     redis: Redis,
@@ -106,7 +106,7 @@ impl Fixture {
         .await;
     }
 
-    /// Waits until a waiter listens, and had time for the look that follows.
+    /// Waits until a waiter is subscribed and had time for the poll that follows.
     async fn somebody_waits(&self) {
         eventually(SOON, "somebody listens", async || {
             self.redis.channels().await.contains(&CHANNEL.to_owned())

@@ -1,5 +1,4 @@
-//! Leases are kept alive whatever happens around them, and where that fails every holder is notified in
-//! time.
+//! Leases are renewed during faults, and a holder whose lease is not renewed is notified in time.
 
 mod apart;
 mod batches;

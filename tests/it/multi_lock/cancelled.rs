@@ -17,7 +17,7 @@ async fn a_dropped_lock_leaves_nothing() {
     .await;
 }
 
-/// One attempt, which finds that one member is taken.
+/// One attempt that finds one member busy.
 #[tokio::test]
 async fn a_dropped_attempt_leaves_nothing() {
     everywhere(2, async |test, n, linger| {
@@ -47,7 +47,7 @@ async fn a_dropped_wait_leaves_nothing() {
     .await;
 }
 
-/// A nested acquire: the outer hold is as it was.
+/// A nested acquire leaves the outer hold unchanged.
 #[tokio::test]
 async fn a_dropped_nested_lock_leaves_the_outer_hold_unchanged() {
     everywhere(2, async |test, n, linger| {
@@ -88,7 +88,7 @@ async fn a_dropped_unlock_releases_the_lock() {
     .await;
 }
 
-/// `with`: the work is dropped, and all is given back.
+/// `with`: the work is dropped, and all members are released.
 #[tokio::test]
 async fn a_dropped_with_leaves_nothing() {
     everywhere(3, async |test, n, linger| {
@@ -103,14 +103,14 @@ async fn a_dropped_with_leaves_nothing() {
     .await;
 }
 
-/// Runs `call` with every number of polls up to its end, which has to come after `least`, and checks
-/// each time that others get all members although no lease has run out.
+/// Runs `call` with every number of polls up to its end, which must take more than `least` polls.
+/// Checks each time that other owners acquire all members before any lease ends.
 async fn everywhere(least: usize, call: impl AsyncFn(&Fixture, usize, Duration) -> Option<()>) {
     let test = Fixture::start(3).await;
     let others = multi(&test.others().await, &MEMBERS);
     let mut most = 0;
     for (round, linger) in LINGERS.into_iter().cycle().take(10).enumerate() {
-        // A poll that comes late may find that all is done. Then again.
+        // A late poll may find the call complete. Then the test repeats it.
         if round >= LINGERS.len() && most >= least {
             break;
         }

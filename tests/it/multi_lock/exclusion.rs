@@ -1,5 +1,5 @@
-//! Never two owners inside, and every owner gets in: whatever the order of the members, and however
-//! sets overlap.
+//! Two owners never hold the lock at the same time and every owner acquires it, for any order of the
+//! members and any overlap of sets.
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ async fn opposite_orders_in_two_processes_exclude_each_other_without_deadlock() 
     test.assert_clean().await;
 }
 
-/// Two owners who read a file, sleep, and write one more, 50 times each.
+/// Two owners that read a file, sleep, and write one more, 50 times each.
 async fn one_of_two_processes(argument: &str) {
     let [order, one, other, cell] = argument.split(' ').collect::<Vec<_>>()[..] else {
         panic!("{argument}")
@@ -89,7 +89,7 @@ async fn opposite_orders_in_two_client_sets_exclude_each_other_without_deadlock(
     test.assert_clean().await;
 }
 
-/// Last list: 9. The slower the network, the longer what was acquired for nothing is in others' way.
+/// Last list: 9. On a slow network a failed attempt blocks others for longer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_contenders_succeed_on_a_slow_network() {
     let test = Fixture::start(3).await;
@@ -109,7 +109,7 @@ async fn all_contenders_succeed_on_a_slow_network() {
         members.rotate_left(number % 3);
         tasks.spawn(rounds(multi(&clients, &members), cell.clone(), 10));
     }
-    // How long it takes is for the test kit's clock (`several` in `crates/lockdog-test`).
+    // A test in virtual time checks the duration (`several` in `crates/lockdog-test`).
     tokio::time::timeout(SOON * 4, tasks.join_all())
         .await
         .expect("each wait ends");
@@ -118,7 +118,7 @@ async fn all_contenders_succeed_on_a_slow_network() {
     test.assert_clean().await;
 }
 
-/// Every timer is five minutes long, so that a wake-up that is lost shows.
+/// Every timer is five minutes long, so that a lost wake-up fails the test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_wake_up_is_lost_among_many_contenders() {
     let test = Fixture::start(2).await;
@@ -202,7 +202,7 @@ async fn sets_on_one_server_and_their_members_exclude_each_other() {
         for _ in 0..2 {
             tasks.spawn(rounds(multi(&clients, names), cell.clone(), 40));
         }
-        // And one who knows only the member that all share.
+        // One more owner uses only the shared member.
         tasks.spawn(single_rounds(clients[0].clone(), cell.clone(), 20));
     }
     tokio::time::timeout(SOON * 4, tasks.join_all())
@@ -212,7 +212,7 @@ async fn sets_on_one_server_and_their_members_exclude_each_other() {
     test.assert_clean().await;
 }
 
-/// Last list: 9. Every way to ask and to end, with a good part of it cancelled.
+/// Last list: 9. Every way to acquire and to release, with many calls cancelled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancelled_and_timed_out_calls_keep_exclusion() {
     let test = Fixture::start(2).await;
@@ -233,7 +233,7 @@ async fn cancelled_and_timed_out_calls_keep_exclusion() {
     test.assert_clean().await;
 }
 
-/// Leases far shorter than the test: who is inside is renewed or gone.
+/// Leases far shorter than the test: a holder is renewed or loses the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renewed_holds_exclude_for_longer_than_their_lease() {
     let test = Fixture::start(2).await;
@@ -256,7 +256,7 @@ async fn renewed_holds_exclude_for_longer_than_their_lease() {
     test.assert_clean().await;
 }
 
-/// Beside a crowd that takes the members one by one, on the same client.
+/// Together with owners of single members on the same client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_contenders_for_one_member_do_not_starve_the_multi_lock() {
     let test = Fixture::start(1).await;
@@ -266,7 +266,7 @@ async fn many_contenders_for_one_member_do_not_starve_the_multi_lock() {
         let (entered, crowded) = beside_a_crowd(&test).await;
         println!("{entered} beside {crowded}");
         seen.push((entered, crowded));
-        // Passed over, it got one turn of a hundred.
+        // Without fairness the multi lock would get one turn of a hundred.
         if entered * 40 >= crowded {
             return;
         }
@@ -274,7 +274,7 @@ async fn many_contenders_for_one_member_do_not_starve_the_multi_lock() {
     panic!("too few beside the crowd: {seen:?}");
 }
 
-/// How often a multi lock and six owners of one of its members were inside within two seconds.
+/// How often a multi lock and six owners of one of its members acquired within two seconds.
 async fn beside_a_crowd(test: &Fixture) -> (i64, i64) {
     let (client, cell) = (test.clients[0].clone(), Cell::new());
     let end = Instant::now() + ms(2_000);
@@ -324,7 +324,8 @@ async fn single_rounds(client: Client, cell: Cell, rounds: i64) -> i64 {
     rounds
 }
 
-/// Waits, waits for a little, does not wait, is cancelled; unlocks or drops. How often it was inside.
+/// Acquires with a wait, a short wait, without a wait or cancelled, and unlocks or drops. Returns how
+/// often it acquired.
 async fn restless(lock: MultiLock, cell: Cell, number: u64) -> i64 {
     let mut entered = 0;
     for round in 0..60 {

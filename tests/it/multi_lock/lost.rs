@@ -9,7 +9,7 @@ use lockdog::{Client, ClientBuilder, Error, Guard, MultiLock, Owner, Unlocked};
 use super::{Fixture, SOON, clients, ms, multi};
 use crate::support::{eventually, timed};
 
-/// Two servers whose locks are renewed once a second, and a multi lock of three members.
+/// Two servers and a multi lock of three members with a short watchdog lease.
 struct Scene {
     test: Fixture,
     clients: Vec<Client>,
@@ -28,8 +28,8 @@ impl Scene {
         }
     }
 
-    /// The whole is lost because of this member, and says so everywhere; what is left of it is given
-    /// back though the guard lives on.
+    /// Checks that every query reports the loss of the whole because of this member, and that the other
+    /// members are released while the guard still exists.
     async fn assert_lost(&self, guard: &Guard, member: (usize, &str), reason: LostReason) {
         let lost = tokio::time::timeout(SOON, guard.lost())
             .await
@@ -94,7 +94,7 @@ async fn a_deleted_member_ends_the_whole_hold() {
         told.expect("the token tells without being asked");
         // At the renewal, and not at the deadline.
         scene.assert_lost(&guard, member, LostReason::NotOurs).await;
-        // As long as the guard lives its owner has lost the lock, and is given no fresh one.
+        // While the guard exists its owner gets `Lost` and no new hold.
         let error = scene.lock.lock().await.unwrap_err();
         assert!(error.is_lost(), "{error}");
         let error = guard.unlock().await.unwrap_err();
@@ -108,7 +108,7 @@ async fn a_deleted_member_ends_the_whole_hold() {
     }
 }
 
-/// The others can be had although the guard is still there.
+/// Other owners can acquire the other members while the guard exists.
 #[tokio::test]
 async fn the_remaining_members_are_free_for_others() {
     let scene = Scene::start().await;
@@ -119,7 +119,7 @@ async fn the_remaining_members_are_free_for_others() {
     let next = others.try_lock().wait(SOON).await;
     let next = next.unwrap().expect("they are given back");
     assert!(!guard.is_valid(), "it was notified before");
-    // The end of the guard is no harm to them.
+    // The drop of the guard does not affect these owners.
     assert!(guard.unlock().await.unwrap_err().is_lost());
     assert!(next.is_valid() && others.locks()[0].is_locked().await.unwrap());
     next.unlock().await.unwrap();
@@ -150,7 +150,7 @@ async fn the_unlock_reports_a_loss_and_releases_the_others() {
     }
 }
 
-/// Of a member that is another's by now, nothing is touched.
+/// A member that another owner holds by now is not changed.
 #[tokio::test]
 async fn a_member_taken_by_another_owner_is_left_alone() {
     let scene = Scene::start().await;
@@ -166,7 +166,7 @@ async fn a_member_taken_by_another_owner_is_left_alone() {
     scene.test.assert_clean().await;
 }
 
-/// Told at once where this client itself does it.
+/// A loss that this client causes itself is reported at once.
 #[tokio::test]
 async fn a_member_freed_by_force_ends_the_whole_hold() {
     let scene = Scene::start().await;
@@ -196,7 +196,7 @@ async fn the_shutdown_of_one_client_ends_the_whole_hold() {
     scene.test.assert_clean().await;
 }
 
-/// A server that is away for longer than the lease.
+/// A server that is unreachable for longer than the lease.
 #[tokio::test]
 async fn a_member_on_an_unreachable_server_is_lost_at_its_deadline() {
     let scene = Scene::start().await;
@@ -219,7 +219,7 @@ async fn a_member_on_an_unreachable_server_is_lost_at_its_deadline() {
     scene.test.assert_clean().await;
 }
 
-/// Less than the lease is no loss.
+/// An outage shorter than the lease loses nothing.
 #[tokio::test]
 async fn an_outage_shorter_than_the_lease_loses_nothing() {
     let test = Fixture::start(2).await;
@@ -305,7 +305,7 @@ async fn the_verdict_is_that_of_the_worst_member() {
     test.assert_clean().await;
 }
 
-/// An unlock without an answer says which member it is about, and where that is.
+/// The error of an unlock without an answer names the member and its server.
 #[tokio::test]
 async fn an_unlock_that_one_server_does_not_confirm_names_the_server() {
     let test = Fixture::start(2).await;
@@ -334,7 +334,7 @@ async fn an_unlock_that_one_server_does_not_confirm_names_the_server() {
     test.assert_clean().await;
 }
 
-/// A view outlives its guard, and says so.
+/// A view that outlives its guard reports the release.
 #[tokio::test]
 async fn a_view_that_outlives_its_guard_is_notified_at_once() {
     let scene = Scene::start().await;
@@ -348,7 +348,7 @@ async fn a_view_that_outlives_its_guard_is_notified_at_once() {
     scene.test.assert_clean().await;
 }
 
-/// Nothing is renewed before all are held: what is taken for a moment only ends by itself.
+/// Members are not renewed before all are held: a member of a failed attempt expires by itself.
 #[tokio::test]
 async fn nothing_is_renewed_before_all_members_are_held() {
     let test = Fixture::start(2).await;

@@ -1,4 +1,4 @@
-//! A server that takes one key in a command and no more, as a proxy in front of a cluster may.
+//! A server that accepts only one key per command, as a proxy of a cluster may.
 
 use lockdog::Guard;
 use lockdog::error::LostReason;

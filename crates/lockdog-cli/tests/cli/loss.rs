@@ -1,4 +1,4 @@
-//! What becomes of the command when its lock is lost.
+//! What `lockdog run` does with its command when the lock is lost.
 
 use crate::program::{Files, is_running, lockdog, lockdog_at};
 use crate::support::prelude::{SOON, ms};
@@ -12,7 +12,8 @@ async fn a_command_that_ignores_term_is_killed_before_another_one_holds_the_lock
     let proxy = Proxy::start(&server).await;
     let files = Files::new();
     let [log, begun] = ["log", "begun"].map(|name| files.path(name).display().to_string());
-    // Its last line is its last write. The writer is below the shell, which ends at TERM.
+    // The last line of the log is the last write. The writer is a child of the shell, and the shell
+    // ends at TERM.
     let script = "(trap 'echo term >> \"$0\"' TERM; date +%s%N > \"$0\"; while [ -e \"$0\" ]; do date +%s%N >> \"$0\"; done) & \
                   trap 'exit 0' TERM; wait; wait";
     let args = ["run", "--lease", "6s", "orders", "sh", "-c", script, &log];
@@ -24,7 +25,7 @@ async fn a_command_that_ignores_term_is_killed_before_another_one_holds_the_lock
         !redis.channels().await.is_empty()
     })
     .await;
-    // The first lockdog hears nothing more. The server lives, so the key ends with its lease.
+    // The first lockdog gets no more answers. The server runs, so the key expires with its lease.
     proxy.blackhole(Direction::ToServer);
     let ended = first.end().await.code(76);
     assert!(

@@ -187,5 +187,5 @@ async fn what_a_finished_command_leaves_runs_on() {
     .await;
 }
 
-/// Of each of the two. A round starts four processes.
+/// Rounds of each of the two loops. A round starts four processes.
 const ROUNDS: u32 = 10;

@@ -1,4 +1,4 @@
-//! `lockdog` on a terminal, which script(1) makes.
+//! `lockdog` on a terminal that script(1) creates.
 
 use std::fs;
 use std::process::Stdio;
@@ -91,7 +91,7 @@ async fn a_lost_lock_stops_what_the_command_started_on_a_terminal_too() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let files = Files::new();
-    // It outlives TERM, and the end of the terminal.
+    // The command ignores TERM and the end of the terminal.
     let inner = "trap : TERM; trap '' HUP; echo $$ > log; while [ -e log ]; do sleep 1; done";
     fs::write(files.path("inner"), inner).unwrap();
     let text = "$LOCKDOG run --lease 6s orders sh -c 'sh inner & wait'; echo $? > code";
@@ -160,7 +160,7 @@ async fn top_gives_the_terminal_back_as_it_was() {
         $LOCKDOG top --interval 100ms; echo $? > code
         stty -a > after";
     let mut terminal = Terminal::open(&server, &files, text);
-    // The second look comes after the screen is open.
+    // `top` scans a second time only after it opened the screen.
     eventually(SOON, "it looks twice", async || {
         redis
             .commandstats()

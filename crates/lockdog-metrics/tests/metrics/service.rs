@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 
 use crate::support::{Page, named, names};
 
-/// The service, and the server whose locks it takes. Ends with the value.
+/// The service and the server of its locks. Both end when the value is dropped.
 pub(crate) struct Service {
     child: Child,
     pub(crate) address: String,

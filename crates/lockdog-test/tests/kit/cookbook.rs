@@ -1,4 +1,4 @@
-//! The recipe of the cookbook whose effect lasts for hours.
+//! The cookbook's recipe for a job that runs once per period of hours.
 
 use std::time::Duration;
 

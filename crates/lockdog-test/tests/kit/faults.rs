@@ -1,4 +1,4 @@
-//! Each fault is there when a test asks for it, and a lock reacts as its documents say.
+//! Each fault of the kit takes place, and a lock reacts to it as documented.
 
 use std::time::Duration;
 
@@ -180,7 +180,7 @@ async fn a_server_that_restarts_with_its_data_keeps_the_locks() {
     let guard = client.lock("orders").lock().await.unwrap();
     server.restart(Data::Kept);
     assert!(server.holder("orders").is_some());
-    // Its scripts are gone, too.
+    // The restarted server has no scripts either.
     guard.unlock().await.unwrap();
     server.assert_clean().await;
 }

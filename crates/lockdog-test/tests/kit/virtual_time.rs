@@ -1,4 +1,4 @@
-//! Hours of locks in a moment: leases by a paused clock.
+//! Hours of leases on a paused clock.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -255,8 +255,8 @@ async fn a_minority_of_a_red_lock_may_lose_its_data() {
     }
 }
 
-/// The quorum tells its members until when by its own clock, which is that of the client with the
-/// smallest id: chance, so there are several rounds.
+/// The quorum counts deadlines on the clock of the client with the smallest id. Ids are random, so the
+/// test repeats.
 #[tokio::test(start_paused = true)]
 async fn clients_built_hours_apart_form_a_red_lock() {
     let servers = [Server::new(), Server::new(), Server::new()];
@@ -267,7 +267,7 @@ async fn clients_built_hours_apart_form_a_red_lock() {
             tokio::time::sleep(HOUR).await;
         }
         let guard = RedLock::new(locks).lock().await.unwrap();
-        // The last of them may be taken behind the caller's back.
+        // The client may acquire the last instance in the background.
         tokio::time::sleep(Duration::from_secs(1)).await;
         for (number, server) in servers.iter().enumerate() {
             assert!(

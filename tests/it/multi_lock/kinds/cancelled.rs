@@ -87,6 +87,6 @@ async fn everywhere(
             }
         }
     }
-    // A poll that comes late may find that all is done.
+    // A late poll may find the call complete.
     assert!(most >= 2, "{}: it ended after {most} polls", kind.name);
 }

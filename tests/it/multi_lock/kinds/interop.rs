@@ -1,4 +1,4 @@
-//! Beside a real `RedissonMultiLock` with members of the same kinds.
+//! Lockdog and a real `RedissonMultiLock` with members of the same kinds.
 
 use lockdog::{Client, Owner};
 
@@ -107,8 +107,8 @@ async fn java_threads_and_multi_locks_have_their_turns_in_one_queue() {
     test.assert_clean().await;
 }
 
-/// Both sides, in opposite orders of the members, and single owners of the fair one: no update is lost, and
-/// each gets in.
+/// Both sides with opposite orders of the members, and owners of the fair member alone: no update is
+/// lost, and each acquires the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_sides_lose_no_update_with_members_of_other_kinds() {
     let test = Fixture::start(2).await;

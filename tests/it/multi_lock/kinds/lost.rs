@@ -30,7 +30,7 @@ async fn a_lost_member_of_each_kind_ends_the_whole_and_is_told() {
     }
 }
 
-/// Renewed for as long as it is held, and a lease of its own is not.
+/// A watched hold is renewed, and one with a fixed lease is not.
 #[tokio::test]
 async fn members_of_all_kinds_are_renewed_together() {
     let test = Fixture::start(2).await;
