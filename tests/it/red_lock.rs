@@ -1,5 +1,5 @@
-//! A lock on many servers: who gets it, what each server has, and what is reported when some of
-//! them are gone.
+//! A lock on many servers: which owner gets it, the state of each server, and the reports when some
+//! servers are down.
 
 mod acceptance;
 mod basics;
@@ -49,7 +49,7 @@ impl Servers {
         self.clients_with(|builder| builder).await
     }
 
-    /// One client for each server, made otherwise than usual.
+    /// One client for each server, with these settings.
     async fn clients_with(&self, settings: impl Fn(ClientBuilder) -> ClientBuilder) -> Vec<Client> {
         let mut clients = Vec::new();
         for server in &self.all {
@@ -64,8 +64,7 @@ impl Servers {
         lock_of(&self.clients().await, name)
     }
 
-    /// One client for each server, whose waiters are woken by nothing but messages and TTLs while the
-    /// test lasts.
+    /// One client for each server, whose waiters are woken only by messages and TTLs during the test.
     async fn clients_without_polling(&self) -> Vec<Client> {
         self.clients_with(|builder| builder.poll_cap(NEVER)).await
     }
@@ -81,7 +80,8 @@ impl Servers {
         counts
     }
 
-    /// Waits until the servers count this, and no longer: what is given back behind comes late.
+    /// Waits until the servers have these counts, because the client releases instances in the
+    /// background.
     async fn assert_counts<const N: usize>(&self, name: &str, expected: [u64; N]) {
         let mut seen = Vec::new();
         let deadline = Instant::now() + SOON;
@@ -104,7 +104,7 @@ impl Servers {
         taken
     }
 
-    /// No server has anything left of any lock.
+    /// Checks that no server has a key of any lock.
     async fn assert_clean(&self) {
         for view in &self.views {
             view.assert_clean().await;
@@ -116,7 +116,7 @@ fn lock_of(clients: &[Client], name: &str) -> RedLock {
     RedLock::new(clients.iter().map(|client| client.lock(name)))
 }
 
-/// Waits until the guard counts so many instances as acquired.
+/// Waits until the guard counts this number of instances as acquired.
 async fn has(guard: &Guard, acquired: usize) {
     eventually(SOON, "so many instances are acquired", async || {
         states(guard)
@@ -145,8 +145,8 @@ fn states(guard: &Guard) -> Vec<InstanceState> {
     instances.map(|instance| instance.state).collect()
 }
 
-/// What happens in the background is done by then. Below the default lease of 30 s, so that what is
-/// free by then was released.
+/// A limit for background work. It is below the default lease of 30 s, so a lock that is free by then
+/// was released.
 const SOON: Duration = Duration::from_secs(20);
 /// Longer than any test lasts.
 const NEVER: Duration = Duration::from_secs(120);

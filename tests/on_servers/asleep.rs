@@ -202,7 +202,7 @@ impl ThreeServers {
     }
 }
 
-/// On a busy machine answers may be late, and then the client settles it in the background.
+/// On a busy machine answers may be late, and then the client completes the release in the background.
 async fn give_back(guard: Guard) {
     match guard.unlock().await {
         Ok(_) | Err(Error::UnlockUnconfirmed(_)) => {}

@@ -1,4 +1,5 @@
-//! What Redisson's own tests of its `RPermitExpirableSemaphore` promise, and no other test of this folder shows.
+//! What Redisson's own tests of its `RPermitExpirableSemaphore` check and no other test of this folder
+//! does.
 
 use lockdog::{Client, Error};
 

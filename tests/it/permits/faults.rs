@@ -12,7 +12,7 @@ async fn behind_a_proxy(test: &Fixture) -> (Proxy, PermitSemaphore) {
     behind_a_proxy_for(test, ms(1_500)).await
 }
 
-/// A client that waits so long for an answer.
+/// A client with this command timeout.
 async fn behind_a_proxy_for(test: &Fixture, patience: Duration) -> (Proxy, PermitSemaphore) {
     for script in [ACQUIRE, RELEASE, GIVE_BACK, UPDATE, ADD, SET] {
         test.redis.cmd(&["SCRIPT", "LOAD", script]).await;
@@ -85,7 +85,7 @@ async fn a_late_repetition_of_a_set_changes_nothing() {
     seats.set_permits(7).await.unwrap();
     arrived(gate).await;
     assert_eq!(test.free().await, 7);
-    // One that made the semaphore, and one that was refused.
+    // A call that created the semaphore, and one that was refused.
     for was_made in [true, false] {
         if was_made {
             test.redis.cmd(&["DEL", NAME]).await;
@@ -99,7 +99,7 @@ async fn a_late_repetition_of_a_set_changes_nothing() {
     }
 }
 
-/// PE5: a repeated release by ids does not say that it gave back what is still in use.
+/// PE5: a repeated release by ids does not report the release of permits that are still in use.
 #[tokio::test]
 async fn a_repeated_release_of_ids_of_which_one_is_unknown_is_refused() {
     let test = Fixture::of(3).await;
@@ -110,7 +110,8 @@ async fn a_repeated_release_of_ids_of_which_one_is_unknown_is_refused() {
     assert!(!seats.try_release(&[ours, unknown]).await.unwrap());
     rule.wait_hits(1).await;
     assert_eq!((test.free().await, test.in_use().await.len()), (2, 1));
-    // Nothing tells an earlier sending that gave it back from one that found nothing.
+    // The client cannot distinguish an earlier sending that released the permit from one that found
+    // nothing.
     let rule = proxy.on(is(GIVE_BACK), Action::ExecuteThenCut);
     assert!(seats.try_release(&[ours]).await.unwrap());
     rule.wait_hits(1).await;
@@ -150,7 +151,7 @@ async fn a_release_without_an_answer_is_unconfirmed_and_repeated() {
     assert_eq!((test.free().await, test.in_use().await.len()), (0, 2));
 }
 
-/// A second command that makes permits endless has no answer: they are released, not left forever.
+/// The second command, which makes permits endless, gets no answer: the client releases the permits.
 #[tokio::test]
 async fn an_endless_permit_without_an_answer_is_given_back() {
     let test = Fixture::of(1).await;
@@ -185,7 +186,7 @@ async fn a_late_repetition_of_an_acquire_ends_with_its_lease() {
     both.release().await.unwrap();
     gate.open();
     gate.wait_passed().await;
-    // PE1: the one that is still in use was not taken a second time.
+    // PE1: the permit that is still in use was not granted a second time.
     assert_eq!((test.free().await, test.in_use().await.len()), (0, 2));
     assert!(one.is_valid());
     one.release().await.unwrap();
@@ -194,7 +195,7 @@ async fn a_late_repetition_of_an_acquire_ends_with_its_lease() {
     assert!(all.is_some(), "the orphan ends with its lease");
 }
 
-/// What holds permits keeps them, can give them back, and only an acquire needs memory.
+/// Holders keep their permits and can release them. Only an acquire needs memory.
 #[tokio::test]
 async fn without_memory_only_acquires_are_refused() {
     let test = Fixture::with(5, |client| client.watchdog_lease(ms(6_000))).await;
@@ -209,7 +210,7 @@ async fn without_memory_only_acquires_are_refused() {
         "{error}"
     );
     assert!(test.seats.try_acquire_many(2).await.is_err());
-    // One of them may be renewed already.
+    // One of the permits may be renewed already.
     let ids = |in_use: &[(PermitId, f64)]| in_use.iter().map(|(id, _)| *id).collect::<Vec<_>>();
     assert_eq!(ids(&test.in_use().await), ids(&before));
 
@@ -235,11 +236,12 @@ async fn without_memory_only_acquires_are_refused() {
     all.release().await.unwrap();
 }
 
-/// A contender for several permits that no task polls any more: all of them are undone at once.
+/// A contender for several permits that is not polled any more: the client releases all of them
+/// together.
 #[tokio::test]
 async fn an_abandoned_acquire_of_several_permits_is_undone() {
     let test = Fixture::of(3).await;
-    // So long that the watchdog gives none of them up meanwhile.
+    // So long that the watchdog does not release any of them before.
     let (proxy, seats) = behind_a_proxy_for(&test, LONG).await;
     let gate = Gate::new();
     proxy.on(is(ACQUIRE), Action::HoldReply(gate.clone()));

@@ -1,4 +1,4 @@
-//! How long permits are in use, and how their holders learn of a loss.
+//! How long permits are in use, and how their holders are notified of a loss.
 
 use lockdog::error::LostReason;
 use lockdog::report::{Ttl, Verdict};
@@ -66,7 +66,7 @@ async fn a_permit_with_a_lease_is_lost_when_it_ends() {
     let lost = tokio::time::timeout(SOON, permit.lost()).await.unwrap();
     assert_eq!(lost.reason(), LostReason::Deadline);
     assert_eq!(permit.verdict(), Verdict::Lost(LostReason::Deadline));
-    // The next acquire takes it back.
+    // The next acquire reclaims it.
     let next = tokio::time::timeout(SOON, test.seats.acquire().into_future()).await;
     let next = next.unwrap().unwrap();
     let error = permit.release().await.unwrap_err();
@@ -152,7 +152,7 @@ async fn a_lease_is_extended_for_all_permits() {
         in_use.iter().all(|(_, ends)| *ends > now + 200_000.0),
         "{in_use:?}"
     );
-    // It is never shortened.
+    // The lease is never shortened.
     both.extend(LEASE).await.unwrap();
     assert_eq!(test.in_use().await, in_use);
     both.release().await.unwrap();

@@ -15,7 +15,7 @@ async fn behind_a_proxy(test: &Fixture) -> (Proxy, ReadWriteLock) {
     behind_a_proxy_for(test, ms(1_500)).await
 }
 
-/// A client that waits so long for an answer.
+/// A client with this command timeout.
 async fn behind_a_proxy_for(test: &Fixture, patience: Duration) -> (Proxy, ReadWriteLock) {
     for script in [ACQUIRE, UNLOCK, RENEW] {
         test.redis.cmd(&["SCRIPT", "LOAD", script]).await;
@@ -92,12 +92,12 @@ async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
     let reads = error.into_guard().expect("it still reads");
     test.eventually_mode("read", 1).await;
     assert!(reads.is_valid());
-    // In the background, because this connection is silent.
+    // The background undoes it, because this connection does not answer.
     drop(reads);
     test.assert_clean().await;
 }
 
-/// RW7: late commands of a hold meet no later hold.
+/// RW7: late commands of a hold do not change a later hold.
 #[tokio::test]
 async fn a_late_unlock_does_not_end_the_next_hold() {
     let test = Fixture::new().await;
@@ -191,7 +191,7 @@ async fn a_cancelled_call_leaves_nothing_behind() {
     }
 }
 
-/// Our side key may vanish at any time: it is comfort, not exclusion.
+/// The announcement may be lost at any time: it provides fairness, not exclusion.
 #[tokio::test]
 async fn a_deleted_announcement_is_set_again_and_harms_nothing() {
     let test = Fixture::with(|it| it.poll_cap(ms(300))).await;
@@ -227,7 +227,7 @@ async fn a_deleted_timeout_key_is_written_again() {
     test.assert_clean().await;
 }
 
-/// A server out of memory grants nothing new and keeps no half of a hold. What is held can be released.
+/// A server out of memory grants nothing new and keeps no partial hold. Held locks can be released.
 #[tokio::test]
 async fn a_server_out_of_memory_grants_nothing_and_releases_everything() {
     let test = Fixture::new().await;
@@ -253,7 +253,7 @@ async fn a_server_out_of_memory_grants_nothing_and_releases_everything() {
     let fresh = test.client.read_write_lock("fresh");
     is_refused(fresh.write().try_lock().await.unwrap_err());
     is_refused(fresh.read().try_lock().await.unwrap_err());
-    // A writer that waits cannot be announced, and waits like any other waiter.
+    // A waiting writer cannot be announced and waits without an announcement.
     let waits = test.rw.write().try_lock().owner(&stranger).wait(ms(200));
     let waited = until_ok(SOON, async || waits.clone().await).await;
     assert!(waited.is_none());
@@ -299,7 +299,7 @@ async fn a_grant_that_is_refused_half_way_is_undone() {
     }
 }
 
-/// A future that was polled once and left holds nothing up: the next waiters of its client take over.
+/// A future that was polled once and abandoned does not block the next waiters of its client.
 #[tokio::test]
 async fn a_contender_that_is_not_polled_loses_its_turn() {
     let test = Fixture::with(|it| it.poll_cap(ms(500))).await;

@@ -1,4 +1,4 @@
-//! Leases, renewals, and how a holder learns of a loss.
+//! Leases, renewals, and how a holder is notified of a loss.
 
 use std::time::{Duration, Instant};
 
@@ -56,8 +56,8 @@ async fn a_read_hold_that_ends_takes_its_lease_along() {
     test.assert_clean().await;
 }
 
-/// Readers that are gone without a word do not pile up while others read, and no query reports them. A reader of
-/// Redisson whose second acquire has a lease is alive.
+/// The fields of dead readers do not accumulate while others read, and no query reports them. A
+/// Redisson reader whose second acquire has a lease counts as alive.
 #[tokio::test]
 async fn readers_whose_leases_are_over_are_not_reported_and_get_deleted() {
     let test = Fixture::new().await;
@@ -96,7 +96,7 @@ async fn readers_whose_leases_are_over_are_not_reported_and_get_deleted() {
     test.assert_clean().await;
 }
 
-/// Also where no reader comes any more: an unlock deletes those that it meets.
+/// Without new readers, an unlock deletes the expired fields that it finds.
 #[tokio::test]
 async fn an_unlock_deletes_the_readers_whose_leases_are_over() {
     let test = Fixture::new().await;
@@ -115,7 +115,7 @@ async fn an_unlock_deletes_the_readers_whose_leases_are_over() {
     test.assert_clean().await;
 }
 
-/// R17 and R18, where the waiter learns it from nothing but the lease.
+/// R17 and R18. Only the end of the lease wakes the waiter.
 #[tokio::test]
 async fn the_end_of_a_lease_lets_waiters_in_and_the_holder_knows() {
     let test = Fixture::new().await;
@@ -195,13 +195,13 @@ async fn a_read_hold_with_a_long_lease_is_looked_after() {
     }
     // It is not longer than before.
     assert!(reads.remaining() <= left && test.redis.pttl(NAME).await <= 300_000);
-    // The loss of the key is found, as with a watched hold.
+    // The client detects the loss of the key, as for a watched hold.
     test.redis.cmd(&["DEL", NAME]).await;
     let lost = tokio::time::timeout(SOON, reads.lost()).await;
     lost.expect("it is found before the end of the lease");
 }
 
-/// A short lease needs no renewal: nothing cuts it.
+/// A short lease needs no renewal, because no other program shortens it.
 #[tokio::test]
 async fn short_leases_and_write_holds_are_not_looked_after() {
     let test = Fixture::with(|it| it.watchdog_lease(LEASE)).await;
@@ -273,7 +273,7 @@ async fn a_write_hold_ends_with_its_lease_while_its_owner_reads_on() {
             }
             false => Some(writes),
         };
-        // Woken by the message; its timer is the read hold, which is renewed.
+        // The message wakes the waiter. Its timer follows the read hold, which is renewed.
         let other = within_soon(other).await;
         assert!(lost.as_ref().is_none_or(|it| !it.is_valid()) && reads.is_valid());
         assert_eq!(test.mode().await, ("read".to_owned(), 2));
@@ -315,7 +315,7 @@ async fn a_client_that_ends_leaves_a_write_hold_that_was_left_to_its_lease() {
             connections().await <= before
         })
         .await;
-        // No part of the client is there that could end it later.
+        // The client has ended, so it cannot release the hold later.
         let hash: Vec<_> = test.hash().await.into_iter().collect();
         let [(held, count), (mode, is)] = &hash[..] else {
             panic!("{hash:?}")

@@ -59,7 +59,7 @@ async fn two_owners_get_the_lock_in_turn_with_one_of_three_servers_down() {
     cell.assert_exclusive(2);
 }
 
-/// Both `is_held` and `is_held_by` tell.
+/// Checks `is_held` and `is_held_by`.
 #[tokio::test]
 async fn three_names_are_held_by_the_owner_until_the_unlock() {
     let servers = Servers::start(1).await;

@@ -1,4 +1,4 @@
-//! Lock, unlock, busy, re-entry and hand-over, on servers that are well.
+//! Lock, unlock, busy, re-entry and hand-over, on healthy servers.
 
 use std::future::IntoFuture;
 

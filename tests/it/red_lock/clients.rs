@@ -32,7 +32,7 @@ async fn a_shut_down_client_loses_only_its_instance() {
         guard.unlock().await.unwrap();
         servers.assert_counts("l", [0; 3]).await;
 
-        // With what is left it can be had, at once and after a wait.
+        // The remaining clients can acquire the lock, at once and after a wait.
         let guard = lock.lock().await.unwrap();
         let closed = states(&guard)
             .into_iter()

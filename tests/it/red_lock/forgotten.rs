@@ -1,4 +1,4 @@
-//! Holds without a guard, as ported code has them.
+//! Holds without a guard, as in ported code.
 
 use lockdog::{Error, Owner, RedLock, Unlocked};
 
@@ -51,7 +51,7 @@ async fn an_unlock_ends_a_claim_of_its_owner_and_no_living_guard() {
     let unlocked = mine.scope(async { lock.unlock().await }).await;
     assert_eq!(unlocked.unwrap(), Unlocked::StillHeld { count: 1 });
     assert!(guard.is_valid());
-    // The members are not forgotten by themselves.
+    // The members are not separate forgotten holds.
     let member = clients[0].lock("l").unlock().owner(&mine).await;
     assert!(matches!(member.unwrap_err(), Error::NotHeld(_)));
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
@@ -76,7 +76,7 @@ async fn a_forgotten_hold_without_a_lease_is_extended() {
 async fn a_forgotten_try_lock_limits_the_rate() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("report").await;
-    // The window is long, so that a slow machine is inside it at the second try.
+    // The window is long, so that the second attempt of a slow machine is within it.
     let window = ms(3_000);
     let first = answered(|| lock.try_lock().lease(window)).await;
     first.expect("it has not run yet").forget();

@@ -42,17 +42,17 @@ fn a_guard_may_outlive_its_runtime_and_be_dropped_outside_one() {
     let lock = lock_of(&clients, "l");
     let guard = first.block_on(async { lock.lock().await.unwrap() });
     let nested = first.block_on(async { lock.lock().await.unwrap() });
-    // What the round left to this runtime goes with it.
+    // The runtime's tasks for the rest of the round end with it.
     drop(first);
     assert!(guard.is_valid());
     drop(nested);
     drop(guard);
     second.block_on(servers.assert_counts("l", [0; 3]));
-    // And from a thread that never saw a runtime.
+    // The same from a thread without a runtime.
     let guard = second.block_on(async { lock.lock().await.unwrap() });
     std::thread::spawn(move || drop(guard)).join().unwrap();
     second.block_on(servers.assert_counts("l", [0; 3]));
-    // An unlock that was begun and never polled is one, too.
+    // The drop of an unpolled unlock releases the lock, too.
     let guard = second.block_on(async { lock.lock().await.unwrap() });
     drop(guard.unlock());
     second.block_on(servers.assert_counts("l", [0; 3]));
@@ -108,7 +108,7 @@ async fn an_acquire_dropped_at_any_point_leaves_nothing() {
         }
     }
     assert!(polls > 1, "nothing was interrupted");
-    // A guard that is there is not impressed by any of it.
+    // A later guard is not affected by the dropped calls.
     let guard = lock.try_lock().wait(SOON).await.unwrap();
     has(&guard.expect("no owner has it"), 3).await;
 }
@@ -167,7 +167,7 @@ async fn work_is_cancelled_when_the_lock_is_lost() {
     .await;
 }
 
-/// Looks at the guard during the notification of its loss.
+/// Queries the guard during the notification of its loss.
 #[derive(Default)]
 struct Curious {
     guard: OnceLock<Arc<Guard>>,

@@ -1,4 +1,4 @@
-//! How long it is held: renewed in rounds, or left to its lease.
+//! The lease of a red lock: renewed in rounds or fixed.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -29,8 +29,8 @@ async fn without_a_lease_every_round_extends_every_server() {
     eventually(SOON, "all count", async || guard.margin() == 1).await;
     guard.unlock().await.unwrap();
     servers.assert_counts("l", [0; 3]).await;
-    // What is given back is extended no more.
-    // The other client may first have to undo an attempt that was answered late.
+    // A released lock is not extended any more. The other client may first have to undo an attempt that
+    // was answered late.
     eventually(
         SOON,
         "no script runs for longer than a period",

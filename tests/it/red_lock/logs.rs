@@ -18,7 +18,7 @@ fn normal_operation_logs_nothing_at_info_or_above() {
             let lease = |builder: lockdog::ClientBuilder| builder.watchdog_lease(ms(3_600));
             let clients = servers.clients_with(lease).await;
             let (mine, yours) = (lock_of(&clients, "l"), servers.lock("l").await);
-            // Tasks, so that whatever ends in another task than it began in would be told.
+            // The work runs in tasks, so that a guard that ends in another task would be logged.
             let work = tokio::spawn(async move {
                 let guard = mine.lock().await.unwrap();
                 assert!(answered(|| yours.try_lock()).await.is_none());
@@ -33,7 +33,7 @@ fn normal_operation_logs_nothing_at_info_or_above() {
                 let nested = mine.lock().lease(ms(1_000)).await.unwrap();
                 drop(nested);
                 tokio::time::sleep(ms(1_500)).await;
-                // Part of a quorum in other hands, and given back.
+                // Another owner acquires one instance and releases it.
                 assert!(clients[0].lock("m").lock().await.unwrap().is_valid());
                 guard.unlock().await.unwrap();
                 tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
@@ -64,7 +64,7 @@ fn normal_operation_logs_nothing_at_info_or_above() {
                     && has("acquire lockdog.outcome=\"busy\"")
             );
             assert!(has("acquire lockdog.waited_ms="));
-            // What became of each instance of a round that was won, and of one that was lost.
+            // The report of each instance of a won round and of a lost one.
             let won = spans.iter().find(|line| line.text.contains("round won"));
             let won = &won.expect("it is told").text;
             for part in [
@@ -82,7 +82,7 @@ fn normal_operation_logs_nothing_at_info_or_above() {
     );
 }
 
-/// Rounds that are lost to each other and given back.
+/// Contenders whose rounds fail because of each other.
 async fn contended(servers: &Servers, clients: &[Client]) {
     let mut tasks = tokio::task::JoinSet::new();
     for n in 0..4 {
@@ -165,7 +165,7 @@ fn a_quorum_in_jeopardy_and_a_lost_quorum_are_logged_with_each_instance() {
             for line in logs.at_least(Level::INFO) {
                 assert!(!line.text.contains(PERSONAL), "{}", line.text);
             }
-            // A busy machine may have been in danger again, and then recovered again.
+            // On a busy machine the lock may be in jeopardy and recover again.
             let told = logs.at_least(Level::DEBUG);
             let told = |part: &str| told.iter().filter(|it| it.text.contains(part)).count();
             let (dangers, over) = (told("in jeopardy"), told("quorum extended again"));
@@ -251,7 +251,7 @@ fn a_guard_that_ends_in_another_task_is_logged_once() {
                 ends.await.unwrap();
                 servers.assert_counts("l", [0; 3]).await;
             }
-            // One who says whose it is may end it anywhere.
+            // A guard with an explicit owner may end in any task.
             let guard = lock.lock().owner(&Owner::new()).await.unwrap();
             tokio::spawn(guard.unlock()).await.unwrap().unwrap();
             let told = logs.at_least(Level::WARN);

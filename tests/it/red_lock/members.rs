@@ -1,5 +1,5 @@
-//! Members that are also locked by themselves, with the plain locks that they are: every server
-//! counts what is held of it, of every owner, in any order of its ends.
+//! Members that are also locked as plain locks: every server counts the holds of every owner, in any
+//! order of their releases.
 
 use lockdog::{Owner, RedLock, Unlocked};
 
@@ -51,7 +51,7 @@ async fn a_member_locked_inside_the_red_lock_counts_until_it_is_unlocked_in_any_
     servers.assert_clean().await;
 }
 
-/// An owner that holds a quorum of the members by themselves gets the whole without a wait.
+/// An owner that holds a quorum of the members acquires the red lock without a wait.
 #[tokio::test]
 async fn the_owner_of_a_quorum_of_members_acquires_the_red_lock() {
     let servers = Servers::start(3).await;
@@ -61,7 +61,7 @@ async fn the_owner_of_a_quorum_of_members_acquires_the_red_lock() {
     let two = clients[2].lock("l").lock().await.unwrap();
     let other = answered(|| lock.try_lock().owner(&Owner::new())).await;
     assert!(other.is_none());
-    // The one that was free was given back by that other.
+    // The other owner released the instance that was free.
     servers.assert_counts("l", [1, 0, 1]).await;
     let guard = tokio::time::timeout(SOON, async { lock.lock().await });
     let guard = guard.await.expect("it need not wait").unwrap();
@@ -137,7 +137,7 @@ async fn a_member_held_by_another_owner_of_the_client_is_only_one_instance_less(
         let guard = guard.expect("two are enough");
         assert_eq!(guard.margin(), 0);
         guard.unlock().await.unwrap();
-        // A wait would have no reason.
+        // The call must not wait.
         let guard = tokio::time::timeout(SOON, async { lock.lock().await });
         drop(guard.await.expect("two are enough").unwrap());
         assert!(plain.is_valid());
@@ -189,7 +189,7 @@ async fn a_waiter_for_the_red_lock_does_not_block_a_member() {
         .await;
         let plain = plain_waiter(&clients[member].lock("l"));
         tokio::time::sleep(ms(100)).await;
-        // One of three set free is none for the whole, and for the plain lock all it wants.
+        // One released instance of three is not enough for the red lock, but enough for the plain lock.
         held.swap_remove(member).unlock().await.unwrap();
         let plain = tokio::time::timeout(SOON, plain);
         plain.await.expect("it is woken").unwrap();
@@ -288,7 +288,7 @@ fn plain_waiter(lock: &lockdog::Lock) -> tokio::task::JoinHandle<()> {
     })
 }
 
-/// A client sees its part of the whole as what it is: renewed as long as the whole is.
+/// A client lists its instance as watched as long as the red lock is extended.
 #[tokio::test]
 async fn a_client_lists_its_instance_as_watched_while_the_red_lock_is_extended() {
     let servers = Servers::start(3).await;

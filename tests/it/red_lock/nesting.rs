@@ -1,4 +1,4 @@
-//! Nested acquires: counted here, one count on each server, and never a grant of their own.
+//! Nested acquires: counted in the client, with one count on each server and no new grant.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -152,7 +152,7 @@ async fn a_nested_acquire_reacquires_one_lost_instance() {
         matches!(states(&inner)[1], InstanceState::Lost)
     })
     .await;
-    // It asked no more; the next one takes it again.
+    // That round sent no further command. The next round acquires the instance again.
     let longer = lock.lock().lease(ms(30_000)).await.unwrap();
     has(&longer, 3).await;
     servers.assert_counts("l", [1, 1, 1]).await;
@@ -218,7 +218,7 @@ async fn tasks_of_one_owner_enter_together() {
     servers.assert_counts("l", [0; 3]).await;
 }
 
-/// Two requests of one owner wait, and the one that gets the lock waits for the other.
+/// Two requests of one owner wait. When one acquires the lock, the other re-enters.
 #[tokio::test]
 async fn a_waiting_request_enters_when_another_request_of_its_owner_has_the_lock() {
     let servers = Servers::start(3).await;
@@ -241,7 +241,7 @@ async fn a_waiting_request_enters_when_another_request_of_its_owner_has_the_lock
     assert_eq!(first.owner(), owner);
 }
 
-/// Both ask while neither has it. The one that is second re-enters.
+/// Both requests start before the owner holds the lock. The second one re-enters.
 #[tokio::test]
 async fn two_concurrent_requests_of_one_owner_are_one_hold() {
     let servers = Servers::start(3).await;
@@ -259,7 +259,7 @@ async fn two_concurrent_requests_of_one_owner_are_one_hold() {
             assert_eq!(both.each_ref().map(|guard| guard.hold_count()), [2, 2]);
             assert_eq!(both[0].token(), both[1].token());
             let [first, second] = both;
-            // As ported code has them: the owner's, and no guard's.
+            // As in ported code, the holds belong to the owner and not to a guard.
             first.forget();
             second.forget();
             let still = Unlocked::StillHeld { count: 1 };
@@ -280,14 +280,14 @@ async fn an_unpolled_request_does_not_block_its_owner() {
     let asked = tokio::time::timeout(SOON, answered(|| lock.try_lock()));
     let guard = asked.await.unwrap().expect("it is its owner's");
     assert!(guard.is_valid());
-    // Taken up again, it finds what its owner has.
+    // When it is polled again, it re-enters the hold of its owner.
     let again = tokio::time::timeout(SOON, left).await.unwrap().unwrap();
     assert_eq!((guard.hold_count(), again.hold_count()), (2, 2));
     drop((guard, again));
     servers.assert_counts("l", [0; 3]).await;
 }
 
-/// The second one begins the round over, and what it is answered goes for the first one, too.
+/// The second extension restarts the round, and its answers count for the first one, too.
 #[tokio::test]
 async fn two_concurrent_extensions_take_no_longer_than_the_servers() {
     let servers = Servers::start(3).await;

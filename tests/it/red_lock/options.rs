@@ -16,7 +16,7 @@ async fn masking_requires_more_instances_than_a_majority() {
     let plain = lock_of(&clients, "l");
     let one = lock_of(&clients, "l").masking(1);
     let three = lock_of(&clients, "l").masking(3);
-    // (instances in other hands, whether 3, 4 and 5 of five can be had)
+    // (instances held by others, whether 3, 4 and 5 of five can be acquired)
     for (foreign, can) in [
         (0, [true, true, true]),
         (1, [true, true, false]),
@@ -29,7 +29,7 @@ async fn masking_requires_more_instances_than_a_majority() {
             held.push(client.lock("l").lock().owner(&other).await.unwrap());
         }
         for (lock, can) in [&plain, &one, &three].into_iter().zip(can) {
-            // One round loses an instance that answers late; what can be had is had in a later one.
+            // A round does not count an instance that answers late. A later round acquires it.
             let request = lock.try_lock();
             let guard = match can {
                 true => request.wait(SOON).await.unwrap(),
@@ -77,7 +77,7 @@ async fn the_lease_is_set_on_every_server() {
     let lock = servers.lock("l").await;
     for lease in [10, 12_345, 60_000, 120_000] {
         let guard = lock.lock().lease(ms(lease)).await;
-        // The shortest may be over before it is had.
+        // The shortest lease may end before the acquire returns.
         let guard = match guard {
             Ok(guard) => guard,
             Err(error) if lease == 10 => {
@@ -114,12 +114,12 @@ async fn max_hold_ends_a_watched_hold() {
     servers.assert_counts("l", [0; 3]).await;
     drop(guard);
 
-    // Shorter than a lease it is one.
+    // A bound shorter than the lease is used as the lease.
     let guard = lock.lock().max_hold(ms(3_000)).await.unwrap();
     for view in &servers.views {
         assert!(view.pttl("l").await <= 3_000);
     }
-    // A nested acquire may bring the end nearer, and none puts it off.
+    // A nested acquire may move the end earlier, but never later.
     let nested = lock.lock().max_hold(ms(60_000)).await.unwrap();
     assert!(nested.remaining() <= ms(3_000));
     let lost = tokio::time::timeout(SOON, nested.lost()).await.unwrap();
@@ -177,7 +177,7 @@ async fn a_lock_with_less_than_min_validity_left_is_not_granted() {
         clients.push(client);
     }
     let lock = lock_of(&clients, "l");
-    // Answers within a twentieth of the lease, all of it gone from the time to act.
+    // The answers arrive within a twentieth of the lease, and that time reduces the validity.
     let lease = ms(6_000);
     for proxy in &slow {
         proxy.delay(Direction::ToClient, ms(150));
@@ -236,7 +236,7 @@ async fn impossible_options_are_refused_before_anything_is_sent() {
     assert!(error.to_string().contains("invalid lease"), "{error}");
     let error = lock().lock().max_hold(ms(1)).await.unwrap_err();
     assert!(error.to_string().contains("invalid max_hold"), "{error}");
-    // No error: nothing here is too long for them.
+    // These options are valid.
     let longest = lock().max_lease(Duration::MAX);
     let guard = longest.lock().lease(ms(1_000)).await.unwrap();
     guard.unlock().await.unwrap();
@@ -246,7 +246,7 @@ async fn impossible_options_are_refused_before_anything_is_sent() {
     servers.assert_clean().await;
 }
 
-/// A server that remembers, and leases that are as long as can be.
+/// A server that stores its epoch, and the longest possible leases.
 #[tokio::test]
 async fn the_longest_lease_causes_a_quarantine_and_no_panic() {
     let servers = Servers::start(1).await;

@@ -1,4 +1,4 @@
-//! What is reported of each instance: by a guard, by an error, and in what can be printed.
+//! The report of each instance: by a guard, by an error, and in printed values.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -66,10 +66,10 @@ async fn an_error_reports_why_each_instance_was_not_acquired() {
     servers.views[1].cmd(&["SET", "l", "no lock"]).await;
     servers.all[2].kill();
     servers.all[3].kill();
-    // A round ends when it is known that it is lost, and may leave the answers of the others out.
+    // A round ends when it is lost, and may not wait for the other answers.
     eventually(SOON, "all five are told of", async || {
         let Err(error) = lock.try_lock().await else {
-            // Without the one in other hands it might have been had, as far as was asked.
+            // The answers so far did not rule out a quorum except for the busy instance.
             return false;
         };
         let text = error.to_string();
@@ -117,7 +117,7 @@ async fn an_instance_that_does_not_answer_in_time_is_late() {
     };
     let is_late = |instance: &Instance| match &instance.state {
         InstanceState::Late => true,
-        // Its own call noticed before the round did.
+        // The command's own timeout ended before the round's.
         InstanceState::Unreachable { cause, .. } => cause.is_timeout(),
         _ => false,
     };
@@ -245,7 +245,7 @@ async fn an_instance_that_returned_without_its_data_counts_after_its_quarantine(
         left.len() == 2 && left.iter().all(|left| *left <= ms(8_060))
     })
     .await;
-    // Who waits is not kept waiting longer than that: there is no message to wake it.
+    // A waiter does not wait longer than the quarantine, although no message wakes it.
     let request = lock.try_lock().wait(SOON).lease(lease);
     let guard = tokio::time::timeout(SOON * 2, request).await.unwrap();
     let guard = guard.unwrap().expect("no other owner has it");

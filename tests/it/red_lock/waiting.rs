@@ -1,4 +1,4 @@
-//! Who waits, what wakes it, and that every owner gets it.
+//! Which callers wait, what wakes them, and that every owner acquires the lock.
 
 use std::future::IntoFuture;
 use std::time::Instant;
@@ -162,14 +162,14 @@ async fn a_wait_ends_in_time_and_a_zero_wait_is_one_attempt() {
     .await;
 }
 
-/// One is busy and one is silent. With a lease of 30 s an instance may take half a second to answer,
-/// but the wait is shorter.
+/// One instance is busy and one is silent. With a lease of 30 s an instance has half a second to
+/// answer, but the wait is shorter.
 #[tokio::test]
 async fn a_wait_that_ends_before_an_instance_answers_does_not_wait_for_it() {
     let servers = Servers::start(3).await;
     let other = servers.clients().await;
     let held = other[0].lock("l").lock().await.unwrap();
-    // Each of them has yet to meet the silence.
+    // None of these clients knows yet that the server is silent.
     let mut locks = Vec::new();
     for _ in 0..6 {
         locks.push(servers.lock("l").await);
@@ -265,7 +265,7 @@ async fn waiters_of_a_client_send_nothing_while_it_holds_the_lock() {
     servers.assert_counts("l", [0; 3]).await;
 }
 
-/// Each lock is one task's, which acquires it so many times.
+/// Each lock belongs to one task, which acquires it `rounds` times.
 async fn contend(servers: &Servers, locks: Vec<RedLock>, rounds: usize) {
     let cell = Cell::new();
     let expected = (locks.len() * rounds) as i64;

@@ -131,7 +131,7 @@ async fn an_acknowledged_lock_is_on_the_master_that_sentinels_promote() {
     let all = Sentinels::start().await;
     let ack = ReplicaAck::require(Replicas::All).timeout(ms(3000));
     let builder = Client::builder().url(all.url()).replica_ack(ack);
-    // A third of it does not pass in this test.
+    // The test is shorter than a third of this lease, so no regular renewal comes.
     let client = build(builder.watchdog_lease(SOON * 10)).await;
     let guard = acquired(&client.lock("l")).await;
     let before = Instant::now() + guard.remaining();

@@ -102,7 +102,7 @@ async fn a_semaphore_works_on_after_its_slot_moved_key_by_key() {
 
     let got = tokio::time::timeout(SOON, waiting).await;
     let got = got.expect("the slot has moved").unwrap().unwrap();
-    // A release that was refused is an error, and the background repeats it.
+    // A refused release is an error, and the background repeats it.
     drop(releasing.await.unwrap());
     eventually(SOON, "one is given back", async || {
         seats.available().await.unwrap() == 1

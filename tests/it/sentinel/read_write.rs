@@ -13,7 +13,7 @@ use crate::support::{Redis, Sentinels, eventually};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holds_of_both_modes_survive_a_failover_and_are_released_at_the_new_master() {
     let all = Sentinels::start().await;
-    // A third of it does not pass in this test.
+    // The test is shorter than a third of this lease, so no regular renewal comes.
     let client = Client::builder().url(all.url()).watchdog_lease(SOON * 10);
     let client = client.build().await.unwrap();
     let (shared, own) = (

@@ -36,7 +36,7 @@ async fn a_holder_stopped_beyond_its_lease_sees_the_loss_at_its_first_check() {
     };
     assert!(write_if_valid("holding"));
     tell("holding");
-    // No task of this runtime runs from here on.
+    // No task of this runtime runs after this line.
     await_go_ahead();
     tell(if write_if_valid("too late") {
         "still valid"

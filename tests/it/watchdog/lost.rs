@@ -52,7 +52,7 @@ async fn a_server_outage_beyond_the_lease_is_reported_everywhere() {
     redis.assert_clean().await;
 }
 
-/// Held, then in jeopardy while renewals fail, then held again; and at last lost.
+/// The verdict is held, then in jeopardy while renewals fail, then held again, and at last lost.
 #[tokio::test]
 async fn the_verdict_follows_the_renewals() {
     let (server, redis, _) = start().await;

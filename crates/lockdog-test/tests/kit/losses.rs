@@ -100,7 +100,7 @@ async fn a_red_lock_holder_is_notified_by_its_deadline_whenever_a_majority_stops
     }
 }
 
-/// Held, then in jeopardy while renewals fail, then held again; and at last lost.
+/// The verdict is held, then in jeopardy while renewals fail, then held again, and at last lost.
 #[tokio::test(start_paused = true)]
 async fn the_verdict_follows_the_renewals() {
     let (server, client) = start().await;

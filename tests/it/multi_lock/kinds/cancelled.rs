@@ -1,4 +1,4 @@
-//! A future dropped at its n-th poll, for every n, leaves nothing behind: no hold, no place in a queue, no
+//! A future dropped at its n-th poll, for every n, leaves no hold, no place in a queue and no
 //! announcement.
 
 use super::*;

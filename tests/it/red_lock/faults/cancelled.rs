@@ -1,4 +1,4 @@
-//! A future dropped at its n-th poll, for every n, leaves nothing behind on any instance.
+//! A future dropped at its n-th poll, for every n, leaves no hold on any instance.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -80,7 +80,7 @@ async fn a_dropped_nested_lock_leaves_the_outer_hold_unchanged() {
             );
             assert!(!is_lost, "nothing is wrong with it: {instance}");
         }
-        // Its round is finished without it.
+        // The client finishes the round without the caller.
         eventually(SOON / 2, "the outer hold has all", async || {
             assert!(outer.is_valid());
             outer.verdict() == Verdict::Held && outer.margin() == 1
@@ -180,7 +180,7 @@ async fn everywhere(call: impl AsyncFn(&Locks, usize, Duration) -> Option<()>) -
             match done {
                 None => {}
                 Some(()) if n > 1 => break,
-                // The machine stopped this thread during the first poll, so the answer came meanwhile.
+                // This thread was not scheduled during the first poll, so the answer has arrived.
                 Some(()) => {
                     n = 0;
                     ended_at_once += 1;

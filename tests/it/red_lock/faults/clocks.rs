@@ -7,7 +7,7 @@ use super::{LEASE, NAME};
 use crate::red_lock::{SOON, ms};
 use crate::support::{Redis, RedisServer, eventually};
 
-/// Its keys expire at once, and are acquired again there.
+/// The keys of the server expire at once, and the client acquires the lock there again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_set_ahead_by_a_minute_loses_a_holder_one_instance_for_a_moment() {
     let stand = stand().await;
@@ -42,7 +42,7 @@ async fn a_clock_set_ahead_by_a_minute_loses_a_holder_one_instance_for_a_moment(
     stand.assert_nothing_stays().await;
 }
 
-/// What a dead holder left there lives on for a minute.
+/// The key of a dead holder exists for another minute there.
 #[tokio::test]
 async fn a_clock_set_back_by_a_minute_does_not_block_acquires() {
     let stand = stand().await;
@@ -80,7 +80,7 @@ async fn a_jumping_clock_admits_no_second_holder_if_one_loss_is_masked() {
         tokio::time::sleep(ms(100)).await;
     }
     crowd.end().await;
-    // What an attempt left there that gave up may stay for as long as the clock was set back.
+    // The key of an abandoned attempt may stay there for as long as the clock was set back.
     set_clock(&stand, 120).await;
     stand.assert_nothing_stays().await;
 }

@@ -1,5 +1,5 @@
-//! A caller whose runtime ends or is frozen while a round is under way. No other lock of these
-//! clients ends, and no server stays locked.
+//! A caller whose runtime ends or blocks during a round. No other lock of these clients is lost, and no
+//! server stays locked.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,7 +44,7 @@ async fn an_acquire_that_outlives_its_runtime_loses_no_other_lock() {
         for rule in refused {
             rule.remove();
         }
-        // After the client's background has looked at what the caller left.
+        // The client's background has processed the abandoned call by then.
         tokio::time::sleep(ms(1300)).await;
         assert_valid(&others);
         give_back(take(&yours).await).await;
@@ -75,7 +75,7 @@ async fn a_subscriber_that_blocks_the_callers_thread_loses_no_other_lock() {
             stood: has_stood,
             go_on: Mutex::new(goes_on),
         });
-        // A busy machine may be too late to send a command again.
+        // A busy machine may not repeat a command in time.
         runtime().block_on(async {
             while !stood.load(Ordering::SeqCst) {
                 drop(lock.try_lock().lease(LONG).await);
@@ -164,7 +164,7 @@ fn runtime() -> Runtime {
 struct StandsStill {
     reached: Sender<()>,
     stood: Arc<AtomicBool>,
-    /// Ends when the test drops its side.
+    /// Closed when the test drops its end of the channel.
     go_on: Mutex<Receiver<()>>,
 }
 

@@ -28,7 +28,7 @@ async fn a_process_frozen_beyond_the_lease_sees_the_loss_at_its_first_check() {
     let token = guard.token().expect("it is fenced");
     assert!(guard.is_valid());
     tell(&token.to_string());
-    // No task of this runtime runs from here on.
+    // No task of this runtime runs after this line.
     await_go_ahead();
     let is_valid = guard.is_valid();
     tell(if is_valid { "still valid" } else { "lost" });
@@ -57,7 +57,7 @@ async fn frozen_with_the_lock() {
     holder.resume();
     assert_eq!(holder.hear(), "lost");
     assert_eq!(holder.hear(), "Deadline");
-    // Had it not looked, the resource would have.
+    // Without this check the resource would refuse the write.
     assert!(!resource.write(stale), "a late write got through");
     assert!(next.is_valid());
     holder.kill();
@@ -65,8 +65,8 @@ async fn frozen_with_the_lock() {
     stand.assert_nothing_stays().await;
 }
 
-/// Design: invariant 11. The watchdog of each client in turn fails from within: what is held there is
-/// free, and the lock of all continues with the others.
+/// Design: invariant 11. The watchdog of each client in turn panics: its instance is released, and the
+/// lock continues on the others.
 #[test]
 fn a_watchdog_panic_loses_one_instance_for_a_moment() {
     logs::alone(
@@ -74,7 +74,7 @@ fn a_watchdog_panic_loses_one_instance_for_a_moment() {
         async {
             tracing::subscriber::set_global_default(logs::Panicking).expect("it is the only one");
             let stand = Stand::start(3).await;
-            // With time for a second attempt: a round that fails would be told, too.
+            // The lease allows a second attempt, because a failed round would be logged, too.
             let lease = |builder: lockdog::ClientBuilder| builder.watchdog_lease(LEASE * 2);
             let clients = stand.clients_with(lease).await;
             let yours = stand.lock().await;
@@ -105,8 +105,8 @@ fn a_watchdog_panic_loses_one_instance_for_a_moment() {
     );
 }
 
-/// The user's subscriber panics when the watchdog says that a lock was lost, and every plain lock of
-/// the client tells of it.
+/// The user's subscriber panics when the watchdog logs a loss, and every plain lock of the client
+/// reports the panic.
 async fn make_panic(client: &Client, redis: &crate::support::Redis) {
     let kept = until_ok(SOON, async || client.lock("kept").lock().await).await;
     let deleted = until_ok(SOON, async || client.lock("deleted").lock().await).await;
@@ -116,8 +116,8 @@ async fn make_panic(client: &Client, redis: &crate::support::Redis) {
     drop((kept, deleted));
 }
 
-/// In the order of their ids: the first one's queue is where its waiters stand, and its thread looks
-/// after the holds.
+/// In the order of their ids, because waiters use the queue of the first client, and its thread extends
+/// the holds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_is_shut_down_leaves_the_lock_to_the_others() {
     let stand = Stand::start(3).await;

@@ -32,7 +32,7 @@ async fn one_or_two_of_five_killed_before_an_acquire_do_not_prevent_it() {
     }
     crowd.end().await;
     stand.assert_nothing_stays().await;
-    // With the third, no quorum is left, and that is an error and no `None`.
+    // Without the third server there is no quorum. That is an error and not `None`.
     stand.servers[2].kill();
     for lock in [&mine, &yours] {
         let error = lock.try_lock().wait(ms(1_000)).await.unwrap_err();
@@ -58,7 +58,7 @@ async fn two_of_five_killed_during_an_acquire_do_not_end_it() {
     // So long that each instance has half a second.
     let lease = SOON / 2;
     let mine = red_lock(&stand.clients().await).max_lease(lease);
-    // Past the proxies, which are for the one acquire.
+    // This lock does not use the proxies, whose rules are for the other acquire.
     let yours = stand.direct_lock().await;
     // Every server knows the script by then.
     give_back(take(&mine).await).await;
