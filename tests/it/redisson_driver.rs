@@ -1,5 +1,5 @@
-//! The Java side of the interop tests does what the test asks: without that, no claim about the two
-//! sides together is worth anything. Nothing here is about lockdog.
+//! The Java side of the interop tests performs the calls of a test. The results of interop tests depend
+//! on that. These tests do not use lockdog.
 
 mod sessions;
 
@@ -227,7 +227,7 @@ async fn interrupt_ends_the_wait_and_affects_no_later_call() {
     let (t1, t2) = (java.thread("t1"), java.thread("t2"));
     t1.lock("lock").await;
 
-    // Not a moment between the two: an interrupt must not miss a call that is about to run.
+    // The interrupt follows at once: it must not miss a call that is about to run.
     let waiting = t2.start_try_lock_for("lock", Duration::from_secs(30), None);
     assert!(t2.interrupt().await);
     let error = waiting.answer().await.result.unwrap_err();
@@ -391,12 +391,12 @@ async fn start_without_a_server_panics_with_the_reason() {
     Redisson::builder(&url).retry_attempts(0).start().await;
 }
 
-/// For what ends a whole JVM.
+/// For tests that end a JVM.
 async fn own_jvm(server: &Server) -> Redisson {
     Redisson::builder(&server.url).own_jvm().start().await
 }
 
-/// A private server on a free port, in the plainest way.
+/// A private server on a free port.
 struct Server {
     process: Child,
     url: String,

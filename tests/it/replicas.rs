@@ -1,4 +1,4 @@
-//! Locks that count as granted when a master's replicas have them.
+//! Locks that count as granted when the master's replicas acknowledged them.
 
 mod aof;
 mod best_effort;
@@ -21,7 +21,7 @@ use lockdog::{Client, ClientBuilder, Error, Guard, Lock};
 use crate::support::Replicated;
 use crate::support::prelude::{SOON, ms};
 
-/// A client of this master that requires an acknowledgement, within a second.
+/// A client of this master that requires an acknowledgement within a second.
 async fn requiring(all: &Replicated, replicas: Replicas) -> Client {
     let ack = ReplicaAck::require(replicas).timeout(TIMEOUT);
     build(Client::builder().url(all.master.url()).replica_ack(ack)).await
@@ -52,7 +52,7 @@ async fn build(builder: ClientBuilder) -> Client {
     builder.build().await.expect("it runs")
 }
 
-/// What an acquire failed with.
+/// The error of a failed acquire.
 fn not_replicated<T: std::fmt::Debug>(outcome: lockdog::Result<T>) -> NotReplicated {
     match outcome {
         Err(Error::NotReplicated(failed)) => failed,
@@ -62,5 +62,5 @@ fn not_replicated<T: std::fmt::Debug>(outcome: lockdog::Result<T>) -> NotReplica
 
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A busy machine's share in what was to take no time.
+/// The time that a busy machine may add to a step.
 const SLACK: Duration = Duration::from_secs(10);

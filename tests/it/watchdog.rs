@@ -30,7 +30,7 @@ const LEASE: Duration = Duration::from_millis(2400);
 /// Renewals come once in this time.
 const PERIOD: Duration = Duration::from_millis(800);
 
-/// Nothing takes this long unless it hangs.
+/// A step that takes this long hangs.
 const SAFETY: Duration = Duration::from_secs(20);
 
 fn builder(url: &str) -> ClientBuilder {

@@ -1,4 +1,4 @@
-//! A server remembers that it lost its data, also for clients that never saw it before.
+//! A server records the loss of its data, also for new clients.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ async fn every_kind_of_data_loss_starts_a_quarantine() {
     for how in [
         "a flush",
         "an empty start",
-        // It may have lost what it did not save.
+        // The server may have lost writes that it did not save.
         "a start with data",
         "another's data",
     ] {
@@ -141,7 +141,7 @@ async fn an_acquire_delivered_twice_starts_one_quarantine() {
 }
 
 impl TestMember {
-    /// Takes over another server's data without losing a connection.
+    /// Replicates another server's data without closing a connection.
     async fn flip(&self) {
         let other = master().await;
         self.follow(&other).await;

@@ -103,8 +103,8 @@ async fn without_a_refusal_an_open_connection_detects_no_identity_change() {
 async fn after_readonly_the_identity_is_queried_before_an_answer_counts() {
     let member = TestMember::with(|client| client.command_timeout(SOON)).await;
     let other = master().await;
-    // It must be another server when it answers, but the old one when the client connects: the first
-    // check on a connection resolves no doubts.
+    // The server's identity must change after the client connects and before the answer, because the
+    // first check on a connection resolves no doubts.
     let line = "-READONLY You can't write against a read only replica.".to_owned();
     let evaluates = |args: &[String]| args[0].starts_with("EVAL");
     member.proxy.on(evaluates, Action::ReplyWith(line));

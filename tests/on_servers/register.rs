@@ -45,7 +45,7 @@ async fn a_register_only_grows_and_only_for_the_holder() {
     }
     assert_eq!(member.mark("f", 10).await.unwrap(), MarkReply::Done);
     assert_eq!(member.look("f").await.value, Some(10));
-    // It matters only that it was another hold's.
+    // An equal token is a conflict only because another hold has it.
     member.redis.cmd(&["DEL", "l"]).await;
     member.acquire("g", PLAIN).await.unwrap();
     assert_eq!(member.mark("f", 11).await.unwrap(), MarkReply::Lost);
@@ -190,7 +190,7 @@ async fn a_register_from_before_a_data_loss_is_uncertain_until_it_is_written() {
     granted(member.acquire("f", wary(ms(1))).await.unwrap());
     member.mark("f", 20).await.unwrap();
     assert!(!member.look_warily("f").await.fresh);
-    // Like an older copy of the data: with the lock, and with a smaller token.
+    // As with an older copy of the data: the lock exists, and the token is smaller.
     member.server.restart(Data::Kept).await;
     member.look_again().await;
     let _quarantine = member.acquire("f", wary(ms(1))).await;

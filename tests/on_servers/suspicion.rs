@@ -24,7 +24,7 @@ async fn a_frozen_server_gets_one_probe() {
     let before = member.proxy.commands().len();
     member.server.pause();
     member.suspect();
-    // Much longer than several pauses, and shorter than one probe may take.
+    // Much longer than several pauses, and far shorter than the timeout of one probe.
     tokio::time::sleep(ms(1500)).await;
     assert!(member.suspected());
     member.server.resume();
@@ -239,7 +239,7 @@ impl TestMember {
         self.core.server.suspected("").is_some()
     }
 
-    /// Makes the background connect, by an unfounded suspicion.
+    /// Makes the background connect, by a suspicion without a cause.
     async fn clear_one(&self) {
         self.suspect();
         eventually(SOON, "it is cleared", async || !self.suspected()).await;

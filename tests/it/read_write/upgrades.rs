@@ -43,7 +43,8 @@ async fn an_upgrade_waits_for_the_other_readers_and_keeps_new_ones_out() {
     test.assert_clean().await;
 }
 
-/// The upgrading owner still reads, so the lock is not free after the last other read. Its end publishes a message nevertheless.
+/// The upgrading owner still reads, so the lock is not free after the last other read. The end of that
+/// read publishes a message nevertheless.
 #[tokio::test]
 async fn the_end_of_the_last_other_read_wakes_an_upgrade_by_a_message() {
     let test = Fixture::new().await;

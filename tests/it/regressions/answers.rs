@@ -1,4 +1,4 @@
-//! A call ends, and what it answers is so.
+//! A call ends, and its answer is correct.
 
 use std::time::Duration;
 
@@ -131,7 +131,7 @@ async fn a_user_pool_does_not_shorten_the_command_timeout() {
         .build()
         .await
         .unwrap();
-    // Longer than the half second after which a connection of the pool gives up by itself.
+    // Longer than the half second after which the pool's connection fails by itself.
     proxy.delay(Direction::ToClient, ms(800));
     let guard = client.lock("l").try_lock().await.unwrap();
     assert!(guard.is_some());

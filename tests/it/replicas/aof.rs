@@ -1,4 +1,4 @@
-//! Locks that count as granted when they are on disk.
+//! Locks that count as granted when they are written to disk.
 
 use lockdog::config::{ReplicaAck, Replicas};
 use lockdog::{Client, Error};
@@ -28,7 +28,7 @@ async fn a_granted_lock_is_on_the_requested_disks() {
         guard.unlock().await.unwrap();
     }
     assert!(all.calls(["waitaof"]).await[0] >= 3);
-    // Two are not there. That one is has to be heard in time.
+    // The client requires two replicas, and there is one. Its answer must arrive in time.
     let two = client(&all, true, 2).await;
     eventually(SOON, "one acknowledged", async || {
         let failed = not_replicated(two.lock("l").try_lock().await);
@@ -37,7 +37,7 @@ async fn a_granted_lock_is_on_the_requested_disks() {
         failed.acknowledged() == 1
     })
     .await;
-    // The replica keeps nothing on its disk any more.
+    // The replica does not persist writes any more.
     let replica = all.replicas[0].redis().await;
     replica.cmd(&["CONFIG", "SET", "appendonly", "no"]).await;
     let failed = not_replicated(client(&all, true, 1).await.lock("l").try_lock().await);
@@ -45,7 +45,7 @@ async fn a_granted_lock_is_on_the_requested_disks() {
     all.redis.eventually_gone("l").await;
 }
 
-/// The master is asked for what it cannot do.
+/// The client requires persistence that the master does not have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_without_an_append_only_file_refuses() {
     let all = Replicated::start_on(Binary::Valkey9, 0).await;
@@ -74,8 +74,8 @@ async fn a_server_without_waitaof_is_an_error_that_says_so() {
     }
 }
 
-/// Since Redis 7.2, WAIT looks at what its own connection wrote; before, at what it sent. Each of them
-/// tells a replica that has a lock from one that has not.
+/// Since Redis 7.2, WAIT considers the writes of its own connection. Before, it considers the commands
+/// of its connection. Both distinguish a replica that has a lock from one that has not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_replica_acknowledges_nothing_on_every_server() {
     for binary in [Binary::Redis62, Binary::Redis7, Binary::Valkey9] {

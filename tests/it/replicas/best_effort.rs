@@ -1,4 +1,4 @@
-//! What is done if it can be: a lock that replicas have, if they are there.
+//! Best effort: a lock waits for replicas if there are any.
 
 use std::time::{Duration, Instant};
 
@@ -99,7 +99,7 @@ async fn the_client_does_not_wait_for_replicas_until_there_are_some() {
     .await;
 }
 
-/// With two replicas, one that is frozen does not keep the other from being waited for.
+/// With two replicas, the client still waits for the other when one is frozen.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_replica_does_not_end_the_wait_for_the_other() {
     let all = Replicated::start(2).await;

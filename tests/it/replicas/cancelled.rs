@@ -1,4 +1,4 @@
-//! Callers that are gone while replicas are waited for.
+//! Callers that are dropped while the client waits for replicas.
 
 use lockdog::config::{ReplicaAck, Replicas};
 use lockdog::{Client, MultiLock, Owner};
@@ -7,7 +7,7 @@ use super::{SOON, build, ms};
 use crate::support::{Replicated, eventually};
 use crate::turn::turn;
 
-/// Invariant 6: what no caller waits for is undone, whenever its future is dropped.
+/// Invariant 6: an acquire whose future is dropped is undone, at whatever point.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_dropped_while_it_waits_for_replicas_leaves_nothing() {
     let all = Replicated::start(1).await;
@@ -36,7 +36,7 @@ async fn a_lock_dropped_while_it_waits_for_replicas_leaves_nothing() {
     both.lock().await.unwrap().unlock().await.unwrap();
 }
 
-/// A client that ends meanwhile gives back what it was granted.
+/// A client that ends meanwhile releases its grants.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shutdown_during_a_wait_for_replicas_leaves_nothing() {
     let all = Replicated::start(1).await;

@@ -1,4 +1,4 @@
-//! Replicas of a cluster's masters: each lock is for those of its own slot's master.
+//! Replicas of a cluster's masters: each lock waits for the replicas of its slot's master.
 
 use lockdog::Client;
 use lockdog::config::{ReplicaAck, Replicas};
@@ -33,7 +33,7 @@ async fn a_lock_is_on_the_replica_of_its_own_master() {
         let most = usize::from(std::ptr::eq(client, &by_default));
         assert!(missing <= most, "{missing} locks were not on the replica");
     }
-    // One master without its replica keeps no client from the locks of the others.
+    // A master without its replica does not affect the locks of the other masters.
     let ack = ReplicaAck::require(Replicas::Count(1)).timeout(TIMEOUT);
     let client = build(Client::builder().url(cluster.url()).replica_ack(ack)).await;
     let replica = cluster.replica_of(&cluster.nodes[0]).await;
@@ -54,8 +54,8 @@ async fn a_lock_is_on_the_replica_of_its_own_master() {
     guard.unwrap().unlock().await.unwrap();
 }
 
-/// A master that lost its replicas may have lost its slots to one of them, so its grant counts only
-/// when another node has said that it is a master.
+/// A replica may have taken over the slots of a master without replicas, so its grant counts only when
+/// another node has confirmed that it is a master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_without_acknowledgement_counts_after_another_node_confirms_the_master() {
     let cluster = Cluster::builder(3, 1).announce_proxies().start().await;
@@ -71,7 +71,7 @@ async fn a_lock_without_acknowledgement_counts_after_another_node_confirms_the_m
         info.contains("connected_slaves:0")
     })
     .await;
-    // They are counted once a second.
+    // The client counts replicas once a second.
     tokio::time::sleep(ms(1100)).await;
     let gate = Gate::new();
     for node in &cluster.nodes {
@@ -101,7 +101,7 @@ async fn locks_of_a_migrating_slot_are_acknowledged_at_their_master() {
     let name = cluster.names_at(&cluster.nodes[0], "l", 1).await.remove(0);
     acquired(&client.lock(&name)).await.unlock().await.unwrap();
     let migration = cluster.migrate(slot(&name), &cluster.nodes[1]).await;
-    // The key is not there any more, so that it is to be made where the slot goes.
+    // The key is deleted, so that the acquire creates it on the new node.
     let replica = cluster.replica_of(&cluster.nodes[1]).await.redis().await;
     let guard = client.lock(&name).try_lock().wait(SOON).await.unwrap();
     let keys: Vec<String> = replica.ask(&["KEYS", "*"]).await;

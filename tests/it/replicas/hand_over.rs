@@ -1,4 +1,4 @@
-//! Locks that one owner of a client hands to the next.
+//! Locks that a client hands over from one owner to the next.
 
 use futures_util::future::join_all;
 use lockdog::Owner;
@@ -29,7 +29,8 @@ async fn a_handed_over_lock_is_on_the_replica_when_the_next_owner_has_it() {
     all.redis.assert_clean().await;
 }
 
-/// Acceptance list 12, for a hand-over; for longer than a receiver has to take it in.
+/// Acceptance list 12, for a hand-over. The acknowledgement takes longer than a receiver has to accept
+/// it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_over_without_acknowledgement_is_undone() {
     let all = Replicated::start(1).await;
@@ -37,7 +38,7 @@ async fn a_hand_over_without_acknowledgement_is_undone() {
     let guard = acquired(&client.lock("l")).await;
     let request = client.lock("l").lock().owner(&Owner::new());
     let next = tokio::spawn(async move { request.await });
-    // It is there, and idle, so that the lock is handed to it.
+    // The waiter is polled and idle, so the lock is handed to it.
     let is_there = async || client.stats().waiters == 1;
     eventually(SOON, "it waits", is_there).await;
     tokio::time::sleep(ms(100)).await;
@@ -47,7 +48,7 @@ async fn a_hand_over_without_acknowledgement_is_undone() {
     assert!(!all.redis.exists("l").await);
 }
 
-/// A hand-over that is acknowledged late is no less of a grant, though others have to take a lock in
+/// A hand-over that is acknowledged late is a valid grant, although other hand-overs must be accepted
 /// within the poll cap.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_over_may_be_acknowledged_after_the_poll_cap() {

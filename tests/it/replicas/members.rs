@@ -1,4 +1,4 @@
-//! Locks of several parts over masters with replicas.
+//! Locks of several members on masters with replicas.
 
 use lockdog::config::{ReplicaAck, Replicas};
 use lockdog::error::InstanceState;
@@ -23,7 +23,7 @@ async fn locks_acquired_together_are_acknowledged_or_undone_together() {
     assert_eq!(replica.keys().await, ["a", "b", "c"]);
     assert_eq!(all.calls(["wait"]).await, [1]);
     guard.unlock().await.unwrap();
-    // One of them is held already, and stays so, with its count.
+    // One member is held already. Its count does not change.
     let client = requiring(&all, Replicas::Count(1)).await;
     let held = acquired(&client.lock("b")).await;
     all.replicas[0].pause();
@@ -37,7 +37,7 @@ async fn locks_acquired_together_are_acknowledged_or_undone_together() {
         assert_eq!(all.redis.keys().await, ["b"]);
         assert_eq!(client.lock("b").hold_count().await.unwrap(), 1);
     }
-    // What is held already is acknowledged already.
+    // A held member was acknowledged before.
     let only = MultiLock::new([client.lock("b")]);
     only.lock().await.unwrap().unlock().await.unwrap();
     assert!(held.is_valid());

@@ -1,4 +1,4 @@
-//! A permit counts only if the replicas have it.
+//! A permit counts only if the replicas acknowledge it.
 
 use lockdog::config::Replicas;
 

@@ -1,4 +1,4 @@
-//! A replica becomes the master without a lock that was granted: what each setting does about it.
+//! A replica becomes the master without a granted lock: the behaviour of each setting.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use lockdog::{Client, RedLock};
 use super::{SOON, acquired, build, ms, not_replicated};
 use crate::support::{Proxy, RedisServer, Replicated, Sentinels, eventually};
 
-/// A replica that is cut off and takes its master's place at the address that clients know.
+/// A replica that loses its master and is promoted at the address that clients use.
 struct Promotion {
     all: Replicated,
     address: Proxy,
@@ -50,10 +50,10 @@ async fn without_acknowledgement_an_unsynced_promotion_grants_a_lock_twice() {
     stage.promote().await;
     let second = other.lock("l").try_lock().wait(ms(5000)).await.unwrap();
     let second = second.expect("the new master knows of no holder");
-    // Both believe in it: two holders.
+    // Both guards are valid: two holders.
     assert!(first.is_valid() && second.is_valid());
     second.unlock().await.unwrap();
-    // The first learns of it when it asks, on a connection that is there by then.
+    // The first client detects the promotion at its next command.
     assert!(!client.lock("l").is_locked().await.unwrap());
     assert!(first.unlock().await.unwrap_err().is_lost());
 }
@@ -74,7 +74,7 @@ async fn with_a_required_acknowledgement_no_granted_lock_is_lost_by_an_unsynced_
     let second = second.expect("no owner holds it");
     assert!(!lock.is_held().await.unwrap());
     second.unlock().await.unwrap();
-    // What was acknowledged before a promotion is there after it.
+    // A lock that was acknowledged before a promotion exists after it.
     let mut stage = Promotion::start().await;
     let client = stage.client(REQUIRED).await;
     let other = stage.client(ReplicaAck::Off).await;
@@ -86,7 +86,7 @@ async fn with_a_required_acknowledgement_no_granted_lock_is_lost_by_an_unsynced_
     first.unlock().await.unwrap();
 }
 
-/// A quorum tolerates an instance that forgot the lock.
+/// A quorum tolerates an instance that lost the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_red_lock_keeps_exclusion_after_an_unsynced_promotion_of_one_instance() {
     let mut stage = Promotion::start().await;
@@ -119,13 +119,13 @@ async fn a_red_lock_keeps_exclusion_after_an_unsynced_promotion_of_one_instance(
     .await;
     assert!(guard.is_valid());
     guard.unlock().await.unwrap();
-    // And the tokens of later holders are larger, whichever server lost its data.
+    // The tokens of later holders are larger, whichever server lost its data.
     let next = others.lock().await.unwrap();
     assert!(next.token().expect("it is fenced") > token);
     next.unlock().await.unwrap();
 }
 
-/// A lock that all replicas have outlives its master.
+/// A lock on all replicas survives the death of its master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_acknowledged_lock_is_on_the_master_that_sentinels_promote() {
     let all = Sentinels::start().await;
@@ -143,7 +143,7 @@ async fn an_acknowledged_lock_is_on_the_master_that_sentinels_promote() {
         Instant::now() + guard.remaining() > before + ms(100)
     })
     .await;
-    // New locks wait for the replica that is left, once it follows.
+    // New locks wait for the remaining replica when it replicates.
     let lock = client.lock("m");
     let next = lock.try_lock().wait(SOON * 4).await.unwrap().unwrap();
     let left = all.servers.iter().skip(1);
@@ -156,8 +156,8 @@ async fn an_acknowledged_lock_is_on_the_master_that_sentinels_promote() {
     guard.unlock().await.unwrap();
 }
 
-/// One replica of two has become a master, and the other one still follows the old master: it
-/// acknowledges what the new master never gets.
+/// One replica of two became a master, and the other one still replicates the old master: it
+/// acknowledges writes that the new master never gets.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_of_a_replaced_master_does_not_count_as_acknowledgement() {
     let all = Sentinels::start().await;
@@ -178,7 +178,7 @@ async fn a_replica_of_a_replaced_master_does_not_count_as_acknowledgement() {
     let failed = not_replicated(lock.try_lock().await);
     assert!(failed.to_string().contains("fewer replicas"), "{failed}");
     assert!(failed.is_undone() && !old.exists("l").await);
-    // The sentinels name the master again, with one replica or with two.
+    // The sentinels still name this master, with one replica or with two.
     for sentinel in &all.sentinels {
         sentinel.resume();
     }

@@ -1,4 +1,4 @@
-//! Servers, proxies and users that refuse commands, and settings that no deployment can meet.
+//! Servers, proxies and users that refuse commands, and settings that a deployment cannot satisfy.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ async fn an_unknown_wait_is_probed_once_and_is_an_error_if_required() {
         }
         assert_eq!(proxy.count(named("WAIT")), 1);
         if ack != EFFORT {
-            // Nothing is acquired any more only to be given back.
+            // The client acquires nothing that it would have to release.
             assert!(all.calls(["hincrby"]).await[0] <= 2);
         }
         client.shutdown().await;
@@ -100,7 +100,7 @@ async fn a_wait_whose_answer_is_lost_is_repeated_or_the_acquire_is_undone() {
     }
 }
 
-/// A connection that is half open is given up, and the next one does.
+/// The client closes a half-open connection and uses another one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_connection_is_abandoned() {
     let all = Replicated::start(1).await;
@@ -123,7 +123,7 @@ async fn a_silent_connection_is_abandoned() {
     .await;
 }
 
-/// A frozen master answers no client; the acquire ends in time nevertheless.
+/// A frozen master does not answer, and the acquire still ends in time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_falls_silent_during_a_wait_is_reported_and_settled_later() {
     let all = Replicated::start(1).await;
@@ -148,9 +148,9 @@ async fn a_master_that_falls_silent_during_a_wait_is_reported_and_settled_later(
     eventually(SOON, "it is undone", async || !all.redis.exists("l").await).await;
 }
 
-/// A master that takes no writes without its replicas refuses the acquire with `NOREPLICAS`. Where
-/// it begins to do so in the middle, it refuses to undo the acquire, too; the client does that when
-/// the replicas are back.
+/// A master that requires replicas for writes refuses the acquire with `NOREPLICAS`. If it begins to do
+/// so after the grant, it also refuses to undo the acquire. The client undoes it when the replicas are
+/// back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_acquire_refused_without_replicas_is_undone_when_they_are_back() {
     let all = Replicated::start_with(1, |server| {
@@ -158,7 +158,7 @@ async fn an_acquire_refused_without_replicas_is_undone_when_they_are_back() {
         server.arg("--min-replicas-max-lag", "4")
     })
     .await;
-    // The master counts lag in whole seconds, and looks at it once a second: longer than all this.
+    // The master counts lag in whole seconds and checks it once a second. This limit is longer.
     let limit = ms(8_000);
     let client = Client::builder()
         .url(all.master.url())
@@ -172,7 +172,7 @@ async fn an_acquire_refused_without_replicas_is_undone_when_they_are_back() {
         !failed.is_undone() && took < limit + SLACK,
         "{failed:?} {took:?}"
     );
-    // It holds what it could not give back, and grants nothing.
+    // The master still has the hold that the client could not release, and grants nothing.
     assert!(all.redis.exists("l").await);
     let error = client
         .lock("m")

@@ -1,4 +1,4 @@
-//! What is required: a lock that replicas have, or none.
+//! Required acknowledgements: a lock that replicas have, or none.
 
 use lockdog::config::{ReplicaAck, Replicas};
 use lockdog::{Client, Error, Owner};
@@ -65,7 +65,7 @@ async fn with_a_frozen_replica_the_acquire_fails_in_time_and_leaves_nothing() {
         guard.expect("it is free").unlock().await.unwrap();
         client.shutdown().await;
     }
-    // What was granted before stays as it was.
+    // An earlier grant is unchanged.
     assert_eq!(all.redis.hash("held").await.len(), 1);
     assert_eq!(
         (
@@ -141,11 +141,11 @@ async fn the_callers_deadline_bounds_the_wait_for_replicas() {
     let (outcome, took) = timed(async { request.await }).await;
     not_replicated(outcome);
     assert!(took >= ms(2_400) && took < SLACK, "{took:?}");
-    // The call undoes it, or on a busy machine the background.
+    // The call undoes it, or the background on a busy machine.
     all.redis.eventually_gone("l").await;
 }
 
-/// A caller with time left tries until a replica is back; no owner holds the lock meanwhile.
+/// A call with time left retries until a replica is back. No owner holds the lock meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_gets_the_lock_when_the_replica_is_back() {
     let all = Replicated::start(1).await;
@@ -184,7 +184,7 @@ async fn a_lease_that_ends_before_the_acknowledgement_is_no_grant() {
         !all.redis.exists("l").await
     })
     .await;
-    // With a lease that is long enough it is one, and shorter by that time.
+    // With a longer lease the grant counts, and its validity is shorter by that time.
     all.replicas[0].pause();
     let owner = Owner::new();
     let request = client.lock("l").try_lock().lease(SOON).owner(&owner);

@@ -1,5 +1,5 @@
-//! What Redisson's own tests of failovers demand, in less time: only errors of kinds that a caller can
-//! expect on the way, and all well at the end.
+//! What Redisson's own failover tests check, in less time: only expected errors during the failover,
+//! and success at the end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,7 +45,7 @@ async fn periodic_locks_recover_from_a_killed_master_and_a_new_replica() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn periodic_subscriptions_recover_from_a_killed_master() {
     let all = Sentinels::start().await;
-    // A waiter is woken by a message, or not at all while the test lasts.
+    // Only a message wakes a waiter during the test.
     let client = Client::builder().url(all.url()).poll_cap(SOON * 10);
     let client = client.build().await.unwrap();
     let holder = Client::connect(all.url()).await.unwrap();
@@ -83,7 +83,7 @@ async fn periodic_subscriptions_recover_from_a_killed_master() {
     holder.shutdown().await;
 }
 
-/// Five of them, each twenty times a second, at a hundred names.
+/// Five tasks, each twenty times a second, on a hundred names.
 struct Timers {
     over: Arc<AtomicBool>,
     turns: Arc<[AtomicU64; TIMERS]>,
@@ -117,7 +117,7 @@ impl Timers {
                     outcomes.push((Instant::now(), outcome));
                     let is_well = outcomes.last().is_some_and(|(_, last)| last.is_ok());
                     turns[timer].fetch_add(1, Ordering::SeqCst);
-                    // A busy machine may be too slow for any one turn.
+                    // A busy machine may be too slow for a single turn.
                     if is_well && over.load(Ordering::SeqCst) {
                         break;
                     }
@@ -128,7 +128,7 @@ impl Timers {
         Self { over, turns, tasks }
     }
 
-    /// Each of them met nothing but what a failover brings, and did well long before now.
+    /// Checks that each task had only errors that a failover explains, and succeeded again long ago.
     async fn end(mut self, switched: Instant) {
         let turns = || self.turns.iter().map(|it| it.load(Ordering::SeqCst));
         let before: Vec<u64> = turns().collect();

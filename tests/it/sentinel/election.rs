@@ -5,7 +5,7 @@ use lockdog::{Client, Owner};
 use super::SOON;
 use crate::support::{Sentinels, eventually};
 
-/// LE1 and LE2: the leader leads on, or is told, and the next one has a later term.
+/// LE1 and LE2: the leader continues or is notified, and the next leader has a later term.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_next_leader_after_a_failover_has_a_later_term() {
     let all = Sentinels::start().await;

@@ -44,7 +44,7 @@ async fn the_queue_of_a_fair_lock_survives_a_failover_in_its_order() {
     let master = all.failover().await.redis().await;
     let after: Vec<String> = master.ask(&["LRANGE", QUEUE, "0", "-1"]).await;
     assert_eq!(after, before);
-    // The first waiter of each client looks at the new master, and the old one grants nothing any more.
+    // The first waiter of each client polls at the new master, and the old master has stopped granting.
     eventually(SOON, "the waiters listen there", async || {
         let channels = master.channels().await;
         let listens = |entry: &String| channels.iter().any(|it| it.ends_with(entry));

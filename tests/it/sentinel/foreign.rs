@@ -14,7 +14,7 @@ async fn a_sentinel_of_another_master_with_the_same_name_is_not_believed() {
     let (all, elsewhere) = tokio::join!(Sentinels::start(), RedisServer::start());
     let stranger = Sentinel::start_at(elsewhere.port(), 50).await;
     let line = Proxy::to_port(all.sentinels[0].port()).await;
-    // Both are waited for: two of three would be enough without the one that is further away.
+    // The client waits for both: two of three would be enough without the slower one.
     let hosts = [line.port(), all.sentinels[1].port()];
     let hosts = hosts.map(|port| format!("127.0.0.1:{port}")).join(",");
     let url = format!("redis+sentinel://{hosts}/{MASTER}");
@@ -39,7 +39,7 @@ async fn a_sentinel_of_another_master_with_the_same_name_is_not_believed() {
     let free = second.lock("free").lock().await.unwrap();
     assert!(elsewhere.redis().await.keys().await.is_empty());
     free.unlock().await.unwrap();
-    // A switch of ours is believed as before.
+    // The client still follows a switch of its own master.
     let new = all.failover().await;
     eventually(SOON, "the new master is used", async || {
         let lock = second.lock("after");

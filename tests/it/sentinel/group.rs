@@ -44,7 +44,7 @@ async fn values_that_the_new_master_does_not_have_are_reported_lost() {
     let all = Sentinels::start().await;
     let client = Client::builder().url(all.url()).watchdog_lease(SOON * 10);
     let client = client.build().await.unwrap();
-    // The client has met the server before.
+    // The client has connected to this server before.
     drop(of(&client, &["Jack"]).lock().await.unwrap());
     let view = all.servers[0].redis().await;
     view.eventually_gone(GROUP).await;
@@ -52,7 +52,7 @@ async fn values_that_the_new_master_does_not_have_are_reported_lost() {
     for replica in &all.servers[1..] {
         replica.pause();
     }
-    // Nothing more is sent to them, not even to wait in their sockets.
+    // The replicas are disconnected, so that no further write waits in their sockets.
     let cut = view.cut_replicas().await;
     assert_eq!(cut, 2);
     let watched = of(&client, &["Jack", "Mary"]).lock().await.unwrap();
@@ -71,7 +71,7 @@ async fn values_that_the_new_master_does_not_have_are_reported_lost() {
     let told = tokio::time::timeout(SOON, told).await;
     told.expect("they are told long before a third of their lease");
     drop((watched, leased));
-    // Others get in at once.
+    // Other owners acquire at once.
     let stranger = Client::connect(all.url()).await.unwrap();
     let next = of(&stranger, &["Mary", "Tom"]).lock().into_future();
     let next = tokio::time::timeout(SOON, next).await;

@@ -31,7 +31,7 @@ async fn a_latch_survives_a_failover_and_opens_by_a_message() {
         matches!(view.try_cmd(&["ROLE"]).await, Ok(redis::Value::Array(role)) if role[0] == slave)
     })
     .await;
-    // If the old master refuses it, the client goes on.
+    // If the old master refuses it, the client retries at the new master.
     let _ = start.count_down().await;
     eventually(SOON, "it has counted", async || {
         count_at(&master).await == Some(1)
@@ -47,7 +47,7 @@ async fn a_latch_survives_a_failover_and_opens_by_a_message() {
     another.shutdown().await;
 }
 
-/// CL1: the old master gets the command first, and executes it when it is no master any more.
+/// CL1: the old master receives the command first and executes it after it was replaced.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_count_down_without_an_answer_counts_once_at_the_new_master() {
     let all = Sentinels::start().await;
@@ -73,7 +73,7 @@ async fn a_count_down_without_an_answer_counts_once_at_the_new_master() {
     // The client sends nothing more.
     tokio::time::sleep(ms(1_000)).await;
     assert_eq!(count_at(&redis).await, Some(4));
-    // On a busy machine the answer may be late, and the client goes on.
+    // On a busy machine the answer may be late, and the client retries.
     let _ = start.count_down().await;
     eventually(SOON, "the next one counts", async || {
         count_at(&redis).await == Some(3)

@@ -1,4 +1,4 @@
-//! Which server an error names: the master that was asked, whatever the sentinels call it.
+//! The server that an error names: the queried master, independent of its name at the sentinels.
 
 use lockdog::{Client, Error, Owner};
 
@@ -21,7 +21,7 @@ async fn an_error_names_the_master_that_was_asked_before_and_after_a_switch() {
     .await;
     let new = all.failover().await;
     eventually(SOON, "the new master is asked", async || {
-        // An attempt that is still under way has no server to name.
+        // An attempt that is still connecting names no server.
         let told = failure(&client, "wrong").await;
         assert!(!names(&told, old) || !names(&told, new), "{told}");
         matches!(told, Error::Refused { .. }) && names(&told, new)

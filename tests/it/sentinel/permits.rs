@@ -55,7 +55,7 @@ async fn permits_missing_on_the_new_master_are_reported_lost() {
     for replica in &all.servers[1..] {
         replica.pause();
     }
-    // Nothing more is sent to them, not even to wait in their sockets.
+    // The replicas are disconnected, so that no further write waits in their sockets.
     let cut = view.cut_replicas().await;
     assert_eq!(cut, 2);
     let permits = [
@@ -76,7 +76,7 @@ async fn permits_missing_on_the_new_master_are_reported_lost() {
     let told = tokio::time::timeout(SOON, told).await;
     told.expect("they are told long before a third of their lease");
     drop(permits);
-    // What the new master never had is not given back to it.
+    // A permit that the new master never had is not returned to it.
     let next = seats.acquire_many(200).await.unwrap();
     next.release().await.unwrap();
     assert_eq!(master.redis().await.ask::<i64>(&["GET", NAME]).await, 200);

@@ -30,8 +30,8 @@ async fn a_red_lock_is_held_during_a_sentinel_failover() {
     let killed = Instant::now();
     old.kill();
     let new = stand.all.await_switch_from(old.port()).await;
-    // The two others are a quorum for each new caller. All clients look at the same time, because the new master
-    // counts after a lease.
+    // The two others are a quorum for each new caller. All clients check at the same time, because the
+    // new master counts again after a lease.
     let looks = [(&mine, "first"), (&yours, "second")].map(async |(clients, name)| {
         let lock = lock(clients, name);
         eventually(SOON, "the new master is known not to count", async || {
@@ -56,7 +56,7 @@ async fn a_red_lock_is_held_during_a_sentinel_failover() {
     })
     .await;
     println!("counts again after {:?}", killed.elapsed());
-    // The clients saw the switch later than that.
+    // The clients detect the switch later than this.
     assert!(killed.elapsed() > LEASE, "{:?}", killed.elapsed());
     assert!(new.redis().await.exists(NAME).await);
     assert!(held.is_valid() && !contender.is_finished(), "two have it");
@@ -79,10 +79,10 @@ async fn a_master_that_lost_a_lock_allows_no_second_quorum() {
     for replica in replicas {
         replica.pause();
     }
-    // Nothing more is sent to them, not even to wait in their sockets.
+    // The replicas are disconnected, so that no further write waits in their sockets.
     let cut = old.redis().await.cut_replicas().await;
     assert_eq!(cut, 2);
-    // An owner that has two of three, or may have had them.
+    // An owner that holds or may hold two of three.
     let others = stand.clients().await;
     let long = LEASE * 30;
     let forgotten = others[0].lock(NAME).lock().lease(long).await.unwrap();
@@ -98,7 +98,7 @@ async fn a_master_that_lost_a_lock_allows_no_second_quorum() {
     let guard = tokio::time::timeout(SOON, first_had(&lock)).await;
     let guard = guard.expect("it counts");
     println!("had after {:?}", killed.elapsed());
-    // The client saw the switch later than that.
+    // The client detects the switch later than this.
     assert!(killed.elapsed() > LEASE, "{:?}", killed.elapsed());
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     assert!(kept.is_valid());
@@ -106,9 +106,8 @@ async fn a_master_that_lost_a_lock_allows_no_second_quorum() {
     shut_down(clients.into_iter().chain(others)).await;
 }
 
-/// The old master lives on as a replica of the one that took its place, and takes that one's place
-/// later: as the same process, with the same run id. Each time the new master has not got what the old
-/// one granted last.
+/// The old master continues as a replica of the new one and later replaces it, as the same process with
+/// the same run id. Each time the new master lacks the latest grants of the old one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_switch_and_a_switch_back_allow_no_second_quorum() {
     let stand = Stand::start().await;
@@ -125,12 +124,12 @@ async fn a_switch_and_a_switch_back_allow_no_second_quorum() {
             info.contains("connected_slaves:2") && info.matches("state=online").count() == 2
         })
         .await;
-        // It sends them nothing more.
+        // The master sends its replicas no further writes.
         let keep = ["ACL", "SETUSER", "default", "-psync", "-sync"];
         redis.cmd(&keep).await;
         let cut = redis.cut_replicas().await;
         assert_eq!(cut, 2);
-        // An owner that has two of three, or may have had them.
+        // An owner that holds or may hold two of three.
         let [first, second] = [0, 1].map(|at| others[at].lock(NAME).lock().lease(LEASE * 30));
         let (forgotten, kept) = (first.await.unwrap(), second.await.unwrap());
         assert!(lock.try_lock().await.unwrap().is_none());
@@ -142,7 +141,7 @@ async fn a_switch_and_a_switch_back_allow_no_second_quorum() {
         let guard = tokio::time::timeout(SOON * 2, first_had(&lock)).await;
         let guard = guard.expect("it counts again");
         println!("had after {:?}", began.elapsed());
-        // The client saw the switch later than that.
+        // The client detects the switch later than this.
         assert!(began.elapsed() > LEASE, "{:?}", began.elapsed());
         assert!(kept.is_valid());
         eventually(SOON * 4, "it lives as a replica", async || {

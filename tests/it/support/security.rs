@@ -1,4 +1,4 @@
-//! What `docs/security.md` says that a server has to permit.
+//! The permissions that `docs/security.md` documents.
 
 /// The rules of the ACL line, without name, switch and password.
 pub(crate) fn documented() -> Vec<String> {

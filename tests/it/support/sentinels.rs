@@ -1,4 +1,4 @@
-//! A master, its replicas, and the sentinels that watch over them, private to one test.
+//! A private master of one test, its replicas and their sentinels.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::support::redis::Redis;
 use crate::support::server::{RedisServer, ServerBuilder};
 use crate::support::wait::{comes_true, eventually};
 
-/// What the sentinels call the master.
+/// The sentinels' name of the master.
 pub(crate) const MASTER: &str = "orders";
 
 /// Three sentinels, and three servers of which the first was the master at the start.
@@ -98,7 +98,7 @@ impl Sentinels {
         format!("redis+sentinel://{}/{MASTER}", hosts.join(","))
     }
 
-    /// The server that the sentinels name, by the one that knows the latest switch.
+    /// The master according to the sentinel with the highest configuration epoch.
     pub(crate) async fn master(&self) -> &RedisServer {
         let mut best = (0, 0);
         for sentinel in &self.sentinels {
@@ -120,7 +120,7 @@ impl Sentinels {
     /// Waits until another server than `old` is the master by what the sentinels say and it says.
     pub(crate) async fn await_switch_from(&self, old: u16) -> &RedisServer {
         let is_switched = comes_true(SWITCHED_WITHIN, async || self.is_switched_from(old).await);
-        // The logs say whether the sentinels were busy, or did not agree.
+        // The logs show whether the sentinels were busy or disagreed.
         assert!(
             is_switched.await,
             "within {SWITCHED_WITHIN:?} {old} had no successor\n{}",
@@ -200,7 +200,7 @@ async fn offset(server: &RedisServer, name: &str) -> Option<u64> {
     value.trim().parse().ok()
 }
 
-/// Whether a server says that it is the master; `None` where it says nothing.
+/// Whether a server reports that it is the master. `None` without an answer.
 pub(crate) async fn is_master(server: &RedisServer) -> Option<bool> {
     let ask = async {
         let client = redis::Client::open(server.url()).ok()?;
@@ -222,8 +222,8 @@ impl Sentinel {
         Self::start_at(master, 0).await
     }
 
-    /// As one that knows of so many switches. Another process can take a port between our look and its
-    /// bind; then the next one is tried.
+    /// Starts it with this configuration epoch. Another process can take a port between our check and
+    /// the bind. Then the next port is tried.
     pub(crate) async fn start_at(master: u16, epoch: u64) -> Self {
         for _ in 0..PORT_ATTEMPTS {
             let sentinel = Self::launch(master, epoch);
@@ -304,7 +304,7 @@ impl Sentinel {
         self.process.kill();
     }
 
-    /// Stops the process where it stands.
+    /// Stops the process (SIGSTOP).
     pub(crate) fn pause(&self) {
         self.process.with(pause);
     }

@@ -20,7 +20,7 @@ async fn a_batch_refused_for_its_keys_is_split_and_stays_split() {
     let mut guards = hold_many(&client, "b", LOCKS).await;
     rule.wait_hits(1).await;
     sleep(PERIOD).await;
-    // Whatever was under way at the first refusal was refused, too, and nothing after it.
+    // Commands in flight at the first refusal were refused, too, and no later ones.
     let refused = rule.hits();
     let before = renewals(&proxy);
     sleep(LEASE * 2).await;
@@ -41,7 +41,7 @@ async fn a_batch_refused_for_its_keys_is_split_and_stays_split() {
     assert_eq!(lost.expect("it is told").reason(), LostReason::Deadline);
     all_are_held(&guards).await;
 
-    // Another connection, which the same server refused nothing yet.
+    // Another connection to the same server, without a refusal so far.
     assert!(proxy.cut_all() >= 2);
     sleep(LEASE * 2).await;
     all_are_held(&guards).await;
@@ -53,7 +53,7 @@ async fn a_batch_refused_for_its_keys_is_split_and_stays_split() {
     redis.assert_clean().await;
 }
 
-/// Where each of them is refused as well, it is the batch that failed.
+/// If each single command is refused as well, the batch failed.
 #[tokio::test]
 async fn a_split_batch_whose_parts_are_all_refused_is_retried_until_the_deadline() {
     let server = RedisServer::start().await;
@@ -68,7 +68,7 @@ async fn a_split_batch_whose_parts_are_all_refused_is_retried_until_the_deadline
     singles.remove();
     sleep(LEASE * 2).await;
     all_are_held(&guards).await;
-    // Then for good.
+    // Then all commands are refused.
     let singles = proxy.on(
         named("evalsha"),
         Action::ReplyWith("-LOADING wait".to_owned()),

@@ -1,4 +1,4 @@
-//! Many holds at once: few commands, spread out, and no entry at the mercy of another.
+//! Many holds at once: few commands, spread over the period, and no hold depends on another.
 
 use std::time::{Duration, Instant};
 
@@ -106,7 +106,7 @@ impl Many {
         }
     }
 
-    /// Counts at the server over several periods, after a first one in which crowds form.
+    /// Counts at the server over several periods, after a first one with large batches.
     async fn count_renewals(self, guards: Vec<Guard>) {
         let periods = 5;
         sleep(MANY_PERIOD).await;

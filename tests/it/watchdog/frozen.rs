@@ -1,4 +1,4 @@
-//! Holders in processes of their own, stopped or killed with the lock in hand.
+//! Holders in separate processes that are stopped or killed while they hold the lock.
 
 use std::fs;
 use std::time::{Duration, Instant};

@@ -38,7 +38,7 @@ async fn a_key_taken_by_another_owner_is_reported_and_left_alone() {
     redis.assert_clean().await;
 }
 
-/// Invariant 1: what the client knows by itself ends the hold.
+/// Invariant 1: the client's own clock ends the hold.
 #[tokio::test]
 async fn a_server_outage_beyond_the_lease_is_reported_everywhere() {
     let (server, redis, client) = start().await;
@@ -75,7 +75,7 @@ async fn the_verdict_follows_the_renewals() {
     redis.cmd(&["DEL", "a"]).await;
     becomes(Verdict::Lost(LostReason::NotOurs)).await;
     assert!(!guard.is_valid());
-    // A view of it says the same; a lease of its own only ends.
+    // A view reports the same verdict. A fixed lease only ends.
     let (send, receive) = oneshot::channel();
     let fixed = client.lock("b").lock().lease(LEASE);
     fixed
@@ -156,7 +156,7 @@ async fn a_nested_call_after_the_loss_gets_lost_and_a_new_call_after_the_drop_do
     redis.assert_clean().await;
 }
 
-/// Every party that has to be notified when one hold is lost.
+/// Every guard, view and token that must be notified when one hold is lost.
 struct Concerned {
     outer: Guard,
     nested: Guard,
@@ -249,7 +249,7 @@ impl Concerned {
     }
 }
 
-/// Told by the deadline, except for the time the test itself took to run on.
+/// Notified by the deadline, apart from the delay of the test itself.
 pub(super) fn told_in_time(deadline: Instant) {
     let now = Instant::now();
     if now <= deadline {
@@ -269,6 +269,6 @@ async fn start() -> (RedisServer, Redis, Client) {
     (server, redis, client)
 }
 
-/// What a test with a busy machine around it may take from being woken to looking at the clock. That
-/// no holder is notified late is shown by the test kit's clock (`losses` in `crates/lockdog-test`).
+/// The time that a test on a busy machine may take from its wake-up to reading the clock. A test in
+/// virtual time checks that no holder is notified late (`losses` in `crates/lockdog-test`).
 const SCHEDULING_NOISE: Duration = Duration::from_secs(5);

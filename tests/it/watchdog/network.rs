@@ -77,7 +77,7 @@ async fn a_renewal_in_flight_at_the_end_of_its_hold_never_lengthens_the_next_hol
     let next = request.await.unwrap();
     gate.open();
     gate.wait_passed().await;
-    // A hold that ended needs no further renewal either, whatever became of that one.
+    // An ended hold is not renewed any more, whatever the outcome of that renewal.
     let before = renewals(&held.proxy);
     let left = held.redis.pttl("a").await;
     assert!(left <= lease.as_millis() as i64, "{left} ms");

@@ -1,4 +1,4 @@
-//! What holders, connections and servers go through without losing a lock.
+//! Failures of holders, connections and servers that lose no lock.
 
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -115,7 +115,7 @@ async fn a_server_frozen_for_half_a_lease_loses_no_lock() {
     let client = connected(builder(&server.url()).watchdog_lease(lease)).await;
     let guards = hold_many(&client, "a", 5).await;
     for _ in 0..2 {
-        // Half a lease is what a busy machine leaves of a hold that was just renewed.
+        // On a busy machine a hold that was just renewed still has half a lease.
         redis.reset_stats().await;
         eventually(SAFETY, "they are renewed", async || {
             scripts_run(&redis).await > 0

@@ -26,7 +26,7 @@ fn a_panic_of_the_watchdog_is_reported_to_every_guard() {
             assert!(!kept.is_valid());
             assert_eq!(kept.lost().await.reason(), LostReason::Watchdog);
             assert_eq!(deleted.lost().await.reason(), LostReason::NotOurs);
-            // The loop continues: what the guards leave is released, and locks are kept again.
+            // The watchdog continues: it releases the locks of the guards and renews new ones.
             drop((kept, deleted));
             let again = tokio::time::timeout(SAFETY, client.lock("kept").lock().into_future())
                 .await

@@ -114,7 +114,7 @@ async fn max_hold_ends_a_watched_hold() {
     assert!(!guard.is_valid() && other.is_valid());
     let of_a = |args: &[String]| is_renewal(args) && args.iter().any(|arg| arg == "a");
     assert!(proxy.count(of_a) >= 2, "{}", proxy.count(of_a));
-    // The guard is still there, and yet the next one may have the lock.
+    // The guard still exists, and the next owner may hold the lock.
     let second = connect(proxy.url()).await;
     let next = second.lock("a").try_lock().wait(SAFETY).await.unwrap();
     next.expect("it is free").unlock().await.unwrap();

@@ -105,6 +105,6 @@ impl Watched {
     }
 }
 
-/// What a busy machine may take to run a task. A test on the kit's clock shows that no holder is notified late
-/// (`losses` in `crates/lockdog-test`).
+/// The time that a busy machine may take to run a task. A test in virtual time checks that no holder is
+/// notified late (`losses` in `crates/lockdog-test`).
 const A_MOMENT: Duration = Duration::from_secs(5);
