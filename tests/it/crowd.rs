@@ -104,7 +104,7 @@ impl Crowd {
         let taken = |turns: &Arc<Turns>| turns.taken.load(Ordering::SeqCst);
         let before: Vec<_> = self.turns.iter().map(taken).collect();
         let each = TASKS / self.turns.len();
-        eventually(A_MINUTE, "the crowd goes on", async || {
+        eventually(A_MINUTE, "the crowd continues", async || {
             let mut now = self.turns.iter().map(taken).zip(&before);
             now.all(|(now, before)| now >= before + each as u64)
         })

@@ -51,7 +51,7 @@ impl Fixture {
 
     /// Waits until a waiter is subscribed, and a while longer for its next query.
     async fn somebody_waits(&self) {
-        eventually(SOON, "somebody listens", async || {
+        eventually(SOON, "a waiter is subscribed", async || {
             self.redis.channels().await.contains(&CHANNEL.to_owned())
         })
         .await;

@@ -94,7 +94,7 @@ impl Fixture {
 
     /// Waits until a waiter is subscribed and had time for the poll that follows.
     async fn somebody_waits(&self) {
-        eventually(SOON, "somebody listens", async || {
+        eventually(SOON, "a waiter is subscribed", async || {
             self.redis.channels().await.contains(&CHANNEL.to_owned())
         })
         .await;

@@ -46,7 +46,7 @@ async fn locks_of_each_kind_are_found_with_their_holders() {
     redis.cmd(&["HSET", "user:1", "name", "Ada"]).await;
     redis.cmd(&["SET", "number", "5"]).await;
     redis.cmd(&["RPUSH", "list", "x"]).await;
-    eventually(SOON, "the waiter stands in the queue", async || {
+    eventually(SOON, "the waiter is in the queue", async || {
         client.inspect("fair").await.unwrap().queued == 1
     })
     .await;

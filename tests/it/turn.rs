@@ -10,7 +10,7 @@ use crate::support::prelude::{SOON, ms};
 
 /// Acquires a lock that is free or will be soon, and releases it.
 pub(crate) async fn turn(lock: &Lock) {
-    let guard = lock.lock().await.expect("nothing is wrong");
+    let guard = lock.lock().await.expect("the servers answer");
     guard.unlock().await.expect("it is held");
 }
 

@@ -185,12 +185,14 @@ impl ThreeServers {
         let locks = self.clients.iter().map(|client| client.lock(NAME));
         let lock = RedLock::new(locks).max_lease(self.lease);
         let taken = lock.try_lock().wait(SOON).await;
-        taken.expect("enough servers answer").expect("it gets free")
+        taken
+            .expect("enough servers answer")
+            .expect("the lock becomes free")
     }
 
     /// Waits until the lock is taken on this many servers.
     async fn await_taken(&self, n: usize) {
-        let what = format!("it stands on {n} servers");
+        let what = format!("{n} servers have the lock");
         eventually(SOON, &what, async || {
             let mut taken = 0;
             for view in &self.views {

@@ -11,7 +11,7 @@ use crate::support::{Action, Data, eventually};
 async fn a_server_that_was_not_provisioned_counts_after_the_quarantine() {
     let member = TestMember::start().await;
     let left = quarantined(member.acquire("f", wary(ms(5000))).await.unwrap());
-    assert_eq!(left, ms(5000), "it begins when a client asks");
+    assert_eq!(left, ms(5000), "it begins with the first client");
     assert_eq!(member.redis.keys().await, [EPOCH], "nothing is taken");
     tokio::time::sleep(ms(300)).await;
     let left = quarantined(member.acquire("f", wary(ms(5000))).await.unwrap());
@@ -182,6 +182,6 @@ pub(super) fn quarantined(taken: InstanceReply) -> Duration {
         matches!(taken.acquired, AcquireReply::Busy(None)),
         "{taken:?}"
     );
-    assert_eq!(taken.register, None, "what it says would not count");
+    assert_eq!(taken.register, None, "its answer would not count");
     taken.quarantined.expect("it may have lost its data")
 }

@@ -293,7 +293,10 @@ async fn said(logs: &Logs, words: &str) -> Vec<Line> {
         let lines = logs.lines().into_iter();
         lines.filter(|line| line.text.contains(words)).collect()
     };
-    eventually(ms(20_000), "it is said", async || !found().is_empty()).await;
+    eventually(ms(20_000), "the line is logged", async || {
+        !found().is_empty()
+    })
+    .await;
     found()
 }
 

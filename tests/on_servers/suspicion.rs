@@ -110,7 +110,7 @@ async fn transient_refusals_keep_the_suspicion_and_slow_the_probes() {
             let pings = commands.filter(|seen| seen.args == ["PING"]);
             pings.map(|seen| seen.at).collect()
         };
-        eventually(SOON, "it is asked again and again", async || {
+        eventually(SOON, "its commands are repeated", async || {
             pings().len() > 6
         })
         .await;

@@ -156,7 +156,9 @@ async fn are_legal<S, F>(
         }
         // The search can refuse a history: it refuses this forged one.
         let forged = forge(&calls);
-        calls.extend(Some(forged.expect("a hold ended, and its client knows it")));
+        calls.extend(Some(
+            forged.expect("a hold ended, and its client has seen the end"),
+        ));
         let soon = Patience {
             attempts: 1,
             steps: 5_000,

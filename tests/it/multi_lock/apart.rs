@@ -40,7 +40,7 @@ async fn members_that_one_command_may_not_contain_are_acquired_one_by_one() {
     // All or none: if one member is busy, the call keeps none of the others.
     let held = test.held_elsewhere(0, "b").await;
     assert!(lock.try_lock().await.unwrap().is_none());
-    eventually(SOON, "the others are given back", async || {
+    eventually(SOON, "the others are released", async || {
         test.is_free(0, "a").await && test.is_free(0, "c").await
     })
     .await;

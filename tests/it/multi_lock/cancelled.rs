@@ -25,7 +25,7 @@ async fn a_dropped_attempt_leaves_nothing() {
         let lock = test.multi(&MEMBERS);
         let guard = poll_n_times(lock.try_lock().into_future(), n, linger).await;
         elsewhere.unlock().await.unwrap();
-        guard.map(|guard| assert!(guard.expect("nothing is wrong").is_none()))
+        guard.map(|guard| assert!(guard.expect("the servers answer").is_none()))
     })
     .await;
 }
@@ -42,7 +42,13 @@ async fn a_dropped_wait_leaves_nothing() {
             elsewhere.unlock().await.unwrap();
         };
         let (guard, ()) = tokio::join!(poll_n_times(wait.into_future(), n, linger), release);
-        guard.map(|guard| drop(guard.expect("nothing is wrong").expect("it came free")))
+        guard.map(|guard| {
+            drop(
+                guard
+                    .expect("the servers answer")
+                    .expect("the lock became free"),
+            )
+        })
     })
     .await;
 }
@@ -121,8 +127,8 @@ async fn everywhere(least: usize, call: impl AsyncFn(&Fixture, usize, Duration) 
                 .try_lock()
                 .wait(SOON)
                 .await
-                .expect("nothing is wrong");
-            next.expect("it was given back").unlock().await.unwrap();
+                .expect("the servers answer");
+            next.expect("it was released").unlock().await.unwrap();
             eventually(SOON, "nothing is held", async || {
                 test.clients.iter().all(|client| client.holds().is_empty())
             })

@@ -60,7 +60,7 @@ async fn a_wait_holds_nothing_and_ends_in_time() {
             other => panic!("{other:?}"),
         }
         assert!((ms(1_500)..SOON).contains(&took), "{took:?}");
-        assert!(free >= 10, "it was free at {free} of 20 looks");
+        assert!(free >= 10, "it was free at {free} of 20 reads");
         elsewhere.unlock().await.unwrap();
         test.assert_clean().await;
     }
@@ -185,7 +185,7 @@ async fn a_waiter_keeps_its_place_in_the_queue_of_the_busy_member() {
             drop(guard.unwrap());
         });
         // A multi lock sends an attempt before it enters the queue.
-        eventually(SOON, "it stands in the queue", async || {
+        eventually(SOON, "it waits in the queue", async || {
             test.clients[0].stats().waiters == number + 1
         })
         .await;
@@ -218,7 +218,7 @@ async fn a_polling_client_gets_the_lock() {
     elsewhere.unlock().await.unwrap();
     let guard = tokio::time::timeout(SOON, waiting).await;
     guard
-        .expect("it looks again")
+        .expect("it tries again")
         .unwrap()
         .unlock()
         .await
@@ -243,7 +243,10 @@ async fn an_unpolled_waiter_loses_its_turn() {
     tokio::time::sleep(ms(100)).await;
     elsewhere.unlock().await.unwrap();
     let guard = tokio::time::timeout(SOON, behind).await;
-    let guard = guard.expect("its turn passes on").unwrap().unwrap();
+    let guard = guard
+        .expect("the queue passes to the next")
+        .unwrap()
+        .unwrap();
     guard.unlock().await.unwrap();
     // When the future is polled again it acquires the lock.
     let guard = tokio::time::timeout(SOON, left)
@@ -273,7 +276,7 @@ async fn an_unpolled_first_attempt_does_not_keep_the_members() {
     let began = Instant::now();
     let others = multi(&test.others().await, &members);
     let guard = others.try_lock().wait(lease).await.unwrap();
-    let guard = guard.expect("they are given back");
+    let guard = guard.expect("they are released");
     assert!(began.elapsed() < lease / 2, "{:?}", began.elapsed());
     // When it is polled again, it waits behind the present holders.
     let early = tokio::time::timeout(ms(500), &mut left).await;

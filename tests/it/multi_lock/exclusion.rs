@@ -331,7 +331,7 @@ async fn restless(lock: MultiLock, cell: Cell, number: u64) -> i64 {
     for round in 0..60 {
         let patience = Duration::from_millis((round * 7 + number * 3) % 20);
         let guard = match round % 4 {
-            0 => lock.try_lock().await.expect("nothing is wrong"),
+            0 => lock.try_lock().await.expect("the servers answer"),
             1 => match lock.try_lock().wait(patience).await {
                 Ok(guard) => guard,
                 // A busy machine's answer may take longer than that.
@@ -343,13 +343,13 @@ async fn restless(lock: MultiLock, cell: Cell, number: u64) -> i64 {
             2 => {
                 let request = lock.lock().into_future();
                 match tokio::time::timeout(patience, request).await {
-                    Ok(guard) => Some(guard.expect("nothing is wrong")),
+                    Ok(guard) => Some(guard.expect("the servers answer")),
                     Err(_) => None,
                 }
             }
             _ => {
                 let request = lock.lock().lease(ms(10_000));
-                Some(request.await.expect("nothing is wrong"))
+                Some(request.await.expect("the servers answer"))
             }
         };
         let Some(guard) = guard else { continue };

@@ -54,7 +54,7 @@ impl Stand {
             .await
             .expect("nothing is wrong any more");
         taken
-            .expect("it was given back")
+            .expect("it was released")
             .unlock()
             .await
             .expect("it is held");

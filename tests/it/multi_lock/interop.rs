@@ -272,13 +272,13 @@ async fn both_sides_lose_no_update() {
     for task in ours {
         tokio::time::timeout(SOON * 4, task)
             .await
-            .expect("it gets in")
+            .expect("it acquires the locks")
             .unwrap();
     }
     for call in theirs {
         tokio::time::timeout(SOON * 4, call.value())
             .await
-            .expect("it gets in");
+            .expect("it acquires the locks");
     }
     let value: u32 = redis.ask(&["GET", "cell"]).await;
     assert_eq!(value, 6 * ROUNDS);

@@ -33,7 +33,7 @@ impl Scene {
     async fn assert_lost(&self, guard: &Guard, member: (usize, &str), reason: LostReason) {
         let lost = tokio::time::timeout(SOON, guard.lost())
             .await
-            .expect("it is told");
+            .expect("it is told of the loss");
         assert_eq!((lost.lock(), lost.reason()), (member.1, reason));
         let told = guard.lost_token();
         tokio::time::timeout(SOON, told.cancelled()).await.unwrap();
@@ -54,7 +54,7 @@ impl Scene {
         }
         for (server, name) in MEMBERS {
             if (server, name) != member {
-                eventually(SOON, "the others are given back", async || {
+                eventually(SOON, "the others are released", async || {
                     self.test.is_free(server, name).await
                 })
                 .await;
@@ -117,7 +117,7 @@ async fn the_remaining_members_are_free_for_others() {
     scene.test.redis[0].cmd(&["DEL", "a"]).await;
     // Otherwise they would be renewed.
     let next = others.try_lock().wait(SOON).await;
-    let next = next.unwrap().expect("they are given back");
+    let next = next.unwrap().expect("they are released");
     assert!(!guard.is_valid(), "it was notified before");
     // The drop of the guard does not affect these owners.
     assert!(guard.unlock().await.unwrap_err().is_lost());
@@ -203,13 +203,13 @@ async fn a_member_on_an_unreachable_server_is_lost_at_its_deadline() {
     let guard = scene.lock.lock().await.unwrap();
     scene.test.servers[1].pause();
     let (lost, took) = timed(tokio::time::timeout(SOON, guard.lost())).await;
-    let lost = lost.expect("it is told");
+    let lost = lost.expect("it is told of the loss");
     assert_eq!((lost.lock(), lost.reason()), ("c", LostReason::Deadline));
     // A busy machine wakes it later; `is_valid` is exact nevertheless.
     println!("notified after {took:?}");
     assert!(!guard.is_valid());
     for name in ["a", "b"] {
-        eventually(SOON, "the others are given back", async || {
+        eventually(SOON, "the others are released", async || {
             scene.test.is_free(0, name).await
         })
         .await;
@@ -247,10 +247,10 @@ async fn a_loss_is_reported_to_all_guards_and_leaves_other_holds_alone() {
     for guard in [&inner, &outer] {
         let lost = tokio::time::timeout(SOON, guard.lost())
             .await
-            .expect("it is told");
+            .expect("it is told of the loss");
         assert_eq!(lost.lock(), "c");
     }
-    eventually(SOON, "b is given back", async || {
+    eventually(SOON, "b is released", async || {
         scene.test.is_free(0, "b").await
     })
     .await;

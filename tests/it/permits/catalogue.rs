@@ -92,7 +92,7 @@ async fn two_tasks_take_all_permits_one_after_the_other() {
                 .forever()
                 .await
                 .unwrap();
-            let both = both.expect("its turn comes");
+            let both = both.expect("it gets both permits");
             tokio::time::sleep(ms(500)).await;
             both.release().await.unwrap();
         })

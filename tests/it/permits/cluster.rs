@@ -119,7 +119,7 @@ async fn a_semaphore_works_on_after_its_slot_moved_key_by_key() {
     // A refused unlock is an error, and the background repeats it.
     drop(releasing.await.unwrap());
     let redis = to.redis().await;
-    eventually(SOON, "one is given back", async || {
+    eventually(SOON, "one is released", async || {
         let free: i64 = redis.ask(&["GET", name]).await;
         let used: i64 = redis.ask(&["ZCARD", &in_use]).await;
         (free, used) == (1, 2)

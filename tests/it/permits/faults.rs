@@ -254,7 +254,7 @@ async fn an_abandoned_acquire_of_several_permits_is_undone() {
     // The grant is never read.
     gate.open();
     let next = tokio::time::timeout(SOON, seats.acquire_many(3).into_future()).await;
-    let next = next.expect("the abandoned ones are given back").unwrap();
+    let next = next.expect("the abandoned ones are released").unwrap();
     assert!(next.is_valid());
     test.assert_total().await;
 }

@@ -170,6 +170,6 @@ async fn the_loss_of_the_keys_is_reported_at_the_next_renewal() {
     tokio::time::sleep(ms(200)).await;
     assert!(
         !test.redis.exists(NAME).await,
-        "a lost permit is not given back"
+        "a lost permit is not released"
     );
 }

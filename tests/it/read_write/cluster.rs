@@ -50,7 +50,7 @@ async fn holds_of_both_modes_survive_a_failover_of_their_slots_master() {
     watched.unlock().await.unwrap();
     leased.unlock().await.unwrap();
     let next = tokio::time::timeout(SOON, waits).await.expect("in time");
-    let next = next.unwrap().unwrap().expect("nobody reads");
+    let next = next.unwrap().unwrap().expect("no reader holds the lock");
     next.unlock().await.unwrap();
     writes.unlock().await.unwrap();
     redis.eventually_empty().await;

@@ -149,7 +149,7 @@ async fn an_upgrade_that_gives_up_gives_the_read_guard_back() {
         }
     }
     // The upgrade deleted its announcement.
-    eventually(SOON, "nobody is announced", async || {
+    eventually(SOON, "no writer is announced", async || {
         !test.announced().await
     })
     .await;
@@ -226,7 +226,7 @@ async fn a_dropped_upgrade_releases_everything() {
     eventually(SOON, "it is announced", async || test.announced().await).await;
     upgrade.abort();
     test.eventually_mode("read", 1).await;
-    eventually(SOON, "nobody is announced", async || {
+    eventually(SOON, "no writer is announced", async || {
         !test.announced().await
     })
     .await;

@@ -127,7 +127,7 @@ async fn a_writer_that_gives_up_lets_the_readers_behind_it_in() {
     drop((within_soon(local).await, within_soon(other).await));
     println!("they read {:?} after the writer gave up", began.elapsed());
     // On a busy machine the end of a pause may admit them earlier.
-    eventually(SOON, "nobody is announced", async || {
+    eventually(SOON, "no writer is announced", async || {
         !test.announced().await
     })
     .await;

@@ -13,7 +13,7 @@ async fn a_red_lock_is_acquired_and_released_on_every_server() {
     let servers = Servers::start(5).await;
     let lock = servers.lock("l").await;
     let guard = lock.lock().await.unwrap();
-    eventually(SOON, "it stands on all", || async {
+    eventually(SOON, "all servers have the lock", || async {
         servers.taken("l").await == 5
     })
     .await;
@@ -33,7 +33,7 @@ async fn a_red_lock_is_acquired_and_released_on_every_server() {
         ("l", 1, None)
     );
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
-    eventually(SOON, "it is nowhere", || async {
+    eventually(SOON, "no server has the lock", || async {
         servers.taken("l").await == 0
     })
     .await;
@@ -58,7 +58,7 @@ async fn try_lock_finds_the_lock_busy_and_a_waiter_gets_it() {
     let guard = waiter.await.unwrap().unwrap();
     assert!(guard.is_valid());
     guard.unlock().await.unwrap();
-    eventually(SOON, "it is nowhere", || async {
+    eventually(SOON, "no server has the lock", || async {
         servers.taken("l").await == 0
     })
     .await;
@@ -86,7 +86,7 @@ async fn an_owner_re_enters_and_other_owners_do_not() {
     assert!(answered(|| lock.try_lock().owner(&other)).await.is_none());
     drop(outer);
     assert!(!lock.is_held());
-    eventually(SOON, "it is nowhere", || async {
+    eventually(SOON, "no server has the lock", || async {
         servers.taken("l").await == 0
     })
     .await;

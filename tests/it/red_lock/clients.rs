@@ -19,7 +19,7 @@ async fn a_shut_down_client_loses_only_its_instance() {
         let guard = lock.lock().await.unwrap();
         has(&guard, 3).await;
         clients[ending].shutdown().await;
-        eventually(SOON, "it is given back there", async || {
+        eventually(SOON, "it is released there", async || {
             servers.taken("l").await == 2
         })
         .await;

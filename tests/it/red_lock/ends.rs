@@ -219,7 +219,10 @@ async fn a_known_loss_is_reported_by_every_query_at_once() {
     assert_eq!(guard.verdict(), Verdict::Lost(LostReason::Forced));
     assert!(guard.lost_token().is_cancelled());
     let lost = tokio::time::timeout(SOON, guard.lost()).await;
-    assert_eq!(lost.expect("it is told").reason(), LostReason::Forced);
+    assert_eq!(
+        lost.expect("it is told of the loss").reason(),
+        LostReason::Forced
+    );
     for nested in [lock.try_lock().await, lock.lock().await.map(Some)] {
         let error = nested.expect_err("a nested call grants nothing");
         assert!(matches!(error, Error::Lost(_)), "{error}");

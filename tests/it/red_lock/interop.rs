@@ -59,7 +59,9 @@ async fn java_threads_and_lockdog_tasks_lose_no_update() {
         });
     }
     let all = tokio::time::timeout(NEVER, tasks.join_all());
-    let rounds = all.await.expect("we get our turns beside Java");
+    let rounds = all
+        .await
+        .expect("our rounds complete while Java runs its own");
     for call in theirs {
         call.value().await;
     }
@@ -125,7 +127,7 @@ async fn one_of_three_held_by_the_other_side_does_not_block_either_side() {
         let guard = guard.expect("two are free");
         has(&guard, 2).await;
         let busy = &guard.instances()[server].state;
-        eventually(SOON, "the third is told of", async || {
+        eventually(SOON, "the third is reported", async || {
             let busy = &guard.instances()[server].state;
             matches!(busy, InstanceState::HeldByAnother { ttl: Some(_), .. })
         })
@@ -310,7 +312,7 @@ async fn java_sets_the_lease_of_another_holders_key_after_its_round() {
     let fixed = fixed.expect("it is free");
     assert!(scene.servers.views[0].pttl(NAME).await > 30_000);
 
-    assert!(acquiring.value().await, "Java believes in two of three");
+    assert!(acquiring.value().await, "Java still holds two of three");
     assert!(scene.servers.views[0].pttl(NAME).await <= 9_000, "of ours");
     // The guard cannot detect the shorter TTL. A watchdog's renewal would correct it.
     assert!(fixed.is_valid() && fixed.remaining() > nine);

@@ -66,7 +66,7 @@ fn normal_operation_logs_nothing_at_info_or_above() {
             assert!(has("acquire lockdog.waited_ms="));
             // The report of each instance of a won round and of a lost one.
             let won = spans.iter().find(|line| line.text.contains("round won"));
-            let won = &won.expect("it is told").text;
+            let won = &won.expect("the round is logged").text;
             for part in [
                 "lock.hash=",
                 "owner=",
@@ -124,7 +124,7 @@ fn a_quorum_in_jeopardy_and_a_lost_quorum_are_logged_with_each_instance() {
                 let loud = logs.at_least(Level::WARN);
                 loud.into_iter().find(|line| line.text.contains(part))
             };
-            eventually(SOON, "the danger is told", async || {
+            eventually(SOON, "the warning is logged", async || {
                 warns("quorum in jeopardy").is_some()
             })
             .await;
@@ -143,7 +143,7 @@ fn a_quorum_in_jeopardy_and_a_lost_quorum_are_logged_with_each_instance() {
             assert!(guard.is_valid());
             servers.all[0].pause();
             tokio::time::timeout(SOON, guard.lost()).await.unwrap();
-            eventually(SOON, "the loss is told", async || {
+            eventually(SOON, "the loss is logged", async || {
                 warns("quorum lost").is_some()
             })
             .await;
@@ -214,11 +214,11 @@ fn no_line_at_info_or_above_names_the_lock_that_an_instance_lost() {
                 let mut told = loud.into_iter().filter(|line| line.text.contains(part));
                 told.any(|line| line.text.contains("unreachable, the lock was lost"))
             };
-            eventually(SOON, "the danger is told", async || {
+            eventually(SOON, "the warning is logged", async || {
                 tells("quorum in jeopardy")
             })
             .await;
-            eventually(SOON, "the loss is told", async || tells("quorum lost")).await;
+            eventually(SOON, "the loss is logged", async || tells("quorum lost")).await;
             servers.all[1].resume();
             servers.all[2].resume();
             drop((guard, own));

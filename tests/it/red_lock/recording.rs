@@ -45,7 +45,7 @@ const DIFFERENCES: &[(&str, u64, &str, &str, &str)] = &[
         3,
         "s1 {a} 0",
         "s1 {a} 0, s1 {b} 0",
-        "and the one more is given back",
+        "and the additional one is released",
     ),
     (
         "lost_after_acquire",
@@ -204,7 +204,7 @@ impl Stage {
         if acquires && self.holds {
             // The recording leaves out steps that only clean up.
             self.unlock().await.expect("it is held");
-            eventually(SOON, "all is given back", async || {
+            eventually(SOON, "all is released", async || {
                 self.keys().await.is_empty()
             })
             .await;

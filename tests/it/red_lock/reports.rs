@@ -67,7 +67,7 @@ async fn an_error_reports_why_each_instance_was_not_acquired() {
     servers.all[2].kill();
     servers.all[3].kill();
     // A round ends when it is lost, and may not wait for the other answers.
-    eventually(SOON, "all five are told of", async || {
+    eventually(SOON, "all five are reported", async || {
         let Err(error) = lock.try_lock().await else {
             // The answers so far did not rule out a quorum except for the busy instance.
             return false;
@@ -98,7 +98,7 @@ async fn an_error_reports_why_each_instance_was_not_acquired() {
             && text.contains("acquired=1 need=3; \"l\" on 127.0.0.1:")
     })
     .await;
-    eventually(SOON, "it is given back", async || {
+    eventually(SOON, "it is released", async || {
         !servers.views[4].exists("l").await
     })
     .await;

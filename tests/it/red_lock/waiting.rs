@@ -132,7 +132,7 @@ async fn a_wait_ends_in_time_and_a_zero_wait_is_one_attempt() {
     // On a busy machine an attempt before left something to give back.
     eventually(
         SOON,
-        "one question each, nothing to give back",
+        "one command each, and nothing to release",
         async || {
             for view in &servers.views {
                 view.reset_stats().await;
@@ -284,7 +284,7 @@ async fn contend(servers: &Servers, locks: Vec<RedLock>, rounds: usize) {
     all.await.expect("every owner gets it");
     cell.assert_exclusive(expected);
     for _ in &servers.views {
-        eventually(SOON, "it is nowhere", async || {
+        eventually(SOON, "no server has the lock", async || {
             servers.taken("l").await == 0
         })
         .await;

@@ -165,7 +165,7 @@ fn all_users_of_a_jvm_see_its_crash_and_the_next_user_gets_a_new_jvm() {
 
         let process = Pid::from_raw(pid.try_into().unwrap()).unwrap();
         kill_process(process, Signal::KILL).unwrap();
-        eventually(SOON, "it is dead", async || is_dead(pid)).await;
+        eventually(SOON, "the process has ended", async || is_dead(pid)).await;
 
         // The threads that read its output may not have seen the end of it yet.
         let next = Redisson::start(&server.url).await;
@@ -210,7 +210,7 @@ async fn outcome(call: PendingCall<()>) -> Result<(), String> {
         Ok(()) => return Ok(()),
         Err(failed) => failed.into_panic(),
     };
-    Err(*panicked.downcast::<String>().expect("it says why"))
+    Err(*panicked.downcast::<String>().expect("the panic has a text"))
 }
 
 /// A zombie without a living thread, because it is our child and not waited for yet, or gone.

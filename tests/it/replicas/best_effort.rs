@@ -90,7 +90,7 @@ async fn the_client_does_not_wait_for_replicas_until_there_are_some() {
     // On a busy machine the client repeats an unlock that takes a second.
     assert!((600..=620).contains(&scripts), "{scripts} scripts");
     // The test asks once itself.
-    assert!(looks <= seconds + 1, "{looks} looks in {seconds} s");
+    assert!(looks <= seconds + 1, "{looks} polls in {seconds} s");
     all.follow(0).await;
     eventually(SOON, "the replica is waited for", async || {
         turn(&lock).await;

@@ -23,7 +23,7 @@ async fn granted_permits_are_already_on_the_replica_or_given_back() {
     let failed = not_replicated(seats.try_acquire_many(2).await);
     assert_eq!((failed.acknowledged(), failed.required()), (0, 1));
     assert_eq!(failed.lock(), "seats");
-    eventually(SOON, "they are given back", async || {
+    eventually(SOON, "they are released", async || {
         let free: i64 = all.redis.ask(&["GET", "seats"]).await;
         free == 3 && !all.redis.exists("{seats}:timeout").await
     })
@@ -47,7 +47,7 @@ async fn granted_permits_without_leases_are_on_the_replica_or_given_back() {
     let seats = client.semaphore("seats");
     let failed = not_replicated(seats.try_acquire_many(2).await);
     assert_eq!((failed.acknowledged(), failed.required()), (0, 1));
-    eventually(SOON, "they are given back", async || {
+    eventually(SOON, "they are released", async || {
         all.redis.ask::<i64>(&["GET", "seats"]).await == 3
     })
     .await;

@@ -49,7 +49,7 @@ async fn without_acknowledgement_an_unsynced_promotion_grants_a_lock_twice() {
     let first = client.lock("l").lock().lease(SOON).await.unwrap();
     stage.promote().await;
     let second = other.lock("l").try_lock().wait(ms(5000)).await.unwrap();
-    let second = second.expect("the new master knows of no holder");
+    let second = second.expect("the new master has no holder");
     // Both guards are valid: two holders.
     assert!(first.is_valid() && second.is_valid());
     second.unlock().await.unwrap();
@@ -82,7 +82,7 @@ async fn with_a_required_acknowledgement_no_granted_lock_is_lost_by_an_unsynced_
     stage.cut_off().await;
     stage.promote().await;
     let second = other.lock("l").try_lock().wait(ms(1_500)).await;
-    assert!(second.unwrap().is_none(), "the new master knows the holder");
+    assert!(second.unwrap().is_none(), "the new master has the holder");
     first.unlock().await.unwrap();
 }
 

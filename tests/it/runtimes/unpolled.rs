@@ -20,12 +20,12 @@ async fn an_unpolled_branch_that_connects_does_not_delay_other_calls() {
     assert!(proxy.cut_all() >= 1);
     eventually(SOON, "all are gone", async || proxy.connections() == 0).await;
     let (one, other) = (client.lock("a"), client.lock("b"));
-    let mut stands_still = pin!(one.lock().into_future());
-    poll_until(stands_still.as_mut(), || proxy.connections() > 0).await;
+    let mut unpolled = pin!(one.lock().into_future());
+    poll_until(unpolled.as_mut(), || proxy.connections() > 0).await;
     let guard = other.lock().await.expect("the other call connects");
     guard.unlock().await.unwrap();
     // And it continues when it is polled again.
-    stands_still.await.unwrap().unlock().await.unwrap();
+    unpolled.await.unwrap().unlock().await.unwrap();
     client.shutdown().await;
 }
 
@@ -212,7 +212,7 @@ async fn a_waiter_abandoned_while_it_connects_for_messages_does_not_block_other_
         let channels: Vec<String> = server.redis().await.ask(&["PUBSUB", "CHANNELS"]).await;
         channels.len()
     };
-    eventually(SOON, "both locks' channels are heard", async || {
+    eventually(SOON, "both locks' channels are subscribed", async || {
         channels().await == 2
     })
     .await;

@@ -297,7 +297,7 @@ async fn an_abandoned_acquire_is_undone() {
     // The grant is never read.
     gate.open();
     let next = tokio::time::timeout(SOON, seats.acquire_many(3).into_future()).await;
-    drop(next.expect("the abandoned ones are given back").unwrap());
+    drop(next.expect("the abandoned ones are released").unwrap());
     test.eventually_free().await;
 }
 

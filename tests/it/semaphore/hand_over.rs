@@ -42,7 +42,7 @@ async fn a_crowd_is_served_in_the_order_of_its_calls() {
     for waiter in waiting {
         held.release().await.unwrap();
         let next = tokio::time::timeout(SOON, waiter).await;
-        held = next.expect("it is its turn").unwrap();
+        held = next.expect("it gets the permits").unwrap();
         assert_eq!((test.free().await, test.shares().await), (0, vec![1]));
     }
     // No permit was free in between.
@@ -88,7 +88,7 @@ async fn a_crowd_of_one_client_keeps_no_other_client_out() {
     };
     for _ in 0..5 {
         let permit = tokio::time::timeout(SOON, another.acquire().into_future()).await;
-        let permit = permit.expect("it gets its turn").unwrap();
+        let permit = permit.expect("it gets the permits").unwrap();
         tokio::time::sleep(ms(20)).await;
         permit.release().await.unwrap();
     }
@@ -123,7 +123,7 @@ async fn a_hand_over_with_a_fault_neither_makes_nor_loses_permits() {
         rule.wait_hits(1).await;
         let next = tokio::time::timeout(LONG, waiting).await;
         let next = next.expect("in time").unwrap().unwrap();
-        let next = next.expect("it is its turn");
+        let next = next.expect("it gets the permits");
         assert_eq!((test.free().await, test.shares().await), (0, vec![3]));
         next.release().await.unwrap();
         test.eventually_free().await;
@@ -138,7 +138,7 @@ async fn a_hand_over_with_a_fault_neither_makes_nor_loses_permits() {
     rule.wait_hits(1).await;
     let next = tokio::time::timeout(LONG, waiting).await;
     let next = next.expect("in time").unwrap().unwrap();
-    next.expect("it is its turn").release().await.unwrap();
+    next.expect("it gets the permits").release().await.unwrap();
     test.eventually_free().await;
 }
 

@@ -19,7 +19,7 @@ async fn permits_are_given_back_once_after_the_ledger_was_deleted() {
         two.release().await.unwrap();
         assert_eq!((test.free().await, test.shares().await), (3, vec![1]));
         drop(one);
-        eventually(SOON, "it is given back", async || test.free().await == 4).await;
+        eventually(SOON, "it is released", async || test.free().await == 4).await;
         if begins_anew {
             another.acquire().await.unwrap().release().await.unwrap();
             // Permits that are not in the new ledger are lost and not returned twice.

@@ -32,7 +32,7 @@ async fn no_permit_is_lost_or_made_under_a_nemesis() {
         .await;
     run.is_over.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {
-        task.expect("nobody panics");
+        task.expect("no task panics");
     }
     let visits = run.visits.load(Ordering::Relaxed);
     println!("{visits} acquires succeeded");

@@ -34,7 +34,7 @@ async fn a_part_that_was_dropped_just_now_is_free() {
     for _ in 0..20 {
         drop(both.split(1).unwrap());
         let one = test.seats.try_acquire().await.unwrap();
-        both.merge(one.expect("it is given back")).unwrap();
+        both.merge(one.expect("it is released")).unwrap();
         assert!(test.seats.try_acquire().await.unwrap().is_none());
     }
     both.release().await.unwrap();

@@ -153,7 +153,7 @@ async fn a_wait_ends_with_its_time() {
         !test.redis.commandstats().await.contains_key("evalsha")
     })
     .await;
-    eventually(SOON, "nobody listens", async || {
+    eventually(SOON, "no waiter is subscribed", async || {
         test.redis.channels().await.is_empty()
     })
     .await;

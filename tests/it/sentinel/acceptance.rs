@@ -132,14 +132,14 @@ impl Timers {
     async fn end(mut self, switched: Instant) {
         let turns = || self.turns.iter().map(|it| it.load(Ordering::SeqCst));
         let before: Vec<u64> = turns().collect();
-        eventually(SOON, "each goes on", async || {
+        eventually(SOON, "each continues", async || {
             turns().zip(&before).all(|(now, before)| now >= before + 10)
         })
         .await;
         self.over.store(true, Ordering::SeqCst);
         while let Some(outcomes) = timeout(SOON, self.tasks.join_next())
             .await
-            .expect("each has a turn that goes well")
+            .expect("each has a turn without an error")
         {
             let outcomes = outcomes.unwrap();
             let failed = outcomes
@@ -164,11 +164,11 @@ impl Timers {
                     || matches!(error, Error::UnlockUnconfirmed(_));
                 assert!(is_expected, "{error:?}");
             }
-            let well_since = well_since.expect("its last turn went well");
+            let well_since = well_since.expect("its last turn had no error");
             let after = well_since.saturating_duration_since(switched);
             assert!(
                 after < RECOVERED_WITHIN,
-                "well only {after:?} after the switch"
+                "without errors only {after:?} after the switch"
             );
         }
     }

@@ -112,7 +112,7 @@ async fn the_documented_sentinel_permissions_are_sufficient() {
     // The client subscribes at all sentinels.
     for sentinel in &all.sentinels {
         let redis = sentinel.redis().await;
-        eventually(SOON, "its news are heard", async || {
+        eventually(SOON, "its messages arrive", async || {
             let list: String = redis.ask(&["CLIENT", "LIST"]).await;
             let mut own = list.lines().filter(|line| line.contains("user=lockdog"));
             own.any(|line| line.contains("sub=1"))

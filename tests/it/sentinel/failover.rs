@@ -77,7 +77,7 @@ async fn locks_missing_on_the_new_master_are_reported_lost() {
         }
     };
     let told = tokio::time::timeout(SOON, told).await;
-    told.expect("they are told long before a third of their lease");
+    told.expect("the holders learn of the loss well within a third of their lease");
     drop(guards);
     // Another owner can acquire the lock.
     turn(&client.lock("leased")).await;
@@ -257,7 +257,7 @@ async fn without_sentinels_a_lock_ends_at_its_deadline() {
         sentinel.kill();
     }
     let lost = tokio::time::timeout(SOON, guard.lost()).await;
-    let lost = lost.expect("it is told");
+    let lost = lost.expect("it is told of the loss");
     assert_eq!(lost.reason(), LostReason::Deadline);
     // Renewals continue for at most a lease after the sentinels are gone, and the last renewal adds
     // another lease.

@@ -28,7 +28,7 @@ async fn the_queue_of_a_fair_lock_survives_a_failover_in_its_order() {
         let request = others[number % 2].fair_lock("door").try_lock();
         let request = request.owner(&lockdog::Owner::new()).wait(SOON * 4);
         waiters.push(tokio::spawn(async move { request.await }));
-        eventually(SOON, "it stands in the queue", async || {
+        eventually(SOON, "it waits in the queue", async || {
             view.ask::<usize>(&["LLEN", QUEUE]).await == number + 1
         })
         .await;
@@ -45,7 +45,7 @@ async fn the_queue_of_a_fair_lock_survives_a_failover_in_its_order() {
     let after: Vec<String> = master.ask(&["LRANGE", QUEUE, "0", "-1"]).await;
     assert_eq!(after, before);
     // The first waiter of each client polls at the new master, and the old master has stopped granting.
-    eventually(SOON, "the waiters listen there", async || {
+    eventually(SOON, "the waiters are subscribed there", async || {
         let channels = master.channels().await;
         let listens = |entry: &String| channels.iter().any(|it| it.ends_with(entry));
         before[..2].iter().all(listens)
@@ -61,7 +61,7 @@ async fn the_queue_of_a_fair_lock_survives_a_failover_in_its_order() {
     held.unlock().await.unwrap();
     let turns = waiters.into_iter().map(async |waiter| {
         let guard = tokio::time::timeout(SOON, waiter).await.expect("in time");
-        let guard = guard.unwrap().unwrap().expect("it is its turn");
+        let guard = guard.unwrap().unwrap().expect("it is first in the queue");
         let holder = master.hash("door").await;
         guard.unlock().await.unwrap();
         holder.into_keys().next().expect("it is held")

@@ -22,11 +22,14 @@ async fn a_sentinel_of_another_master_with_the_same_name_is_not_believed() {
     let (first, second) = (first.await.unwrap(), second.await.unwrap());
     let guard = first.lock("l").lock().lease(LEASE).await.unwrap();
     let asked = |args: &[String]| args.first().is_some_and(|it| it == "SENTINEL");
-    eventually(SOON, "ours is asked there", async || line.count(asked) >= 4).await;
+    eventually(SOON, "our Sentinel is asked for the address", async || {
+        line.count(asked) >= 4
+    })
+    .await;
     let before = line.commands().len();
     line.aim_at(stranger.port());
     line.cut_all();
-    eventually(SOON, "the stranger is asked", async || {
+    eventually(SOON, "the other Sentinel is asked", async || {
         let since = &line.commands()[before..];
         since.iter().filter(|seen| asked(&seen.args)).count() >= 12
     })

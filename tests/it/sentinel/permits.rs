@@ -74,7 +74,7 @@ async fn permits_missing_on_the_new_master_are_reported_lost() {
         }
     };
     let told = tokio::time::timeout(SOON, told).await;
-    told.expect("they are told long before a third of their lease");
+    told.expect("the holders learn of the loss well within a third of their lease");
     drop(permits);
     // A permit that the new master never had is not returned to it.
     let next = seats.acquire_many(200).await.unwrap();

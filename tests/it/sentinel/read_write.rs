@@ -90,7 +90,7 @@ async fn holds_that_the_new_master_does_not_have_are_reported_lost() {
         }
     };
     let told = tokio::time::timeout(SOON, told).await;
-    told.expect("they are told long before a third of their lease");
+    told.expect("the holders learn of the loss well within a third of their lease");
     drop((watched, leased, writes));
     // Other owners acquire at once.
     let stranger = Client::connect(all.url()).await.unwrap();

@@ -144,7 +144,7 @@ async fn a_switch_and_a_switch_back_allow_no_second_quorum() {
         // The client detects the switch later than this.
         assert!(began.elapsed() > LEASE, "{:?}", began.elapsed());
         assert!(kept.is_valid());
-        eventually(SOON * 4, "it lives as a replica", async || {
+        eventually(SOON * 4, "it runs as a replica", async || {
             is_master(old).await == Some(false)
         })
         .await;

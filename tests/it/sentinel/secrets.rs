@@ -67,7 +67,7 @@ async fn of_master(all: &Sentinels, missing: &str) -> Vec<String> {
         let guard = client.lock("l").lock().await.expect("it is free");
         let waiting = client.lock("l").try_lock().wait(ms(1_500));
         let waiting = waiting.owner(&Owner::new()).await;
-        assert!(waiting.expect("the server is well").is_none());
+        assert!(waiting.expect("the server answers").is_none());
         told.push(format!("{client:#?} {guard:?}"));
         guard.unlock().await.expect("it was held");
         client.shutdown().await;

@@ -39,7 +39,7 @@ async fn a_connection_without_the_right_certificates_fails() {
     let trusting = || TlsSettings::new().root_certificates(authority.pem());
     let unknown = stranger.certify(&["orders"]);
     for (what, settings) in [
-        ("none to show", trusting()),
+        ("no certificate", trusting()),
         ("one that no authority signed", both(&authority, &unknown)),
         ("a server that no authority signed", both(&stranger, &own)),
         (

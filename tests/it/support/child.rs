@@ -67,7 +67,7 @@ impl Copy {
         loop {
             let mut line = String::new();
             let read = self.output.read_line(&mut line).expect("it writes text");
-            assert!(read > 0, "it ended without a word: {all}");
+            assert!(read > 0, "it ended without output: {all}");
             if let Some(word) = line.strip_prefix(MARK) {
                 return word.trim_end().to_owned();
             }

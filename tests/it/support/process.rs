@@ -60,12 +60,12 @@ impl Drop for Process {
 /// Stops the process (SIGSTOP), and returns when the kernel reports that it is stopped.
 pub(crate) fn pause(child: &Child) {
     signal(child, Signal::STOP);
-    await_state(child.id(), "stand still", |state| state == 'T');
+    await_state(child.id(), "stop", |state| state == 'T');
 }
 
 pub(crate) fn resume(child: &Child) {
     signal(child, Signal::CONT);
-    await_state(child.id(), "go on", |state| state != 'T');
+    await_state(child.id(), "continue", |state| state != 'T');
 }
 
 /// Ends the process as a crash does, and leaves no zombie.

@@ -35,10 +35,15 @@ async fn a_batch_refused_for_its_keys_is_split_and_stays_split() {
     redis.cmd(&["SET", "b:3", "no hash", "PX", "60000"]).await;
     let wrong_type = guards.remove(3);
     let gone = guards.remove(6);
-    let lost = timeout(SAFETY, gone.lost()).await.expect("it is told");
+    let lost = timeout(SAFETY, gone.lost())
+        .await
+        .expect("it is told of the loss");
     assert_eq!(lost.reason(), LostReason::NotOurs);
     let lost = timeout(SAFETY, wrong_type.lost()).await;
-    assert_eq!(lost.expect("it is told").reason(), LostReason::Deadline);
+    assert_eq!(
+        lost.expect("it is told of the loss").reason(),
+        LostReason::Deadline
+    );
     all_are_held(&guards).await;
 
     // Another connection to the same server, without a refusal so far.
@@ -75,7 +80,9 @@ async fn a_split_batch_whose_parts_are_all_refused_is_retried_until_the_deadline
     );
     let singles = singles.always();
     for guard in &guards {
-        let lost = timeout(SAFETY, guard.lost()).await.expect("it is told");
+        let lost = timeout(SAFETY, guard.lost())
+            .await
+            .expect("it is told of the loss");
         assert_eq!(lost.reason(), LostReason::Deadline);
     }
     assert!(singles.hits() >= 5);

@@ -65,7 +65,7 @@ async fn a_shutdown_ends_waiters_and_later_calls_with_closed() {
     assert!(matches!(lock.remaining_ttl().await, Err(Error::Closed)));
     let out = lock.with(|_| async {}).await;
     assert!(matches!(out, Err(Error::Closed)));
-    assert!(guard.is_valid(), "the other client goes on");
+    assert!(guard.is_valid(), "the other client keeps its lock");
     guard.unlock().await.unwrap();
     redis.assert_clean().await;
 }

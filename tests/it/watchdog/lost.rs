@@ -227,18 +227,20 @@ impl Concerned {
                 self.child.cancelled(),
             )
         };
-        let (outer, nested, fixed, view, ..) = timeout(SAFETY, all).await.expect("all are told");
+        let (outer, nested, fixed, view, ..) = timeout(SAFETY, all)
+            .await
+            .expect("all are told of the loss");
         told_in_time(deadline);
         for (lost, was_valid) in [outer, nested, fixed, view] {
             assert_eq!(lost.reason(), reason);
-            assert!(!was_valid, "told of a loss that was none");
+            assert!(!was_valid, "a loss was reported, and there was none");
         }
         let work = timeout(SAFETY, self.work).await.unwrap().unwrap();
         let Err(Error::Lost(lost)) = work else {
             panic!("{work:?}");
         };
         assert_eq!(lost.reason(), reason);
-        assert_eq!(Arc::strong_count(&self.worked), 1, "the work goes on");
+        assert_eq!(Arc::strong_count(&self.worked), 1, "the work continues");
         assert!(self.outer.remaining().is_zero() && self.fixed.remaining().is_zero());
         for guard in [self.fixed, self.nested, self.outer] {
             let Err(Error::Lost(lost)) = guard.unlock().await else {

@@ -67,7 +67,10 @@ async fn a_renewal_never_shortens_a_longer_ttl() {
     redis.cmd(&["PEXPIRE", "a", "60000"]).await;
     proxy.wait_for(is_renewal, renewals(&proxy) + 3).await;
     assert!(ttl(&redis, "a").await > Duration::from_secs(40));
-    assert!(guard.remaining() <= LEASE, "only Redis' word counts");
+    assert!(
+        guard.remaining() <= LEASE,
+        "a guard counts only what Redis granted"
+    );
     guard.unlock().await.unwrap();
     redis.assert_clean().await;
 }

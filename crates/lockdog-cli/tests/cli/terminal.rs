@@ -74,7 +74,7 @@ async fn ctrl_c_reaches_the_command_once_and_the_terminal_stays_as_it_was() {
             .filter(|line| *line == "int")
             .count()
     };
-    eventually(SOON, "it heard", async || count() > 0).await;
+    eventually(SOON, "it received the signal", async || count() > 0).await;
     fs::write(files.path("stop"), "").unwrap();
     files.lines("after").await;
     // Its shell heard Ctrl-C, too.
@@ -161,7 +161,7 @@ async fn top_gives_the_terminal_back_as_it_was() {
         stty -a > after";
     let mut terminal = Terminal::open(&server, &files, text);
     // `top` scans a second time only after it opened the screen.
-    eventually(SOON, "it looks twice", async || {
+    eventually(SOON, "it polls twice", async || {
         redis
             .commandstats()
             .await

@@ -28,7 +28,7 @@ async fn each_change_is_told_until_the_lock_is_free() {
         let stats = redis.commandstats().await;
         stats.get("pubsub|numsub").copied().unwrap_or(0)
     };
-    eventually(SOON, "it looks", async || asked().await >= 2).await;
+    eventually(SOON, "it polls", async || asked().await >= 2).await;
     let again = lock.lock().await.unwrap();
     // A scan that began before the change may end after it, so only the second scan has certainly seen
     // it.

@@ -19,7 +19,7 @@ async fn a_leader_whose_lease_ends_is_followed_by_the_next() {
         .await
         .unwrap();
     let mut leaders = other.election("jobs").observe();
-    let first = leaders.next().await.unwrap().expect("it leads");
+    let first = leaders.next().await.unwrap().expect("it is the leader");
     assert_eq!(first.value.as_deref(), Some("a"));
     let began = Instant::now();
     let election = other.election("jobs");
@@ -36,7 +36,7 @@ async fn a_leader_whose_lease_ends_is_followed_by_the_next() {
         next.term() >= lead.term() + passed,
         "terms follow the clock"
     );
-    let seen = leaders.next().await.unwrap().expect("it leads");
+    let seen = leaders.next().await.unwrap().expect("it is the leader");
     assert_eq!(seen.term, Some(next.term()));
     next.resign().await.unwrap();
     assert!(leaders.next().await.unwrap().is_none());
@@ -51,7 +51,7 @@ async fn a_successor_that_ends_before_it_said_a_value_leaves_none() {
     let election = client.election("jobs");
     let lead = election.campaign("a").await.unwrap();
     let mut leaders = other.election("jobs").observe();
-    let first = leaders.next().await.unwrap().expect("it leads");
+    let first = leaders.next().await.unwrap().expect("it is the leader");
     assert_eq!(first.value.as_deref(), Some("a"));
     let mut successors = Vec::new();
     for value in ["b", "c"] {
@@ -68,7 +68,7 @@ async fn a_successor_that_ends_before_it_said_a_value_leaves_none() {
     let next = field(&server);
     assert!(next.is_some() && next != resigned, "it was handed over");
     let seen = other.election("jobs").leader().await.unwrap();
-    let seen = seen.expect("the next one leads");
+    let seen = seen.expect("the next one is the leader");
     assert_eq!((seen.term, seen.value), (None, None));
     drop(successors);
     server.assert_clean().await;

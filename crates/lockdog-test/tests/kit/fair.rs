@@ -24,7 +24,7 @@ async fn queue(lock: &Lock, turns: &Arc<Mutex<Vec<u32>>>) -> Vec<JoinHandle<()>>
         let request = lock.try_lock().owner(&Owner::new()).wait(LONG);
         let turns = turns.clone();
         waiters.push(tokio::spawn(async move {
-            let guard = request.await.unwrap().expect("it is its turn");
+            let guard = request.await.unwrap().expect("it is first in the queue");
             turns.lock().unwrap().push(number);
             guard.unlock().await.unwrap();
         }));
@@ -133,7 +133,7 @@ async fn a_guard_of_a_hand_over_ends_before_the_lock_that_an_earlier_look_was_gr
     // The unlock reports a loss or a release.
     let _ = held.unlock().await;
     let guard = timeout(LONG, waiter).await.expect("its turn").unwrap();
-    let guard = guard.unwrap().expect("it is its turn");
+    let guard = guard.unwrap().expect("it is first in the queue");
     let ttl = server.holder("door").and_then(|holder| holder.ttl);
     assert!(
         Some(guard.remaining()) <= ttl,

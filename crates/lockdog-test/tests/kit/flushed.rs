@@ -45,7 +45,7 @@ async fn waiters_of_each_kind_of_lock_get_it_one_after_the_other() {
             is_told_by_a_renewal(flushed, held.lost()).await;
             for waiter in waiters {
                 let done = timeout_at(flushed + PERIOD + SOON, waiter).await;
-                let got = done.expect("its client is told").unwrap();
+                let got = done.expect("its client is told of the loss").unwrap();
                 soon += usize::from(got <= flushed + SOON);
             }
             assert!(soon >= 4, "the timers of {soon} woke them");
@@ -161,7 +161,10 @@ async fn permits_with_leases_end_and_waiters_wait_for_new_ones() {
         sleep(millis).await;
         let flushed = flush(&server).await;
         is_told_by_a_renewal(flushed, both.lost()).await;
-        assert!(hurried.await.unwrap().unwrap().is_none(), "none is free");
+        assert!(
+            hurried.await.unwrap().unwrap().is_none(),
+            "no permit is free"
+        );
         assert!(began.elapsed() >= limit && !patient.is_finished());
         server.lose_messages(true);
         assert!(theirs.try_set_permits(2).await.unwrap());
@@ -195,7 +198,10 @@ async fn permits_without_leases_end_and_waiters_wait_for_new_ones() {
         sleep(millis).await;
         flush(&server).await;
         assert!(one.release().await.unwrap_err().is_lost());
-        assert!(hurried.await.unwrap().unwrap().is_none(), "none is free");
+        assert!(
+            hurried.await.unwrap().unwrap().is_none(),
+            "no permit is free"
+        );
         assert!(began.elapsed() >= limit && !patient.is_finished());
         server.lose_messages(true);
         assert!(theirs.try_set_permits(2).await.unwrap());
@@ -256,7 +262,7 @@ async fn flush(server: &Server) -> Instant {
 /// The next renewal finds that the lock is gone.
 async fn is_told_by_a_renewal(flushed: Instant, lost: impl Future<Output = Lost>) {
     let lost = timeout_at(flushed + PERIOD, lost).await;
-    let lost = lost.expect("its next renewal tells it");
+    let lost = lost.expect("its next renewal shows the loss");
     assert_eq!(lost.reason(), LostReason::NotOurs);
 }
 

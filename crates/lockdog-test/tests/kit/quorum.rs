@@ -34,7 +34,7 @@ async fn abandoned_nested_acquires_do_not_harm_the_outer_hold() {
         let lease = Duration::from_secs(10) + Duration::from_millis(50) * number;
         let mut inner = lock.lock().lease(lease).into_future();
         let once = poll_fn(|context| Poll::Ready(inner.as_mut().poll(context).is_pending()));
-        assert!(once.await, "it asks every instance");
+        assert!(once.await, "it sends commands to every instance");
         sleep(Duration::from_millis(u64::from(number % 45))).await;
         if number % 10 == 0 {
             left.push(inner);

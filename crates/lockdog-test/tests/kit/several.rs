@@ -70,10 +70,10 @@ async fn a_multi_lock_has_its_turn_in_a_queue_that_is_never_empty() {
     for _ in 0..20 {
         let before = turns.load(Ordering::SeqCst);
         let guard = timeout(Duration::from_secs(60), lock.lock().into_future()).await;
-        let guard = guard.expect("it has its turn").unwrap();
+        let guard = guard.expect("it reaches the front of the queue").unwrap();
         // One turn of each waiter, and the turns during the attempts outside the queue.
         let passed = turns.load(Ordering::SeqCst) - before;
-        assert!(passed <= 9, "{passed} turns came first");
+        assert!(passed <= 9, "{passed} others went first");
         guard.unlock().await.unwrap();
     }
     tasks.shutdown().await;

@@ -156,10 +156,10 @@ async fn a_multi_lock_that_is_left_between_two_servers_gives_the_first_member_ba
     assert!(server.holder("orders").is_some(), "it has the first member");
     let waits = client.lock("orders").try_lock().owner(&Owner::new());
     let guard = waits.wait(Duration::from_secs(10)).await.unwrap();
-    guard.expect("it was given back").unlock().await.unwrap();
+    guard.expect("it was released").unlock().await.unwrap();
     slow.thaw();
     // It goes on when it is polled again.
-    let whole = left.await.unwrap().expect("nobody else has them");
+    let whole = left.await.unwrap().expect("no other owner has them");
     whole.unlock().await.unwrap();
     server.assert_clean().await;
     slow.assert_clean().await;

@@ -34,7 +34,13 @@ async fn a_dropped_wait_for_a_member_leaves_nothing_of_any_kind() {
                 held.unlock().await.unwrap();
             };
             let (guard, ()) = tokio::join!(poll_n_times(wait.into_future(), n, linger), release);
-            guard.map(|guard| drop(guard.expect("nothing is wrong").expect("it came free")))
+            guard.map(|guard| {
+                drop(
+                    guard
+                        .expect("the servers answer")
+                        .expect("the lock became free"),
+                )
+            })
         })
         .await;
     }
@@ -58,7 +64,13 @@ async fn a_dropped_wait_for_a_plain_member_leaves_nothing_of_any_kind() {
                 plain.unlock().await.unwrap();
             };
             let (guard, ()) = tokio::join!(poll_n_times(wait.into_future(), n, linger), release);
-            guard.map(|guard| drop(guard.expect("nothing is wrong").expect("it came free")))
+            guard.map(|guard| {
+                drop(
+                    guard
+                        .expect("the servers answer")
+                        .expect("the lock became free"),
+                )
+            })
         })
         .await;
     }

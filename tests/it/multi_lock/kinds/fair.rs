@@ -17,7 +17,7 @@ async fn queue(test: &Fixture, name: &str) -> Vec<String> {
 }
 
 async fn eventually_queued(test: &Fixture, name: &str, waiters: usize) {
-    eventually(SOON, "the waiters stand in the queue", async || {
+    eventually(SOON, "the waiters are in the queue", async || {
         queue(test, name).await.len() == waiters
     })
     .await;
@@ -85,7 +85,7 @@ async fn it_gives_the_member_back_if_another_one_is_taken_and_stands_last_again(
     held.unlock().await.unwrap();
     let next = tokio::time::timeout(SOON, behind)
         .await
-        .expect("it has its turn");
+        .expect("it reaches the front of the queue");
     let next = next.unwrap();
     assert!(!waiting.is_finished());
     // The multi lock waits for one of the two busy members now.
@@ -120,7 +120,7 @@ async fn a_turn_without_the_other_members_goes_to_the_next_waiter() {
     let [second, third] = behind;
     let third = tokio::time::timeout(SOON, third)
         .await
-        .expect("it has its turn");
+        .expect("it reaches the front of the queue");
     third.unwrap().unlock().await.unwrap();
     assert!(!waiting.is_finished() && !second.is_finished());
     plain.unlock().await.unwrap();

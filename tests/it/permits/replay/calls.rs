@@ -156,7 +156,7 @@ impl Call {
             panic!("only such calls wait in the recording");
         };
         let acquired = seats.acquire_many(permits).lease(lease).await;
-        acquired.expect("nothing is wrong").into_ids()
+        acquired.expect("the servers answer").into_ids()
     }
 
     pub(super) async fn make(self, client: &Client, redis: &Redis) -> Made {

@@ -120,7 +120,7 @@ async fn acquired(
             if let Some(lease) = lease {
                 request = request.lease(lease);
             }
-            match request.await.expect("nothing is wrong") {
+            match request.await.expect("the servers answer") {
                 Some(guard) => guard,
                 None => return "false".to_owned(),
             }

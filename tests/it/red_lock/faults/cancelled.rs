@@ -35,7 +35,7 @@ async fn a_dropped_try_lock_for_a_token_leaves_nothing_on_any_instance() {
         let lock = locks.mine.clone().fenced();
         poll_n_times(lock.try_lock().into_future(), n, linger)
             .await
-            .map(|guard| drop(guard.expect("nothing is wrong").expect("it is free")))
+            .map(|guard| drop(guard.expect("the servers answer").expect("it is free")))
     })
     .await;
 }
@@ -51,7 +51,13 @@ async fn a_dropped_wait_leaves_nothing_on_any_instance() {
             others.unlock().await.expect("it is held");
         };
         let (got, ()) = tokio::join!(poll_n_times(wait.into_future(), n, linger), release);
-        got.map(|guard| drop(guard.expect("nothing is wrong").expect("it came free")))
+        got.map(|guard| {
+            drop(
+                guard
+                    .expect("the servers answer")
+                    .expect("the lock became free"),
+            )
+        })
     })
     .await;
     // Before, between and after its rounds.

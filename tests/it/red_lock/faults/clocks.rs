@@ -31,7 +31,11 @@ async fn a_clock_set_ahead_by_a_minute_loses_a_holder_one_instance_for_a_moment(
     })
     .await;
     assert_busy(&yours).await;
-    assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
+    assert_eq!(
+        crowd.visits(),
+        0,
+        "another owner acquired the lock while it was held"
+    );
     // With the clock set back, the key lives a minute longer, and is released nevertheless.
     set_clock(&stand, 0).await;
     assert!(redis.pttl(NAME).await > 50_000);

@@ -43,7 +43,11 @@ async fn two_of_five_frozen_beyond_the_lease_and_three_for_less_lose_nothing() {
         frozen.resume();
     }
     watched.stays_valid(LEASE).await;
-    assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
+    assert_eq!(
+        crowd.visits(),
+        0,
+        "another owner acquired the lock while it was held"
+    );
     give_back(watched.into_guard()).await;
     crowd.await_visits(5).await;
     crowd.end().await;
@@ -201,7 +205,7 @@ async fn an_acquire_does_not_wait_for_an_instance_that_was_silent_before() {
     give_back(take(&lock).await).await;
     for server in &stand.servers {
         let redis = server.redis().await;
-        eventually(SOON, "it is nowhere", async || {
+        eventually(SOON, "no server has the lock", async || {
             redis.keys().await.is_empty()
         })
         .await;

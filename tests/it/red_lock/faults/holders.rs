@@ -112,7 +112,10 @@ async fn make_panic(client: &Client, redis: &crate::support::Redis) {
     let deleted = until_ok(SOON, async || client.lock("deleted").lock().await).await;
     redis.cmd(&["DEL", "deleted"]).await;
     let lost = tokio::time::timeout(SOON, kept.lost()).await;
-    assert_eq!(lost.expect("it is told").reason(), LostReason::Watchdog);
+    assert_eq!(
+        lost.expect("it is told of the loss").reason(),
+        LostReason::Watchdog
+    );
     drop((kept, deleted));
 }
 
@@ -150,7 +153,11 @@ async fn a_client_that_is_shut_down_leaves_the_lock_to_the_others() {
         let mut watched = Watched::new(guard);
         watched.stays_valid(LEASE * 5 / 4).await;
         assert_eq!(watched.guard().margin(), 0);
-        assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
+        assert_eq!(
+            crowd.visits(),
+            0,
+            "another owner acquired the lock while it was held"
+        );
         assert!(!waiter.is_finished(), "it waits for the others");
         give_back(watched.into_guard()).await;
         let next = waiter.await.unwrap().unwrap();

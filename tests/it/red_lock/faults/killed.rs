@@ -108,7 +108,11 @@ async fn a_hold_survives_two_of_five_killed_but_not_three() {
     stand.servers[4].kill();
     watched.stays_valid(LEASE * 3 / 2).await;
     await_letters(watched.guard(), &stand, "AAAUU").await;
-    assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
+    assert_eq!(
+        crowd.visits(),
+        0,
+        "another owner acquired the lock while it was held"
+    );
     assert_busy(&yours).await;
     stand.servers[2].kill();
     let loss = watched.followed_to_the_end().await;

@@ -45,7 +45,11 @@ async fn minority_then_majority(lost: &[Direction]) {
         watched.look() && watched.guard().margin() == 2
     })
     .await;
-    assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
+    assert_eq!(
+        crowd.visits(),
+        0,
+        "another owner acquired the lock while it was held"
+    );
     crowd.end().await;
 
     let crowd = Crowd::start(std::slice::from_ref(&yours));

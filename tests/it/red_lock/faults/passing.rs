@@ -36,7 +36,11 @@ async fn an_instance_that_refuses_temporarily_does_not_count_until_it_recovers()
         let mut watched = Watched::new(guard).working(crowd.beside());
         watched.stays_valid(LEASE * 3 / 2).await;
         await_letters(watched.guard(), &stand, "UAA").await;
-        assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
+        assert_eq!(
+            crowd.visits(),
+            0,
+            "another owner acquired the lock while it was held"
+        );
         assert!(first.hits() > 0);
         give_back(watched.into_guard()).await;
         crowd.await_visits(5).await;
@@ -74,7 +78,11 @@ async fn two_of_five_paused_by_client_pause_do_not_count_while_paused() {
     watched.stays_valid(LEASE * 3 / 2).await;
     await_letters(watched.guard(), &stand, "UUAAA").await;
     watched.stays_valid(LEASE).await;
-    assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
+    assert_eq!(
+        crowd.visits(),
+        0,
+        "another owner acquired the lock while it was held"
+    );
     eventually(SOON, "it has all again", async || {
         watched.look() && watched.guard().margin() == 2
     })

@@ -120,7 +120,11 @@ async fn an_instance_that_revokes_its_permission_is_lost_and_reacquired() {
     await_letters(watched.guard(), &stand, "UAAAA").await;
     assert_refused(&watched.guard().instances(), &stand, "NOPERM");
     assert!(!stand.is_taken(0).await, "it ended there");
-    assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
+    assert_eq!(
+        crowd.visits(),
+        0,
+        "another owner acquired the lock while it was held"
+    );
     assert!(redis.errorstats().await["NOPERM"] > 0);
     acl(&["+@all"]).await;
     crowd.end().await;

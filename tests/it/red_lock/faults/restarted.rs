@@ -48,7 +48,11 @@ async fn an_instance_that_returned_empty_is_not_reacquired_before_the_end_of_its
         watched.guard().margin() == 1
     })
     .await;
-    assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
+    assert_eq!(
+        crowd.visits(),
+        0,
+        "another owner acquired the lock while it was held"
+    );
     give_back(watched.into_guard()).await;
     crowd.await_visits(5).await;
     crowd.end().await;
@@ -136,7 +140,11 @@ async fn an_instance_that_returned_with_its_data_keeps_its_hold() {
         assert_eq!(redis.hash(NAME).await, field, "{member} was taken again");
         assert!(watched.look());
     }
-    assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
+    assert_eq!(
+        crowd.visits(),
+        0,
+        "another owner acquired the lock while it was held"
+    );
     give_back(watched.into_guard()).await;
     // The servers do not count for a new acquire yet, because clients do not know that no data was
     // lost.

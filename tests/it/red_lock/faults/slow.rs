@@ -60,7 +60,11 @@ async fn an_instance_that_takes_five_seconds_slows_no_call() {
     let mut watched = Watched::new(guard);
     watched.stays_valid(LEASE * 3 / 2).await;
     await_letters(watched.guard(), &stand, "UAAAA").await;
-    assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
+    assert_eq!(
+        crowd.visits(),
+        0,
+        "another owner acquired the lock while it was held"
+    );
     give_back(watched.into_guard()).await;
     crowd.await_visits(5).await;
     crowd.end().await;
@@ -124,7 +128,7 @@ async fn a_grant_whose_reply_is_lost_is_released_long_before_its_lease_ends() {
     let redis = stand.servers[0].redis().await;
     gate.open();
     let since = Instant::now();
-    eventually(SOON, "it is given back", async || !redis.exists(NAME).await).await;
+    eventually(SOON, "it is released", async || !redis.exists(NAME).await).await;
     assert!(since.elapsed() < LONG / 2, "{:?}", since.elapsed());
     stand.assert_nothing_stays().await;
 }
@@ -143,7 +147,7 @@ async fn a_grant_on_a_dead_connection_is_released_on_another() {
     give_back(guard).await;
     let redis = stand.servers[0].redis().await;
     let since = Instant::now();
-    eventually(SOON, "it is given back", async || !redis.exists(NAME).await).await;
+    eventually(SOON, "it is released", async || !redis.exists(NAME).await).await;
     println!("given back after {:?}", since.elapsed());
     assert!(since.elapsed() < LONG / 2);
     let guard = take(&lock).await;
@@ -249,7 +253,7 @@ async fn delays_near_the_instance_timeout_and_broken_answers_keep_exclusion() {
     let cut: u64 = cut.sum();
     assert!(cut > 5, "{cut} answers were cut");
     println!("{during} visits with {cut} answers cut");
-    assert!(during > 0, "no owner got in");
+    assert!(during > 0, "no owner acquired the lock");
     crowd.await_visits(20).await;
     crowd.end().await;
     stand.assert_nothing_stays().await;

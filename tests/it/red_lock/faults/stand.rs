@@ -105,7 +105,7 @@ impl Stand {
 
     /// Waits until the lock is taken on this number of servers.
     pub(super) async fn await_taken(&self, n: usize) {
-        let what = format!("it stands on {n} servers");
+        let what = format!("{n} servers have the lock");
         eventually(SOON, &what, async || self.taken().await == n).await;
     }
 
@@ -163,7 +163,9 @@ pub(super) fn red_lock(clients: &[Client]) -> RedLock {
 /// Acquires a lock that is free or will be soon.
 pub(super) async fn take(lock: &RedLock) -> Guard {
     let taken = lock.try_lock().wait(SOON * 2).await;
-    taken.expect("enough servers answer").expect("it gets free")
+    taken
+        .expect("enough servers answer")
+        .expect("the lock becomes free")
 }
 
 /// Releases it. On a busy machine answers may be late, and then the client completes the release in the
