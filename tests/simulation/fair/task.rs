@@ -19,7 +19,7 @@ use crate::simulation::network::Network;
 use crate::simulation::plan::Cancel;
 use crate::simulation::task::{LeastTime, cancelled};
 
-/// What a task reports to the observer.
+/// The reports of a task to the observer.
 pub(super) enum Report {
     Says(String),
     /// An unlock returned that this hold is deleted in Redis.

@@ -98,7 +98,7 @@ impl Watches {
         })
     }
 
-    /// What is true without faults: a stream that is polled reports another leader soon.
+    /// The check without faults: a stream that is polled reports another leader soon.
     pub(super) fn look(&mut self, leader: Option<Shown>, now: u64) -> Result<(), String> {
         if self.leader.0 != leader {
             self.leader = (leader, now);
@@ -116,7 +116,7 @@ impl Watches {
             if late > self.longest {
                 return Err(format!("{id:?} does not report {leader:?} for {late} ms"));
             }
-            // It listens from its second call on.
+            // The stream is subscribed from its second call on.
             let listens = |at: &u64| stream.last.is_some() && polled + PAUSES_MS <= *at;
             if let Some(at) = published.filter(listens)
                 && now - at > PAUSES_MS
@@ -129,5 +129,5 @@ impl Watches {
     }
 }
 
-/// Two questions, and the pauses before them.
+/// Two polls, and the pauses before them.
 const PAUSES_MS: u64 = 300;

@@ -497,7 +497,7 @@ async fn each_loss_is_told_once_and_its_hold_is_not_released_too() {
     let guard = lock.lock().await.unwrap();
     lock.force_unlock().await.unwrap();
     drop(guard);
-    // Its time was over.
+    // Its time had ended.
     let guard = lock.lock().max_hold(LEASE).await.unwrap();
     guard.lost().await;
     drop(guard);
