@@ -435,7 +435,7 @@ fn late_receiver(chance: &mut Chance, poll_cap_ms: u64) -> Vec<Task> {
         task(
             2,
             vec![
-                // The other task asks first.
+                // The other task polls first.
                 PlanStep::Rest(10),
                 acquire(Cancel::Left(chance.within(1, 3))),
                 PlanStep::Rest(late_ms - 10),

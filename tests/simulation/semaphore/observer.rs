@@ -104,7 +104,7 @@ impl Observer {
     ) -> Self {
         // As Redisson sets it: the first acquire begins the ledger.
         redis.set(KEY, &total.to_string());
-        // The ledger tells a moment from a number of permits by its size.
+        // The ledger distinguishes a time from a number of permits by its size.
         redis.begin_at(1_800_000_000_000);
         Self {
             redis,
