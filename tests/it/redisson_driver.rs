@@ -4,7 +4,6 @@
 mod sessions;
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
@@ -13,7 +12,7 @@ use redis::Commands;
 
 use crate::support::prelude::SOON;
 use crate::support::redisson::{JavaLock, Redisson};
-use crate::support::{Binary, Cluster, eventually};
+use crate::support::{Binary, Cluster, eventually, free_port};
 
 #[tokio::test]
 async fn a_lock_is_held_under_the_predicted_field() {
@@ -404,13 +403,10 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
-        // Another process may take the port between our closing it and the server's bind: then this
-        // server ends at once, and the next port is tried.
+        // Another process may take the port before the server binds it. Then this server ends, and the
+        // loop tries the next port.
         for _ in 0..20 {
-            let port = TcpListener::bind("127.0.0.1:0")
-                .and_then(|listener| listener.local_addr())
-                .expect("a free port")
-                .port();
+            let port = free_port();
             let process = Command::new("redis-server")
                 .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
                 .args(["--save", "", "--appendonly", "no"])
@@ -422,13 +418,23 @@ impl Server {
                 url: format!("redis://127.0.0.1:{port}"),
             };
             while matches!(server.process.try_wait(), Ok(None)) {
-                if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                if server.answers() {
                     return server;
                 }
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
         panic!("redis-server does not start");
+    }
+
+    /// Whether this server answers at its port, and not that of another process.
+    fn answers(&self) -> bool {
+        let client = redis::Client::open(self.url.as_str()).expect("the URL is valid");
+        let info: redis::RedisResult<String> = client
+            .get_connection()
+            .and_then(|mut connection| redis::cmd("INFO").query(&mut connection));
+        let own = format!("process_id:{}\r", self.process.id());
+        info.is_ok_and(|info| info.contains(&own))
     }
 
     fn connection(&self) -> redis::Connection {
