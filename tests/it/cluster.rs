@@ -26,7 +26,7 @@ use crate::support::Cluster;
 use crate::support::prelude::{LONG, ms};
 use crate::turn::waiter;
 
-/// A client whose waiters are woken by nothing but messages and TTLs while the test lasts.
+/// A client whose waiters are woken only by messages and TTLs during the test.
 async fn without_polling(cluster: &Cluster) -> Client {
     let client = Client::builder().url(cluster.url()).poll_cap(LONG);
     client.build().await.expect("it runs")
@@ -53,5 +53,5 @@ async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
     done.unwrap_or_else(|_| panic!("it did not happen in time: {what}"))
 }
 
-/// As the prelude's, but below the default lease of 30 s: a lock that is free by then was released.
+/// As the prelude's, but below the default lease of 30 s, so a lock that is free by then was released.
 const SOON: Duration = Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! Many tasks that want the same locks, while something is done to the servers.
+//! Many tasks that contend for the same locks during a fault of the servers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ pub(crate) struct Crowd {
 #[derive(Clone, Debug)]
 pub(crate) struct Doings(Arc<Vec<Mutex<(String, Instant)>>>);
 
-/// The turns that one lock has given.
+/// How often one lock was acquired.
 #[derive(Default)]
 struct Turns {
     cell: Cell,
@@ -60,7 +60,7 @@ impl Crowd {
                     );
                     let guard = match lock.lock().await {
                         Ok(guard) => guard,
-                        // The only thing that a caller may be told while there is no master.
+                        // The only error that a caller may get while there is no master.
                         Err(error) if error.is_retriable() => {
                             doings.set(task, format!("was told {error}"));
                             continue;
@@ -97,13 +97,14 @@ impl Crowd {
         assert!(took <= most, "{took:?}, {most:?} are enough");
     }
 
-    /// Each lock is taken often again, long before a lease is over. Says how long it took.
+    /// Waits until each lock was acquired many times again, long before the end of a lease. Returns how
+    /// long that took.
     pub(crate) async fn goes_on(&self) -> Duration {
         let began = Instant::now();
         let taken = |turns: &Arc<Turns>| turns.taken.load(Ordering::SeqCst);
         let before: Vec<_> = self.turns.iter().map(taken).collect();
         let each = TASKS / self.turns.len();
-        eventually(A_MINUTE, "the crowd goes on", async || {
+        eventually(A_MINUTE, "the crowd continues", async || {
             let mut now = self.turns.iter().map(taken).zip(&before);
             now.all(|(now, before)| now >= before + each as u64)
         })

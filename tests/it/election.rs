@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::support::{Redis, RedisServer, eventually};
 
-/// A server, a client with an election, and the test's own view.
+/// A server, a client with an election, and the test's own connection.
 struct Fixture {
     server: RedisServer,
     redis: Redis,
@@ -53,11 +53,11 @@ impl Fixture {
         client.build().await.expect("it runs").election(NAME)
     }
 
-    /// Starts a task that campaigns, and waits until it stands in the queue.
+    /// Starts a task that campaigns, and waits until it is in the queue.
     async fn queued(&self, election: &Election, value: &str) -> JoinHandle<Leadership> {
         let before: usize = self.redis.ask(&["LLEN", QUEUE]).await;
         let waiter = campaigner(election, value);
-        eventually(SOON, "it stands in the queue", async || {
+        eventually(SOON, "it waits in the queue", async || {
             self.redis.ask::<usize>(&["LLEN", QUEUE]).await == before + 1
         })
         .await;
@@ -80,7 +80,7 @@ impl Fixture {
 
     /// The value that a client without a candidate sees.
     async fn value(&self) -> Option<String> {
-        let leader = self.election.leader().await.expect("the server is well");
+        let leader = self.election.leader().await.expect("the server answers");
         leader.and_then(|leader| leader.value)
     }
 }
@@ -88,7 +88,7 @@ impl Fixture {
 /// Starts a task that campaigns with its own owner.
 fn campaigner(election: &Election, value: &str) -> JoinHandle<Leadership> {
     let campaign = election.campaign(value).owner(&Owner::new());
-    tokio::spawn(async move { campaign.await.expect("it is its turn") })
+    tokio::spawn(async move { campaign.await.expect("it is first in the queue") })
 }
 
 async fn in_time<T>(task: JoinHandle<T>) -> T {

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::support::{Redis, RedisServer, eventually};
 
-/// A server, a client with a fair lock, and the test's own view.
+/// A server, a client with a fair lock, and the test's own connection.
 struct Fixture {
     server: RedisServer,
     redis: Redis,
@@ -67,7 +67,7 @@ impl Fixture {
 
     /// Waits until this number of waiters is in the queue.
     async fn eventually_queued(&self, waiters: usize) {
-        eventually(SOON, "the waiters stand in the queue", async || {
+        eventually(SOON, "the waiters are in the queue", async || {
             self.queue().await.len() == waiters
         })
         .await;
@@ -86,7 +86,7 @@ impl Fixture {
     async fn queued_beside(&self, lock: &Lock) -> JoinHandle<Guard> {
         let before = self.queue().await;
         let waiter = crate::turn::waiter(lock);
-        eventually(SOON, "it stands in the queue", async || {
+        eventually(SOON, "it waits in the queue", async || {
             self.queue().await != before
         })
         .await;

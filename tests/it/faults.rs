@@ -24,5 +24,5 @@ mod waits;
 
 use std::time::Duration;
 
-/// As the prelude's, but below the default lease of 30 s: a lock that is free by then was released.
+/// As the prelude's, but below the default lease of 30 s, so a lock that is free by then was released.
 const SOON: Duration = Duration::from_secs(10);

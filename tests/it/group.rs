@@ -12,7 +12,7 @@ use lockdog::{Client, ClientBuilder, Lock, Owner, Value};
 use crate::support::prelude::{LONG, SOON, ms};
 use crate::support::{Redis, RedisServer, eventually};
 
-/// A server, a client, and the test's own view.
+/// A server, a client, and the test's own connection.
 struct Fixture {
     server: RedisServer,
     redis: Redis,
@@ -61,7 +61,7 @@ fn of(client: &Client, values: &[&str]) -> Lock {
 /// Makes one attempt with a new owner.
 async fn tried(lock: &Lock) -> Option<lockdog::Guard> {
     let tried = lock.try_lock().owner(&Owner::new());
-    tried.await.expect("the server is well")
+    tried.await.expect("the server answers")
 }
 
 const GROUP: &str = "class_100";

@@ -66,7 +66,7 @@ impl Race {
                 let owner = Owner::new();
                 let mut pairs = 0;
                 while !race.is_over() {
-                    let guard = lock.lock().owner(&owner).await.expect("the server is well");
+                    let guard = lock.lock().owner(&owner).await.expect("the server answers");
                     if !race.is_over() {
                         race.cell.bump_at_once().await;
                         race.done.fetch_add(1, Ordering::SeqCst);
@@ -84,7 +84,7 @@ impl Race {
         crowd.join_all().await
     }
 
-    /// No two owners were in the lock at the same time.
+    /// Checks that no two owners held the lock at the same time.
     fn assert_exclusive(&self) {
         self.cell.assert_exclusive(self.done() as i64);
     }

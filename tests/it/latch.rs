@@ -12,7 +12,7 @@ use lockdog::{Client, ClientBuilder, CountDownLatch};
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::support::{Redis, RedisServer, eventually};
 
-/// A server, one client with a latch, and the test's own view.
+/// A server, one client with a latch, and the test's own connection.
 struct Fixture {
     server: RedisServer,
     redis: Redis,
@@ -51,7 +51,7 @@ impl Fixture {
 
     /// Waits until a waiter is subscribed, and a while longer for its next query.
     async fn somebody_waits(&self) {
-        eventually(SOON, "somebody listens", async || {
+        eventually(SOON, "a waiter is subscribed", async || {
             self.redis.channels().await.contains(&CHANNEL.to_owned())
         })
         .await;

@@ -332,7 +332,7 @@ async fn run_steps(done: &mut Done, case: &Case, polls: usize, room: Arc<Semapho
 const MOST_POLLS: usize = 4;
 /// How many cases run at the same time. Cases mostly wait. With more than the first number the machine is
 /// busy with these cases alone. The other numbers are for the repetitions.
-const AT_ONCE: [usize; 4] = [72, 12, 4, 2];
+const AT_ONCE: [usize; 5] = [72, 12, 4, 2, 1];
 /// Names the futures to which a run is limited.
 const ONLY: &str = "LOCKDOG_TEST_LEFT";
 

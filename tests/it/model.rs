@@ -1,5 +1,5 @@
-//! The lock against models of itself: what it answers and leaves in Redis after any sequence of
-//! calls, and whether its holders' times ever overlap.
+//! The lock against models: its answers and keys after any sequence of calls, and whether the times of
+//! its holders ever overlap.
 
 mod history;
 mod linear;

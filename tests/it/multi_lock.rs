@@ -1,4 +1,4 @@
-//! Several locks as one, on real servers: all or none, whatever goes wrong.
+//! Several locks as one, on real servers: all or none, also during faults.
 
 mod apart;
 mod basics;
@@ -16,7 +16,7 @@ use lockdog::{Client, ClientBuilder, Guard, Lock, MultiLock, Owner};
 use crate::support::prelude::{LONG, SOON, ms};
 use crate::support::{Redis, RedisServer, eventually, until_ok};
 
-/// Servers, one client of each, and the test's own view.
+/// Servers, one client of each, and the test's own connections.
 struct Fixture {
     servers: Vec<RedisServer>,
     redis: Vec<Redis>,
@@ -35,7 +35,7 @@ impl Fixture {
         }
     }
 
-    /// Another process: a client of each server.
+    /// A client of each server, as another process has them.
     async fn others(&self) -> Vec<Client> {
         clients(&self.servers, |client| client).await
     }
@@ -60,11 +60,11 @@ impl Fixture {
         !self.redis[server].exists(name).await
     }
 
-    /// Nothing is left on any server, but for what the test itself put there.
+    /// Checks that no server has anything left except keys that the test wrote.
     async fn assert_clean(&self) {
         for redis in &self.redis {
             redis.assert_clean().await;
-            // The end of a lease, and a release in the background, come a moment later.
+            // A lease ends, and a background release arrives, slightly later.
             eventually(SOON, "no key is left", async || {
                 redis.keys().await.is_empty()
             })
@@ -72,7 +72,7 @@ impl Fixture {
         }
     }
 
-    /// Lets the servers know every script of a plain cycle, and forgets what that cost.
+    /// Loads every script of a plain cycle and resets the statistics.
     async fn warm_up(&self, clients: &[Client]) {
         let locks = clients.iter().map(|client| client.lock("warm-up"));
         let lock = MultiLock::new(locks);

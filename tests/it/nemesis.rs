@@ -1,11 +1,11 @@
-//! Lost, late and repeated commands and cut connections, at random and all at once.
+//! Lost, late and repeated commands and cut connections, at random and together.
 
 use std::time::{Duration, Instant};
 
 use lockdog::{Client, ClientBuilder};
 
 use crate::support::prelude::{SOON, ms};
-use crate::support::{Action, Dice, Direction, Gate, Proxy, RedisServer, named, until_ok};
+use crate::support::{Action, Dice, Direction, Gate, Proxy, RedisServer, Rule, named, until_ok};
 
 /// Three clients, each with a network of its own to the server.
 pub(crate) struct Nemesis {
@@ -38,11 +38,12 @@ impl Nemesis {
         }
     }
 
-    /// Does harm for this time, and longer if it is not enough yet, as on a busy machine. Then heals it.
+    /// Injects faults for this time, and longer if on a busy machine `is_enough` is not true yet, no connection
+    /// was cut, or no other fault took place. Then heals the networks.
     /// `repeats_late` names the commands of which a copy may run long after its answer.
     ///
     /// # Panics
-    /// If it is not enough for long.
+    /// If this takes 90 s longer.
     pub(crate) async fn harass(
         &mut self,
         lasts: Duration,
@@ -54,7 +55,7 @@ impl Nemesis {
         let mut late: Vec<(Instant, Gate)> = Vec::new();
         let mut rules = Vec::new();
         let mut cuts = 0;
-        while Instant::now() < until || !is_enough() {
+        while Instant::now() < until || !is_enough() || cuts == 0 || hits(&rules) == 0 {
             assert!(Instant::now() < until + SOON * 3, "too little happens");
             let proxy = &proxies[dice.roll(proxies.len() as u64) as usize];
             match dice.roll(7) {
@@ -66,7 +67,7 @@ impl Nemesis {
                     let gate = Gate::new();
                     rules.push(match dice.roll(2) {
                         0 => proxy.on(repeats_late.clone(), Action::TwiceLate(gate.clone())),
-                        // It runs for the first time when its sender has given it up.
+                        // The command runs for the first time after its sender has given up.
                         _ => proxy.on(named("evalsha"), Action::HoldRequest(gate.clone())),
                     });
                     late.push((Instant::now() + ms(dice.roll(1_500)), gate));
@@ -89,7 +90,10 @@ impl Nemesis {
         }
         late.iter().for_each(|(_, gate)| gate.open());
         proxies.iter().for_each(Proxy::heal);
-        let hits: u64 = rules.iter().map(|rule| rule.hits()).sum();
-        assert!(cuts > 0 && hits > 0, "{cuts} cuts, {hits} other faults");
+        println!("{cuts} cuts, {} other faults", hits(&rules));
     }
+}
+
+fn hits(rules: &[Rule]) -> u64 {
+    rules.iter().map(Rule::hits).sum()
 }

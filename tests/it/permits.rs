@@ -20,7 +20,7 @@ use lockdog::{Client, ClientBuilder, PermitId, PermitSemaphore};
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::support::{Redis, RedisServer, eventually};
 
-/// A server with a semaphore of this many permits, one client, and the test's own view.
+/// A server with a semaphore of this many permits, one client, and the test's own connection.
 struct Fixture {
     server: RedisServer,
     redis: Redis,
@@ -50,20 +50,20 @@ impl Fixture {
         }
     }
 
-    /// The semaphore through a client whose waiters are woken by nothing but messages and expiries while
-    /// the test lasts.
+    /// The semaphore through a client whose waiters are woken only by messages and expiries during the
+    /// test.
     async fn another(&self) -> PermitSemaphore {
         let client = Client::builder().url(self.server.url()).poll_cap(LONG);
         let client = client.build().await.expect("it runs");
         client.permit_semaphore(NAME)
     }
 
-    /// The number of free permits, as it stands in Redis.
+    /// The number of free permits in Redis.
     async fn free(&self) -> i64 {
         self.redis.ask(&["GET", NAME]).await
     }
 
-    /// What is in use, with the moment at which each expires, in ms since 1970.
+    /// The permits in use and when each expires, in ms since 1970.
     async fn in_use(&self) -> Vec<(PermitId, f64)> {
         let found: Vec<(Vec<u8>, f64)> = self
             .redis
@@ -81,7 +81,7 @@ impl Fixture {
         assert_eq!(total, i64::from(self.total));
     }
 
-    /// All permits are free again, after the background had its time.
+    /// Waits until all permits are free again, also those that the background releases.
     async fn eventually_free(&self) {
         eventually(SOON, "all permits are free", async || {
             self.free().await == i64::from(self.total) && self.in_use().await.is_empty()
@@ -97,7 +97,7 @@ impl Fixture {
         seconds * 1_000.0 + micros / 1_000.0
     }
 
-    /// Waits until a waiter listens, and had time for the look that follows.
+    /// Waits until a waiter is subscribed and had time for the poll that follows.
     async fn a_waiter_listens(&self) {
         eventually(SOON, "a waiter listens", async || {
             self.redis.channels().await.contains(&CHANNEL.to_owned())
@@ -111,7 +111,7 @@ const NAME: &str = "seats";
 const IN_USE: &str = "{seats}:timeout";
 const CHANNEL: &str = "redisson_sc:{seats}";
 
-/// Redisson's moment of what never expires.
+/// Redisson's expiry time of a permit that never expires.
 const NEVER: f64 = 922_337_203_685_477.0;
 
 /// A lease that a busy machine can renew in time.

@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::support::{Redis, RedisServer, eventually};
 
-/// A server, one client with a read/write lock, and the test's own view.
+/// A server, one client with a read/write lock, and the test's own connection.
 struct Fixture {
     server: RedisServer,
     redis: Redis,
@@ -51,8 +51,8 @@ impl Fixture {
         }
     }
 
-    /// The lock through a client whose waiters are woken by nothing but messages and the ends of leases while the
-    /// test lasts.
+    /// The lock through a client whose waiters are woken only by messages and the ends of leases during
+    /// the test.
     async fn another(&self) -> ReadWriteLock {
         self.another_with(|builder| builder.poll_cap(LONG)).await
     }
@@ -92,9 +92,9 @@ impl Fixture {
         .await;
     }
 
-    /// Waits until a waiter listens, and had time for the look that follows.
+    /// Waits until a waiter is subscribed and had time for the poll that follows.
     async fn somebody_waits(&self) {
-        eventually(SOON, "somebody listens", async || {
+        eventually(SOON, "a waiter is subscribed", async || {
             self.redis.channels().await.contains(&CHANNEL.to_owned())
         })
         .await;
@@ -105,14 +105,14 @@ impl Fixture {
         self.redis.exists(ANNOUNCEMENT).await
     }
 
-    /// RW4: nothing of ours is left, and no key without a TTL.
+    /// RW4: lockdog leaves no key, and no key is without a TTL.
     async fn assert_clean(&self) {
         self.redis.assert_clean().await;
         self.redis.eventually_empty().await;
     }
 }
 
-/// An owner of its own for each call.
+/// A new owner for each call.
 async fn read(rw: &ReadWriteLock) -> ReadGuard {
     let request = rw.read().lock().owner(&Owner::new());
     request.await.expect("nothing is wrong with the server")

@@ -153,7 +153,7 @@ impl Recorded {
 /// What is compared after a step, as text.
 type Facts = BTreeMap<&'static str, String>;
 
-/// Our side: clients for the recorded clients, and what the server says after each step.
+/// Our side: clients in place of the recorded clients, and the server's state after each step.
 struct Ours<'a> {
     recorded: &'a Recorded,
     redis: Redis,
@@ -232,7 +232,7 @@ impl<'a> Ours<'a> {
         self.answer = performing.await;
     }
 
-    /// Looks until it sees what is wanted; what it saw last if that takes long.
+    /// Queries the state until it equals the wanted one. Returns the last state if that takes long.
     async fn settle_on(&mut self, wanted: &Facts) -> Facts {
         let began = Instant::now();
         loop {
@@ -284,7 +284,7 @@ impl<'a> Ours<'a> {
     }
 }
 
-/// What Redisson did.
+/// Redisson's recorded result.
 fn facts(step: &Value) -> Facts {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let came_back = list(&step["came_back"]);

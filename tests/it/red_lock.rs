@@ -1,5 +1,5 @@
-//! A lock on many servers: who gets it, what each server has, and what is reported when some of
-//! them are gone.
+//! A lock on many servers: which owner gets it, the state of each server, and the reports when some
+//! servers are down.
 
 mod acceptance;
 mod basics;
@@ -19,15 +19,15 @@ mod reports;
 mod shapes;
 mod waiting;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockdog::error::InstanceState;
-use lockdog::{Client, ClientBuilder, Guard, RedLock};
+use lockdog::{Client, ClientBuilder, Guard, RedLock, TryLockRequest};
 
 use crate::support::prelude::ms;
 use crate::support::{Redis, RedisServer, eventually, until_ok};
 
-/// Some servers, and the test's own view of each.
+/// Some servers, and the test's own connection to each.
 struct Servers {
     all: Vec<RedisServer>,
     views: Vec<Redis>,
@@ -49,7 +49,7 @@ impl Servers {
         self.clients_with(|builder| builder).await
     }
 
-    /// One client for each server, made otherwise than usual.
+    /// One client for each server, with these settings.
     async fn clients_with(&self, settings: impl Fn(ClientBuilder) -> ClientBuilder) -> Vec<Client> {
         let mut clients = Vec::new();
         for server in &self.all {
@@ -64,8 +64,7 @@ impl Servers {
         lock_of(&self.clients().await, name)
     }
 
-    /// One client for each server, whose waiters are woken by nothing but messages and TTLs while the
-    /// test lasts.
+    /// One client for each server, whose waiters are woken only by messages and TTLs during the test.
     async fn clients_without_polling(&self) -> Vec<Client> {
         self.clients_with(|builder| builder.poll_cap(NEVER)).await
     }
@@ -81,13 +80,14 @@ impl Servers {
         counts
     }
 
-    /// Waits until the servers count this, and no longer: what is given back behind comes late.
+    /// Waits until the servers have these counts, because the client releases instances in the
+    /// background.
     async fn assert_counts<const N: usize>(&self, name: &str, expected: [u64; N]) {
         let mut seen = Vec::new();
-        let deadline = std::time::Instant::now() + SOON;
+        let deadline = Instant::now() + SOON;
         while seen != expected {
             assert!(
-                std::time::Instant::now() < deadline,
+                Instant::now() < deadline,
                 "the servers count {seen:?}, expected {expected:?}"
             );
             tokio::time::sleep(ms(5)).await;
@@ -104,7 +104,7 @@ impl Servers {
         taken
     }
 
-    /// No server has anything left of any lock.
+    /// Checks that no server has a key of any lock.
     async fn assert_clean(&self) {
         for view in &self.views {
             view.assert_clean().await;
@@ -116,7 +116,7 @@ fn lock_of(clients: &[Client], name: &str) -> RedLock {
     RedLock::new(clients.iter().map(|client| client.lock(name)))
 }
 
-/// Waits until the guard counts so many instances as acquired.
+/// Waits until the guard counts this number of instances as acquired.
 async fn has(guard: &Guard, acquired: usize) {
     eventually(SOON, "so many instances are acquired", async || {
         states(guard)
@@ -128,13 +128,25 @@ async fn has(guard: &Guard, acquired: usize) {
     .await;
 }
 
+/// The answer of a request that makes one round or waits briefly. It is repeated if it fails: an
+/// instance has at most half a second to answer, and a busy machine takes longer.
+async fn answered(request: impl Fn() -> TryLockRequest) -> Option<Guard> {
+    let deadline = Instant::now() + SOON;
+    loop {
+        match request().await {
+            Ok(guard) => return guard,
+            Err(error) => assert!(error.is_retriable() && Instant::now() < deadline, "{error}"),
+        }
+    }
+}
+
 fn states(guard: &Guard) -> Vec<InstanceState> {
     let instances = guard.instances().into_iter();
     instances.map(|instance| instance.state).collect()
 }
 
-/// What happens in the background is done by then. Below the default lease of 30 s, so that what is
-/// free by then was released.
-const SOON: Duration = Duration::from_secs(10);
+/// A limit for background work. It is below the default lease of 30 s, so a lock that is free by then
+/// was released.
+const SOON: Duration = Duration::from_secs(20);
 /// Longer than any test lasts.
 const NEVER: Duration = Duration::from_secs(120);

@@ -1,4 +1,4 @@
-//! Defects that there were once, each with the interleaving that showed it.
+//! Former defects, each with the interleaving that showed it.
 
 mod answers;
 mod endings;
@@ -21,5 +21,5 @@ fn call_for(key: &'static str) -> impl Fn(&[String]) -> bool + Send + Sync {
     move |args| args[0].starts_with("EVAL") && args.get(3).is_some_and(|name| name == key)
 }
 
-/// Below the leases of these tests, so that what is free by then was released.
+/// Below the leases of these tests, so a lock that is free by then was released.
 const SOON: Duration = Duration::from_secs(15);

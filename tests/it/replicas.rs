@@ -1,4 +1,4 @@
-//! Locks that count as granted when a master's replicas have them.
+//! Locks that count as granted when the master's replicas acknowledged them.
 
 mod aof;
 mod best_effort;
@@ -16,15 +16,30 @@ use std::time::Duration;
 
 use lockdog::config::{ReplicaAck, Replicas};
 use lockdog::error::NotReplicated;
-use lockdog::{Client, ClientBuilder, Error};
+use lockdog::{Client, ClientBuilder, Error, Guard, Lock};
 
 use crate::support::Replicated;
 use crate::support::prelude::{SOON, ms};
 
-/// A client of this master that requires an acknowledgement, within a second.
+/// A client of this master that requires an acknowledgement within a second.
 async fn requiring(all: &Replicated, replicas: Replicas) -> Client {
     let ack = ReplicaAck::require(replicas).timeout(TIMEOUT);
     build(Client::builder().url(all.master.url()).replica_ack(ack)).await
+}
+
+/// As `requiring`, with as much time as a busy machine needs: for locks that are to be granted.
+async fn requiring_patiently(all: &Replicated, replicas: Replicas) -> Client {
+    let ack = ReplicaAck::require(replicas).timeout(SOON);
+    let builder = Client::builder().url(all.master.url()).replica_ack(ack);
+    build(builder.command_timeout(SOON)).await
+}
+
+/// Acquires a lock that is free, in as many attempts as a busy machine needs.
+async fn acquired(lock: &Lock) -> Guard {
+    let guard = lock.try_lock().wait(SOON).await;
+    guard
+        .expect("the replicas acknowledge it")
+        .expect("it is free")
 }
 
 /// A client of this master that waits for replicas if they are there, for a second.
@@ -37,7 +52,7 @@ async fn build(builder: ClientBuilder) -> Client {
     builder.build().await.expect("it runs")
 }
 
-/// What an acquire failed with.
+/// The error of a failed acquire.
 fn not_replicated<T: std::fmt::Debug>(outcome: lockdog::Result<T>) -> NotReplicated {
     match outcome {
         Err(Error::NotReplicated(failed)) => failed,
@@ -47,5 +62,5 @@ fn not_replicated<T: std::fmt::Debug>(outcome: lockdog::Result<T>) -> NotReplica
 
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A busy machine's share in what was to take no time.
+/// The time that a busy machine may add to a step.
 const SLACK: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! What others wait for continues whatever one future or one runtime does (design: invariant 14).
+//! The work for other callers continues whatever one future or one runtime does (design: invariant 14).
 
 mod outage;
 mod outside;
@@ -11,8 +11,8 @@ use std::pin::Pin;
 use crate::support::eventually;
 use crate::support::prelude::{SOON, ms};
 
-/// Polls a future whenever it asks to be polled until `then` holds, and leaves it there. It must not
-/// come to its end.
+/// Polls a future whenever it is woken until `then` holds, and then abandons it. The future must not
+/// complete.
 async fn poll_until<F: Future + ?Sized>(mut future: Pin<&mut F>, then: impl Fn() -> bool) {
     tokio::select! {
         biased;

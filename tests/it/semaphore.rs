@@ -20,7 +20,7 @@ use lockdog::{Client, ClientBuilder, Semaphore};
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::support::{Redis, RedisServer, eventually};
 
-/// A server with a semaphore of this many permits, one client, and the test's own view.
+/// A server with a semaphore of this many permits, one client, and the test's own connection.
 struct Fixture {
     server: RedisServer,
     redis: Redis,
@@ -50,14 +50,14 @@ impl Fixture {
         }
     }
 
-    /// The semaphore through a client whose waiters are woken by nothing but messages while the test lasts.
+    /// The semaphore through a client whose waiters are woken only by messages during the test.
     async fn another(&self) -> Semaphore {
         let client = Client::builder().url(self.server.url()).poll_cap(LONG);
         let client = client.build().await.expect("it runs");
         client.semaphore(NAME)
     }
 
-    /// The number of free permits, as it stands in Redis.
+    /// The number of free permits in Redis.
     async fn free(&self) -> i64 {
         self.redis.ask(&["GET", NAME]).await
     }
@@ -82,7 +82,7 @@ impl Fixture {
         assert_eq!(total, i64::from(self.total));
     }
 
-    /// All permits are free again, after the background had its time.
+    /// Waits until all permits are free again, also those that the background releases.
     async fn eventually_free(&self) {
         eventually(SOON, "all permits are free", async || {
             self.free().await == i64::from(self.total) && self.shares().await.is_empty()
@@ -90,7 +90,7 @@ impl Fixture {
         .await;
     }
 
-    /// So many permits are free, and these in use, after the background had its time.
+    /// Waits until this number of permits is free and these are in use, also after background releases.
     async fn eventually_shared(&self, free: i64, shares: &[u32]) {
         eventually(SOON, "a part came back", async || {
             self.free().await == free && self.shares().await == shares
@@ -98,7 +98,7 @@ impl Fixture {
         .await;
     }
 
-    /// Nothing is held any more by this client or any other, after the background had its time.
+    /// Waits until no client holds anything, also after background releases.
     async fn eventually_without_holds(&self) {
         eventually(SOON, "nothing is held", async || {
             self.client.holds().is_empty() && self.shares().await.is_empty()
@@ -106,9 +106,9 @@ impl Fixture {
         .await;
     }
 
-    /// Waits until a waiter listens, and had time for the look that follows.
+    /// Waits until a waiter is subscribed and had time for the poll that follows.
     async fn somebody_waits(&self) {
-        eventually(SOON, "somebody listens", async || {
+        eventually(SOON, "a waiter is subscribed", async || {
             self.redis.channels().await.contains(&CHANNEL.to_owned())
         })
         .await;

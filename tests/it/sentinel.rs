@@ -1,4 +1,4 @@
-//! A lock whose server is the master of a sentinel set-up: switched, killed, frozen, cut off.
+//! A lock on a Sentinel master that is switched, killed, frozen or disconnected.
 
 mod acceptance;
 mod connect;

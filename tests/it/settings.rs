@@ -12,7 +12,8 @@ use lockdog::{ClientBuilder, Owner};
 use crate::support::prelude::{SOON, ms};
 use crate::support::{Redis, eventually};
 
-/// A lock is taken, renewed, waited for and had by a message. `redis` looks at it from beside.
+/// Checks that a lock is acquired, renewed and awaited, and that a message wakes the waiter. `redis` is
+/// the test's own connection.
 async fn works(redis: &Redis, builder: &ClientBuilder) {
     let connect = async || {
         let builder = builder.clone().poll_cap(ms(60_000));
@@ -24,7 +25,7 @@ async fn works(redis: &Redis, builder: &ClientBuilder) {
     assert_eq!(redis.keys().await, ["l"]);
     let request = two.lock("l").lock().owner(&Owner::new());
     let waiting = tokio::spawn(async move { request.await.unwrap() });
-    // Sentinels listen, too, but to something else.
+    // Sentinels subscribe to other channels.
     let channel = "redisson_lock__channel:{l}".to_owned();
     let listens = async || redis.channels().await.contains(&channel);
     eventually(SOON, "the waiter listens", listens).await;
@@ -41,4 +42,4 @@ async fn works(redis: &Redis, builder: &ClientBuilder) {
 }
 
 /// Short, so that a renewal is seen, and long for a busy machine.
-const LEASE: Duration = Duration::from_millis(2_500);
+const LEASE: Duration = Duration::from_millis(4_000);

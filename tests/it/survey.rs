@@ -42,11 +42,11 @@ async fn locks_of_each_kind_are_found_with_their_holders() {
     let counted = holder.semaphore("counted");
     counted.try_set_permits(5).await.unwrap();
     let permit = counted.acquire_many(2).await.unwrap();
-    // What others keep.
+    // Keys of other programs.
     redis.cmd(&["HSET", "user:1", "name", "Ada"]).await;
     redis.cmd(&["SET", "number", "5"]).await;
     redis.cmd(&["RPUSH", "list", "x"]).await;
-    eventually(SOON, "the waiter stands in the queue", async || {
+    eventually(SOON, "the waiter is in the queue", async || {
         client.inspect("fair").await.unwrap().queued == 1
     })
     .await;
@@ -167,7 +167,7 @@ async fn a_scan_looks_at_every_key_once_and_never_uses_keys() {
         !stats.contains_key("keys") && !stats.contains_key("hgetall"),
         "{stats:?}"
     );
-    // The large hash is given up after its first page.
+    // The client stops reading the large hash after its first page.
     assert!(stats["hscan"] <= 3_100, "{stats:?}");
 }
 

@@ -1,4 +1,4 @@
-//! The shortest that can be done with a lock.
+//! The shortest uses of a lock.
 
 use std::time::Instant;
 
@@ -8,9 +8,9 @@ use tokio::task::JoinHandle;
 use crate::support::eventually;
 use crate::support::prelude::{SOON, ms};
 
-/// Takes a lock that is free, or will be soon, and gives it back.
+/// Acquires a lock that is free or will be soon, and releases it.
 pub(crate) async fn turn(lock: &Lock) {
-    let guard = lock.lock().await.expect("nothing is wrong");
+    let guard = lock.lock().await.expect("the servers answer");
     guard.unlock().await.expect("it is held");
 }
 

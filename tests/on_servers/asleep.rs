@@ -1,4 +1,4 @@
-//! The machine sleeps: nothing runs, and the client's clock continues.
+//! A suspended machine: no code runs, and the client's clock continues.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ async fn a_late_renewal_does_not_revive_a_lost_hold() {
         let server = RedisServer::start().await;
         let redis = server.redis().await;
         let proxy = Proxy::start(&server).await;
-        // Its third is the time within which the answer still counts as one.
+        // An answer counts for a third of the lease.
         let lease = LEASE * 4;
         let machine = Machine::default();
         let client = machine.connect(proxy.url().to_owned(), lease).await;
@@ -104,9 +104,9 @@ async fn a_machine_that_slept_longer_than_the_lease_sees_the_quorum_lost_at_once
     stand.await_taken(0).await;
 }
 
-/// A machine that slept for more than a third of the lease extends what is left, and takes again what
-/// was lost meanwhile, in the same round: not a third of the lease later. A caller that looks at the guard
-/// meanwhile changes nothing of it.
+/// After a suspension of more than a third of the lease, the client extends the remaining instances and
+/// acquires the lost ones again in the same round, and not a third of the lease later. Queries of the
+/// guard meanwhile do not change that.
 #[tokio::test]
 async fn an_instance_lost_before_a_round_is_reacquired_in_that_round() {
     let stand = ThreeServers::start(ms(6_000)).await;
@@ -131,7 +131,7 @@ async fn an_instance_lost_before_a_round_is_reacquired_in_that_round() {
     give_back(guard).await;
 }
 
-/// A machine that a test lets sleep.
+/// A machine that a test can suspend.
 #[derive(Default)]
 struct Machine {
     ahead: Arc<AtomicU64>,
@@ -185,12 +185,14 @@ impl ThreeServers {
         let locks = self.clients.iter().map(|client| client.lock(NAME));
         let lock = RedLock::new(locks).max_lease(self.lease);
         let taken = lock.try_lock().wait(SOON).await;
-        taken.expect("enough servers answer").expect("it gets free")
+        taken
+            .expect("enough servers answer")
+            .expect("the lock becomes free")
     }
 
     /// Waits until the lock is taken on this many servers.
     async fn await_taken(&self, n: usize) {
-        let what = format!("it stands on {n} servers");
+        let what = format!("{n} servers have the lock");
         eventually(SOON, &what, async || {
             let mut taken = 0;
             for view in &self.views {
@@ -202,7 +204,7 @@ impl ThreeServers {
     }
 }
 
-/// On a busy machine answers may be late, and then the client settles it in the background.
+/// On a busy machine answers may be late, and then the client completes the release in the background.
 async fn give_back(guard: Guard) {
     match guard.unlock().await {
         Ok(_) | Err(Error::UnlockUnconfirmed(_)) => {}
@@ -211,7 +213,7 @@ async fn give_back(guard: Guard) {
 }
 
 /// Long enough for a busy machine to renew in time.
-const LEASE: Duration = Duration::from_millis(1200);
+const LEASE: Duration = Duration::from_millis(2400);
 const NAME: &str = "orders:42";
 
 fn renew_script() -> String {

@@ -8,7 +8,7 @@ use crate::clock::Moment;
 use crate::script::AcquireReply;
 use crate::server::Failure;
 use crate::support::logs::{self, Line};
-use crate::support::{Action, Data, Gate, Logs, RedisServer, eventually, named};
+use crate::support::{Action, Data, Gate, Logs, RedisServer, eventually, named, until_ok};
 
 #[tokio::test]
 async fn reconnecting_to_the_first_server_is_no_identity_change() {
@@ -103,8 +103,8 @@ async fn without_a_refusal_an_open_connection_detects_no_identity_change() {
 async fn after_readonly_the_identity_is_queried_before_an_answer_counts() {
     let member = TestMember::with(|client| client.command_timeout(SOON)).await;
     let other = master().await;
-    // It must be another server when it answers, but the old one when the client connects: the first
-    // check on a connection resolves no doubts.
+    // The server's identity must change after the client connects and before the answer, because the
+    // first check on a connection resolves no doubts.
     let line = "-READONLY You can't write against a read only replica.".to_owned();
     let evaluates = |args: &[String]| args[0].starts_with("EVAL");
     member.proxy.on(evaluates, Action::ReplyWith(line));
@@ -165,7 +165,7 @@ async fn an_answer_without_a_known_identity_does_not_count() {
     let evaluates = |args: &[String]| args[0].starts_with("EVAL");
     let refuse = |line: &str| Action::ReplyWith(line.to_owned());
     // A first acquire, so that the server knows the script.
-    member.acquire("f", PLAIN).await.unwrap();
+    until_ok(SOON, async || member.acquire("f", PLAIN).await).await;
     for (action, is_expected) in [
         (
             Action::DropReply,
@@ -186,7 +186,7 @@ async fn an_answer_without_a_known_identity_does_not_count() {
         rule.remove();
         assert!(rule.hits() >= 1);
         member.proxy.cut_all();
-        let taken = member.acquire("f", PLAIN).await.unwrap();
+        let taken = until_ok(SOON, async || member.acquire("f", PLAIN).await).await;
         assert!(
             matches!(taken.acquired, AcquireReply::Granted(_)),
             "{taken:?}"
@@ -206,7 +206,7 @@ async fn a_connection_without_a_known_identity_carries_no_command() {
     assert_eq!(rule.hits(), 1);
     assert_eq!(member.proxy.count(evaluates), connecting);
     // The next one counts as usual.
-    member.acquire("f", PLAIN).await.unwrap();
+    until_ok(SOON, async || member.acquire("f", PLAIN).await).await;
 }
 
 #[tokio::test]
@@ -293,7 +293,10 @@ async fn said(logs: &Logs, words: &str) -> Vec<Line> {
         let lines = logs.lines().into_iter();
         lines.filter(|line| line.text.contains(words)).collect()
     };
-    eventually(ms(20_000), "it is said", async || !found().is_empty()).await;
+    eventually(ms(20_000), "the line is logged", async || {
+        !found().is_empty()
+    })
+    .await;
     found()
 }
 

@@ -45,7 +45,7 @@ async fn a_register_only_grows_and_only_for_the_holder() {
     }
     assert_eq!(member.mark("f", 10).await.unwrap(), MarkReply::Done);
     assert_eq!(member.look("f").await.value, Some(10));
-    // It matters only that it was another hold's.
+    // An equal token is a conflict only because another hold has it.
     member.redis.cmd(&["DEL", "l"]).await;
     member.acquire("g", PLAIN).await.unwrap();
     assert_eq!(member.mark("f", 11).await.unwrap(), MarkReply::Lost);
@@ -82,14 +82,14 @@ async fn a_mark_delivered_twice_has_the_effect_and_the_answer_of_one() {
 #[tokio::test]
 async fn a_mark_lengthens_the_lease_and_never_shortens_it() {
     let member = TestMember::start().await;
-    member.acquire_to("f", 1, ms(5_000), PLAIN).await.unwrap();
+    member.acquire_to("f", 1, ms(20_000), PLAIN).await.unwrap();
     member.mark_for("f", 1, ms(60_000)).await.unwrap();
     let left = member.redis.pttl("l").await;
     assert!((50_000..=60_000).contains(&left), "{left}");
     member.mark_for("f", 2, ms(5_000)).await.unwrap();
     assert!(member.redis.pttl("l").await > 40_000);
     // The second sending too, because the first may have come before another hold's token.
-    member.redis.cmd(&["PEXPIRE", "l", "1000"]).await;
+    member.redis.cmd(&["PEXPIRE", "l", "15000"]).await;
     member.mark_for("f", 2, ms(60_000)).await.unwrap();
     assert!(member.redis.pttl("l").await > 40_000);
     // A refused token does not extend the lease.
@@ -190,7 +190,7 @@ async fn a_register_from_before_a_data_loss_is_uncertain_until_it_is_written() {
     granted(member.acquire("f", wary(ms(1))).await.unwrap());
     member.mark("f", 20).await.unwrap();
     assert!(!member.look_warily("f").await.fresh);
-    // Like an older copy of the data: with the lock, and with a smaller token.
+    // As with an older copy of the data: the lock exists, and the token is smaller.
     member.server.restart(Data::Kept).await;
     member.look_again().await;
     let _quarantine = member.acquire("f", wary(ms(1))).await;

@@ -87,7 +87,7 @@ async fn a_hold_stays_listed_until_its_release_is_settled_despite_other_drops() 
     let drops = |state: &mut HoldState| state.drop_claim(flags, now);
     let first = member.core.holds.change(&hold, drops);
     let second = member.core.holds.change(&hold, drops);
-    // Each one's change decided what it has to do.
+    // Each drop acts on the result of its own change.
     member.core.after_drop(&hold, first);
     assert!(
         member

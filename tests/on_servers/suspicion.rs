@@ -18,13 +18,13 @@ async fn without_suspicion_the_client_sends_no_probe() {
 
 #[tokio::test]
 async fn a_frozen_server_gets_one_probe() {
-    let member = TestMember::start().await;
+    let member = TestMember::with(|client| client.command_timeout(SOON)).await;
     member.clear_one().await;
     member.redis.reset_stats().await;
     let before = member.proxy.commands().len();
     member.server.pause();
     member.suspect();
-    // Much longer than several pauses, and shorter than one probe may take.
+    // Much longer than several pauses, and far shorter than the timeout of one probe.
     tokio::time::sleep(ms(1500)).await;
     assert!(member.suspected());
     member.server.resume();
@@ -39,7 +39,7 @@ async fn a_frozen_server_gets_one_probe() {
 
 #[tokio::test]
 async fn a_frozen_server_without_a_connection_gets_one_greeting() {
-    let member = TestMember::start().await;
+    let member = TestMember::with(|client| client.command_timeout(SOON)).await;
     let before = member.proxy.commands().len();
     member.server.pause();
     member.suspect();
@@ -110,7 +110,7 @@ async fn transient_refusals_keep_the_suspicion_and_slow_the_probes() {
             let pings = commands.filter(|seen| seen.args == ["PING"]);
             pings.map(|seen| seen.at).collect()
         };
-        eventually(SOON, "it is asked again and again", async || {
+        eventually(SOON, "its commands are repeated", async || {
             pings().len() > 6
         })
         .await;
@@ -186,6 +186,8 @@ async fn the_first_cause_is_kept_until_the_suspicion_is_cleared() {
     );
     member.server.resume();
     eventually(SOON, "it is cleared", async || !member.suspected()).await;
+    // No probe is answered before the test has seen the cause.
+    member.server.pause();
     server
         .node("")
         .unwrap()
@@ -195,6 +197,7 @@ async fn the_first_cause_is_kept_until_the_suspicion_is_cleared() {
         matches!(&why, Some(Failure::Unsent(cause)) if &**cause == "again"),
         "{why:?}"
     );
+    member.server.resume();
     eventually(SOON, "it is cleared again", async || !member.suspected()).await;
 }
 
@@ -236,7 +239,7 @@ impl TestMember {
         self.core.server.suspected("").is_some()
     }
 
-    /// Makes the background connect, by an unfounded suspicion.
+    /// Makes the background connect, by a suspicion without a cause.
     async fn clear_one(&self) {
         self.suspect();
         eventually(SOON, "it is cleared", async || !self.suspected()).await;

@@ -1,4 +1,4 @@
-//! A cluster of which no node answers.
+//! A cluster without an answering node.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 use super::{TestCaller, ms};
 use crate::client::Client;
 
-/// All callers share one question, and none waits longer than its own time limit.
+/// All callers share one query, and none waits longer than its own time limit.
 #[tokio::test]
 async fn callers_that_share_the_first_cluster_query_keep_their_own_timeouts() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -20,7 +20,7 @@ async fn callers_that_share_the_first_cluster_query_keep_their_own_timeouts() {
         .unwrap();
     let caller = TestCaller::new(client, "l");
     let began = Instant::now();
-    let calls = (0..6).map(|number| {
+    let calls = (0..12).map(|number| {
         let lock = caller.client.lock(format!("l{number}"));
         async move { lock.try_lock().wait(ms(1000)).await }
     });
@@ -30,5 +30,5 @@ async fn callers_that_share_the_first_cluster_query_keep_their_own_timeouts() {
     }
     // Far less than the sum of all their time limits.
     let took = began.elapsed();
-    assert!(took < ms(3000), "{took:?}");
+    assert!(took < ms(9000), "{took:?}");
 }

@@ -1,5 +1,6 @@
-//! For how long a free lock is awaited (design: invariant 8). In a run without faults a release calls those that
-//! listen, of lockdog and of Redisson, whoever released it.
+//! How long waiters wait for a lock that is free (design: invariant 8). In a run without faults a
+//! release notifies the subscribed clients, of lockdog and of Redisson, whichever of the two released
+//! the lock.
 
 use std::collections::HashMap;
 
@@ -13,15 +14,16 @@ pub(super) struct Awaited {
     poll_cap: u64,
     /// Releases are published.
     has_messages: bool,
-    /// Since when the lock is free.
+    /// The time since which the lock is free.
     free: Option<u64>,
-    /// When a command freed it, if it is free by one.
+    /// The time of the command that freed the lock, if a command freed it.
     freed: Option<u64>,
-    /// The clients of the calls that wait, by the numbers of their tasks, and since when they wait.
+    /// The clients of the waiting calls, by the numbers of their tasks, and the time at which each wait
+    /// began.
     waits: HashMap<usize, (Uuid, u64)>,
-    /// When each client last heard a message.
+    /// The time at which each client last read a message.
     heard: HashMap<Uuid, u64>,
-    /// Redisson's connections that listen, and since when.
+    /// The subscribed connections of Redisson, and the time of each subscription.
     redissons: HashMap<usize, u64>,
 }
 
@@ -39,7 +41,7 @@ impl Awaited {
         })
     }
 
-    /// The call of this task waits from now on, or no longer.
+    /// The call of this task begins or ends its wait.
     pub(super) fn wait(&mut self, task: usize, client: Uuid, now: Option<u64>) {
         match now {
             Some(now) => drop(self.waits.insert(task, (client, now))),
@@ -47,7 +49,7 @@ impl Awaited {
         }
     }
 
-    /// Returns whether the client of a waiter hears that the lock is free.
+    /// Returns whether the client of a waiter learns that the lock is free.
     pub(super) fn hear(&mut self, heard: &HeardMessage, now: u64) -> bool {
         self.heard.insert(heard.client, now);
         let waits = self
@@ -65,8 +67,8 @@ impl Awaited {
         }
     }
 
-    /// Whether the lock was held before a command, and is after it; or at a moment without a command. Returns
-    /// whether it was freed while a call waited, and while Redisson listened.
+    /// Whether the lock was held before a command, and is held after it; or at a moment without a
+    /// command. Returns whether it was freed while a call waited, and while Redisson was subscribed.
     pub(super) fn see(&mut self, was_held: bool, is_held: bool, now: u64) -> [bool; 2] {
         if is_held {
             (self.free, self.freed) = (None, None);
@@ -82,7 +84,7 @@ impl Awaited {
     pub(super) fn look(&self, now: u64) -> Result<(), String> {
         let waits = self.waits.values();
         if let Some(free) = self.free {
-            // Each poll cap it asks. There are pauses between its steps.
+            // A waiter polls once per poll cap. There are pauses between its steps.
             let longest = 2 * self.poll_cap + WOKEN_MS;
             let late = waits.clone().map(|(_, since)| now - free.max(*since));
             if let Some(late) = late.max().filter(|late| *late > longest) {

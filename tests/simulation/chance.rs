@@ -1,6 +1,6 @@
 //! Seeded random numbers, the same on every machine.
 
-/// SplitMix64.
+/// The generator is SplitMix64.
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(u64);
 

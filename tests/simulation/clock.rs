@@ -12,7 +12,7 @@ use crate::clock::{Moment, TimeSource};
 #[derive(Clone, Debug)]
 pub(crate) struct VirtualClock {
     start: tokio::time::Instant,
-    /// In parts per million of the server's rate.
+    /// Its rate, in parts per million of the server's rate.
     rate: u64,
     /// Its time at the start.
     offset: u64,
@@ -47,7 +47,7 @@ impl TimeSource for VirtualClock {
         Chance::new(seed, 0).next()
     }
 
-    /// Lets other tasks run first, now and then.
+    /// Yields to the other tasks in some of the calls.
     fn gap(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
         let drawn = self.random();
         let pause = Duration::from_millis(drawn / 4 % 80);

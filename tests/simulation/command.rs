@@ -3,8 +3,8 @@
 use super::kept::Keeping;
 use super::tokens::Granting;
 
-/// One of lockdog's commands. It is recognised by its arguments only, so that a changed script changes
-/// nothing here.
+/// One of lockdog's commands. The parser reads the arguments only, so that it does not depend on the
+/// text of a script.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum SimulatedCommand<'a> {
     /// An acquire, unlock or settle: it sets the count of a hold.
@@ -18,7 +18,7 @@ pub(super) enum SimulatedCommand<'a> {
         from: &'a str,
         to: &'a str,
     },
-    /// Leaves the lock of an ended hold to the rest of its least time.
+    /// Ends a hold, and keeps its lock for the rest of the least time.
     Linger {
         field: &'a str,
         rest_ms: u64,
@@ -76,7 +76,7 @@ impl<'a> SimulatedCommand<'a> {
         }
     }
 
-    /// The hold to which it may grant the lock.
+    /// The hold to which the command may grant the lock.
     pub(super) fn granting(&self) -> Option<Granting<'a>> {
         match *self {
             Self::Count {
@@ -89,7 +89,7 @@ impl<'a> SimulatedCommand<'a> {
         }
     }
 
-    /// What it does to a lock that stays for a least time.
+    /// Its effect on a lock that is kept for a least time.
     pub(super) fn keeping(&self) -> Keeping<'a> {
         Keeping {
             grants: self.granting().map(|it| it.field()),
@@ -102,7 +102,7 @@ impl<'a> SimulatedCommand<'a> {
         }
     }
 
-    /// The holds whose counts it may change.
+    /// The holds whose counts the command may change.
     pub(super) fn counted(&self) -> Vec<&'a str> {
         match self {
             Self::Count { .. } | Self::Transfer { .. } => self.fields(),
@@ -112,7 +112,7 @@ impl<'a> SimulatedCommand<'a> {
         }
     }
 
-    /// The holds that it concerns.
+    /// The holds that the command concerns.
     pub(super) fn fields(&self) -> Vec<&'a str> {
         match self {
             Self::Count { field, .. } | Self::Force { field } | Self::Linger { field, .. } => {
@@ -125,7 +125,7 @@ impl<'a> SimulatedCommand<'a> {
     }
 }
 
-/// Where the tokens of a fenced lock begin.
+/// The start of the tokens of a fenced lock.
 const TOKENS_FROM_CLOCK: &str = "clock";
 const TOKENS_FROM_ONE: &str = "one";
 

@@ -1,4 +1,4 @@
-//! What the observer of a run found, and what happened in it.
+//! The violations that the observer of a run found, and the trace of the run.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::session::Core;
 pub(super) struct Findings {
     network: Arc<Network>,
     pub(super) clients: Vec<(Arc<Core>, VirtualClock)>,
-    /// The client that has died. It believes in nothing, and owes nothing.
+    /// The client that has died. It considers no hold valid, and has no duties.
     pub(super) dead: Option<usize>,
     pub(super) violation: Option<String>,
     trace: Option<Vec<String>>,
@@ -64,7 +64,7 @@ impl Findings {
         living.map(|(number, (core, _))| (number, core))
     }
 
-    /// Whether the client that has died had this hold.
+    /// Whether this was a hold of the client that has died.
     pub(super) fn is_of_dead(&self, field: &str) -> bool {
         let dead = self
             .dead

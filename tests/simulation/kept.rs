@@ -1,4 +1,4 @@
-//! Locks that stay for a least time, also after their holds have ended (`hold_at_least`).
+//! Locks that are kept for a least time, also after their holds have ended (`hold_at_least`).
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -10,12 +10,12 @@ use super::network::Delivery;
 use super::plan::Plan;
 use super::task::LeastTime;
 
-/// The times are in nanoseconds of the server, if they do not say otherwise.
+/// The times are in nanoseconds of the server's clock, unless stated otherwise.
 pub(super) struct Kept {
-    /// When each acquire of a field that was executed was first sent.
+    /// For each executed acquire of a field, the time at which it was first sent.
     asked: HashMap<String, Vec<u64>>,
     promises: HashMap<String, Promise>,
-    /// When a field was first left to the rest of its least time.
+    /// The time at which an unlock first left a field to the rest of its least time.
     lingers: HashMap<String, u64>,
     /// The rate of the fastest clock, in parts per million of the server's.
     fastest: u64,
@@ -24,39 +24,40 @@ pub(super) struct Kept {
 }
 
 struct Promise {
-    /// The lock is not free before this, and may be free after that.
+    /// The lock is not free before `until`, and may be free after `latest`.
     until: u64,
     latest: u64,
 }
 
-/// What a command does to a lock that stays for a least time.
+/// The effect of a command on a lock that is kept for a least time.
 #[derive(Debug)]
 pub(super) struct Keeping<'a> {
-    /// The hold to which it may grant the lock.
+    /// The hold to which the command may grant the lock.
     pub(super) grants: Option<&'a str>,
     /// The hold whose lock it leaves to the rest, and the rest in milliseconds.
     pub(super) lingers: Option<(&'a str, u64)>,
     pub(super) renews: bool,
-    /// The holds that it is about.
+    /// The holds that the command concerns.
     pub(super) fields: Vec<&'a str>,
 }
 
-/// What a command found that leaves a lock to the rest of its least time.
+/// The state that a command found which leaves a lock to the rest of its least time.
 pub(super) enum Lingered {
     Shortened,
-    /// The TTL was as short before.
+    /// The TTL was as short before the command.
     Again,
     /// The lock had been lost.
     Lost,
-    /// A command from before the end gave the lock its whole lease again: a renewal, or an acquire.
+    /// A command that was sent before the end gave the lock its whole lease again: a renewal, or an
+    /// acquire.
     Renewed,
     Acquired,
 }
 
-/// How often the run met the cases of a least time.
+/// How often each case of a least time occurred.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct KeptSeen {
-    /// Locks that an unlock left to the rest.
+    /// Locks that an unlock left to the rest of their least time.
     pub(super) kept: u64,
     /// Commands for that which shortened the TTL, which found it short already, and which found that the lock had
     /// been lost.
@@ -101,8 +102,8 @@ impl Kept {
         }
     }
 
-    /// A guard of this field was returned, whose lock stays for so long. The time counts from the first sending of the
-    /// acquire, by the client's clock.
+    /// A call returned a guard of this field, whose lock is kept for this time. The time counts from
+    /// the first sending of the acquire, by the client's clock.
     pub(super) fn promise(
         &mut self,
         field: &str,
@@ -126,7 +127,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Whether a lock is to stay for a least time.
+    /// Whether a lock is to be kept for a least time.
     pub(super) fn is_used(&self) -> bool {
         !self.promises.is_empty()
     }
@@ -136,7 +137,7 @@ impl Kept {
         self.lingers.contains_key(field)
     }
 
-    /// Checks what a command did, whose lock was this before and after it.
+    /// Checks the effect of a command. The arguments are the state of the lock before and after it.
     pub(super) fn see(
         &mut self,
         command: &Keeping<'_>,
@@ -194,7 +195,7 @@ impl Kept {
         }
     }
 
-    /// A lock is there for its least time, if it was not forced.
+    /// A lock exists for its least time, unless it was force-unlocked.
     pub(super) fn look(
         &self,
         hash: Option<&Hash>,
@@ -214,7 +215,7 @@ impl Kept {
         }
     }
 
-    /// Whether this field is there for the rest that an unlock has just returned, if it was not `forced`.
+    /// Whether this field exists for the rest that an unlock has just returned, unless it was `forced`.
     pub(super) fn is_there_for(
         &self,
         field: &str,
@@ -224,7 +225,7 @@ impl Kept {
         now: u64,
     ) -> bool {
         let rest = rest.as_nanos() as u64;
-        // The client's clock may be slower, for as long as the unlock took.
+        // The client's clock may have been slower during the unlock.
         let until = now + (rest - rest / 50).saturating_sub(SLOWER);
         let ends = hash.and_then(|hash| hash.until_ms).unwrap_or(u64::MAX);
         let stays = is_there(hash, field) && ends.saturating_add(1).saturating_mul(MS) >= until;
@@ -240,5 +241,5 @@ fn is_there(hash: Option<&Hash>, field: &str) -> bool {
 const MS: u64 = 1_000_000;
 /// The pauses between the steps of a client.
 const PAUSES: u64 = 200 * MS;
-/// What a slow clock differs by in the longest unlock.
+/// The error of a slow clock over the longest unlock.
 const SLOWER: u64 = 10 * MS;

@@ -1,4 +1,5 @@
-//! The keys of one simulated server: hashes, strings, lists and sorted sets, with expiry in virtual time.
+//! The keys of one simulated server: hashes, strings, lists and sorted sets, which expire in virtual
+//! time.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,11 +8,11 @@ use super::lists;
 #[derive(Default)]
 pub(super) struct Keys {
     now_ms: u64,
-    /// What its clock shows at the start of the run.
+    /// The time of its clock at the start of the run.
     pub(super) epoch_ms: u64,
-    /// What was published: the channels and the texts.
+    /// The published messages: the channels and the texts.
     pub(super) published: Vec<(String, String)>,
-    /// The commands of scripts, where they are of interest.
+    /// The commands of scripts, if they are recorded.
     pub(super) calls: Option<Vec<Vec<String>>>,
     entries: HashMap<String, Entry>,
 }
@@ -30,7 +31,7 @@ enum Data {
     Sorted(BTreeMap<String, f64>),
 }
 
-/// A copy of a hash, for who looks at it from outside.
+/// A copy of a hash, for readers outside the server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hash {
     /// The fields with numbers.
@@ -94,12 +95,12 @@ impl Keys {
         }
     }
 
-    /// The last millisecond of a key, if it is there and has one.
+    /// The last millisecond of a key, if the key exists and expires.
     pub(super) fn until_ms(&mut self, key: &str) -> Option<u64> {
         self.living(key)?.until_ms
     }
 
-    /// All keys that are there.
+    /// All keys that exist.
     pub(super) fn names(&mut self) -> Vec<String> {
         let all: Vec<String> = self.entries.keys().cloned().collect();
         let mut there: Vec<String> = all
@@ -150,7 +151,8 @@ impl Keys {
     pub(super) fn call(&mut self, args: &[String]) -> Answer {
         let name = args[0].to_lowercase();
         match name.as_str() {
-            // Now and then another client is subscribed, so that streaks of hand-overs end.
+            // In every fourth millisecond another client counts as subscribed, so that sequences of
+            // hand-overs end.
             "pubsub" => {
                 let listeners = i64::from(self.now_ms.is_multiple_of(4));
                 return Ok(Reply::Listeners(arg(args, 2)?.to_owned(), listeners));
@@ -280,7 +282,7 @@ impl Keys {
                 let pairs = counts.iter();
                 Reply::List(pairs.flat_map(|(k, v)| [k.clone(), v.clone()]).collect())
             }
-            // The same ones each time, so that a run can be repeated.
+            // The values are the same each time, so that a run can be repeated.
             "hrandfield" => {
                 let few = counts.keys().rev().take(number(args, 2)? as usize);
                 Reply::List(few.cloned().collect())

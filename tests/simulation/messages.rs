@@ -23,7 +23,7 @@ pub(crate) struct SimulatedMessages {
 }
 
 impl Network {
-    /// Executes a command that is about connections. `None` for any other one.
+    /// Executes a command about connections. `None` for any other command.
     pub(super) fn execute(&self, delivery: &Delivery) -> Option<Value> {
         let (connection, args) = (delivery.connection, &delivery.args);
         match args[0].as_str() {
@@ -53,7 +53,7 @@ impl Wiring {
 }
 
 impl SimulatedSubscriber {
-    /// Whether the server accepted it; `None` if the connection is gone or silent.
+    /// Whether the server accepted it; `None` if the connection is closed, or its replies are lost.
     pub(crate) async fn call(&self, name: &str, argument: &str) -> Option<bool> {
         let mut command = redis::cmd(name);
         command.arg(argument);

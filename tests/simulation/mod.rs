@@ -1,13 +1,15 @@
-//! A randomized test of the whole engine: virtual time, a network with faults, the real scripts.
+//! A randomized test of the whole engine, with virtual time, a network with faults, and the real
+//! scripts.
 //!
-//! Everything above the connection is the product code: locks, guards, sessions, holds, waiters, the
+//! All code above the connection is the product's: locks, guards, sessions, holds, waiters, the
 //! watchdog. Every command is delivered once or twice, late and out of order over several connections.
 //! In half of the runs with faults, a connection collects some acquires and unlocks and delivers them as one.
 //! Replies and connections are lost, callers are cancelled, and clocks run at different rates. An
-//! observer that sees both sides at once checks invariants 1 to 7 of the design after every event. A sixth of
-//! the locks are spin locks (SP1, SP2), a sixth non-reentrant (NR1, NR2), and a third issue tokens (FE1 to FE3). In
-//! two of five runs some acquires have a least time. In two of five runs a Redisson client uses the lock too; without
-//! faults it is checked that each side wakes the other.
+//! observer that compares the clients with the server checks invariants 1 to 7 of the design after
+//! every event. A sixth of the locks are spin locks (SP1, SP2), a sixth non-reentrant (NR1, NR2), and a
+//! third issue tokens (FE1 to FE3). In two of five runs some acquires have a least time. In two of five
+//! runs a Redisson client uses the lock too; in those without faults the observer checks that each side
+//! wakes the other.
 //!
 //! `LOCKDOG_SEEDS=n` runs n seeds, `LOCKDOG_SEED=n` replays one and prints what happened.
 
@@ -63,7 +65,7 @@ fn no_seed_violates_an_invariant() {
     let Some((seeds, seen)) = SIMULATION.no_seed_fails(SEEDS) else {
         return;
     };
-    // A run that never meets a fault would prove nothing.
+    // Runs in which no fault occurs would prove nothing.
     let rates = [
         seen.executed / 10,
         seen.copies,

@@ -36,12 +36,12 @@ pub(super) struct Faults {
     pub(super) redissons: u64,
     /// Abandoned connections may be killed.
     pub(super) kill: bool,
-    /// Nothing arrives at the server from one of these milliseconds to the other.
+    /// Nothing arrives at the server between these two milliseconds.
     pub(super) stalls: [u64; 2],
 }
 
 impl Faults {
-    /// When something arrives that would arrive then, in nanoseconds.
+    /// The time of arrival of something that would otherwise arrive at the given time, in nanoseconds.
     fn arrival(&self, at: u64) -> u64 {
         let [begin, end] = self.stalls.map(|ms| ms * 1_000_000);
         if (begin..end).contains(&at) { end } else { at }
@@ -64,8 +64,8 @@ struct Wires {
     serial: u64,
     /// The number of the last command that was sent about each hold's count.
     last_sent: HashMap<String, u64>,
-    /// Since when each command of lockdog has no answer, in nanoseconds, by its keys and arguments; and the commands
-    /// with these numbers.
+    /// The time since which each command of lockdog has no answer, in nanoseconds, by its keys and
+    /// arguments; and the commands with these numbers.
     unanswered: HashMap<Vec<String>, u64>,
     asking: HashMap<u64, Vec<String>>,
     heard: Vec<HeardMessage>,
@@ -168,7 +168,7 @@ pub(super) enum NetworkEvent {
 pub(super) struct Delivery {
     pub(super) connection: usize,
     pub(super) serial: u64,
-    /// When it was first sent, also if this is a repetition, in nanoseconds.
+    /// The time at which it was first sent, also if this is a repetition, in nanoseconds.
     pub(super) asked: u64,
     pub(super) args: Vec<String>,
     /// A further delivery of a command, with a delay of its own.
@@ -181,7 +181,7 @@ pub(super) struct Delivery {
 }
 
 impl Network {
-    /// A network whose time begins now.
+    /// A network whose time starts now.
     pub(super) fn new(
         chance: Chance,
         faults: Faults,
@@ -321,7 +321,7 @@ impl Network {
     pub(super) fn receiver(&self, connection: usize) -> UnboundedReceiver<SimulatedMessage> {
         let (sender, receiver) = unbounded_channel();
         let line = &mut self.wires.lock().connections[connection];
-        // If it broke meanwhile, there are none.
+        // If the connection broke meanwhile, there are none.
         line.messages = line.open.then_some(sender);
         receiver
     }
@@ -338,7 +338,7 @@ impl Network {
         line.channels.remove(channel);
     }
 
-    /// Sends a message to the connections that are subscribed, behind the replies that they were sent.
+    /// Sends a message to the subscribed connections, after the replies that were sent to them before.
     pub(super) fn publish(&self, channel: &str, text: &str) {
         let mut wires = self.wires.lock();
         let now = self.now();
@@ -388,7 +388,7 @@ impl Network {
         std::mem::take(&mut self.wires.lock().heard)
     }
 
-    /// The server starts anew: every connection ends, and nothing that was sent before arrives.
+    /// The server restarts: every connection ends, and nothing that was sent before arrives.
     pub(super) fn restart(&self) {
         let mut wires = self.wires.lock();
         wires.events.clear();
@@ -397,7 +397,7 @@ impl Network {
         }
     }
 
-    /// This client sends nothing more, and no call of it ends. Commands in flight still arrive.
+    /// This client sends no more commands, and none of its calls ends. Commands in flight still arrive.
     pub(super) fn die(&self, client: usize) {
         self.wires.lock().dead = Some(client);
     }
@@ -480,7 +480,7 @@ impl Network {
     }
 }
 
-/// How long something is under way at most, if it is not slow.
+/// The longest time in transit, for what is not slow.
 const USUAL_NS: u64 = 3_000_000;
 
 impl Wires {
@@ -603,7 +603,7 @@ impl Wires {
         self.chance.within(0, USUAL_NS)
     }
 
-    /// When a command that is sent now was first sent.
+    /// The time at which a command that is sent now was first sent.
     fn ask(&mut self, args: &[String], now: u64, is_redissons: bool) -> u64 {
         if is_redissons || !args[0].starts_with("EVAL") {
             return now;
@@ -612,7 +612,7 @@ impl Wires {
         *self.unanswered.entry(command).or_insert(now)
     }
 
-    /// The faults of a command of Redisson, and how long it is under way.
+    /// The faults of a command of Redisson, and its time in transit.
     fn redissons(&mut self, args: &[String]) -> (Faults, u64) {
         let percent = self.faults.redissons;
         if percent == 0 || !args[0].starts_with("EVAL") {
@@ -665,7 +665,7 @@ impl RedissonWire {
         }
     }
 
-    /// `None` if the server started anew meanwhile.
+    /// `None` if the server restarted meanwhile.
     pub(super) async fn send(&mut self, args: Vec<String>) -> Option<Value> {
         let network = &self.network;
         let connection = *self.connection.get_or_insert_with(|| network.open(None));
@@ -682,8 +682,8 @@ impl RedissonWire {
         answer
     }
 
-    /// As Redisson does: without an answer in time it sends the same command again, on another connection, a few
-    /// times. `None` if no answer came.
+    /// As Redisson does: if no answer arrives in time, it repeats the command on another connection, a
+    /// limited number of times. `None` if no answer arrived.
     pub(super) async fn send_again(&mut self, args: Vec<String>) -> Option<Value> {
         for _ in 0..ATTEMPTS {
             let sent = self.send(args.clone());
@@ -700,7 +700,7 @@ impl RedissonWire {
     }
 }
 
-/// Redisson's `timeout` and `retryAttempts`, shorter.
+/// Redisson's `timeout` and `retryAttempts`, with smaller values.
 const ANSWERS_IN: Duration = Duration::from_millis(150);
 const ATTEMPTS: u32 = 3;
 
@@ -729,7 +729,8 @@ impl RedissonListener {
         }
     }
 
-    /// Waits for a message, which may have come before, at most until then. True if there was one.
+    /// Waits for a message until this time at most. The message may have arrived before. True if there
+    /// was one.
     pub(super) async fn hear(&mut self, until: Instant) -> bool {
         let heard = tokio::time::timeout_at(until, self.messages.recv()).await;
         matches!(heard, Ok(Some(_)))

@@ -1,4 +1,5 @@
-//! Sees both sides at once and checks what must be true (design: invariants 1 to 8, SP1, SP2, NR1 and NR2).
+//! Compares the clients with the server, and checks invariants 1 to 8, SP1, SP2, NR1 and NR2 of the
+//! design.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -42,15 +43,15 @@ pub(super) struct Observer {
     kept: Kept,
     lock: LockKind,
     awaited: Option<Awaited>,
-    /// Of a spin lock, in a run without faults.
+    /// Set for a spin lock, in a run without faults.
     polls: Option<Polls>,
     /// Whether Redisson freed the lock last, and when in milliseconds.
     freed_by: Option<(bool, u64)>,
     pub(super) seen: Observed,
 }
 
-/// How often the run met the cases that it is meant to test: a simulation without faults proves
-/// nothing.
+/// How often each case occurred that the simulation is meant to test: a simulation without faults
+/// proves nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Observed {
     pub(super) executed: u64,
@@ -68,21 +69,21 @@ pub(super) struct Observed {
     /// Tokens that were issued, and counters that were deleted.
     pub(super) tokens: u64,
     pub(super) counters_lost: u64,
-    /// Calls of owners that had a non-reentrant lock.
+    /// Calls of owners that held a non-reentrant lock.
     pub(super) refused: u64,
     /// Commands of Redisson, and grants to it.
     pub(super) redissons: u64,
     pub(super) redissons_holds: u64,
-    /// Grants to the one side soon after the other side freed the lock.
+    /// Grants to one side soon after the other side freed the lock.
     pub(super) from_redisson: u64,
     pub(super) to_redisson: u64,
-    /// Messages that a waiter's client heard, and those of them that called it to a free lock.
+    /// Messages that a waiter's client read, and those of them that arrived while the lock was free.
     pub(super) heard: u64,
     pub(super) called: u64,
-    /// Releases while a call waited, and while Redisson listened.
+    /// Releases while a call waited, and while Redisson was subscribed.
     pub(super) awaited: u64,
     pub(super) listened: u64,
-    /// Of locks with a least time.
+    /// Counts of locks with a least time.
     pub(super) least: KeptSeen,
     /// Polls of a spin lock by clients with several calls that may ask.
     pub(super) polls: u64,
@@ -252,7 +253,7 @@ impl Observer {
         value
     }
 
-    /// Counts how the lock goes from side to side.
+    /// Counts how often the lock passes from one side to the other.
     fn see_change(&mut self, by_redisson: bool, before: Option<&Hash>, after: Option<&Hash>) {
         let now_ms = self.found.now_ms();
         self.look_at_awaited(before.is_some(), after.is_some());
@@ -271,7 +272,7 @@ impl Observer {
         }
     }
 
-    /// Sends what was published on its way. SP1: a spin lock of lockdog publishes nothing.
+    /// Sends the published messages. SP1: a spin lock of lockdog publishes nothing.
     fn tell_published(&mut self) -> usize {
         let published = self.redis.take_published();
         for (channel, text) in &published {
@@ -280,7 +281,7 @@ impl Observer {
         published.len()
     }
 
-    /// The call of this task waits from now on, or no longer.
+    /// The call of this task begins or ends its wait.
     pub(super) fn wait(&mut self, task: usize, client: usize, waits: bool) {
         let now = waits.then(|| self.found.now_ms());
         let client = self.found.clients[client].0.id;
@@ -289,7 +290,7 @@ impl Observer {
         }
     }
 
-    /// A call of this task may ask from now on, or no longer.
+    /// A call of this task may poll from now on, or no longer.
     pub(super) fn polls(&mut self, task: usize, client: usize, asks: bool) {
         if let Some(polls) = &mut self.polls {
             polls.may_ask(client, task, asks);
@@ -400,7 +401,7 @@ impl Observer {
         }
     }
 
-    /// Must be true when no command is in flight and no job is pending.
+    /// The checks when no command is in flight and no job is pending.
     pub(super) fn look_at_rest(&mut self) {
         let hash = self.redis.hash(KEY, self.found.now_ms());
         let mut listed = HashSet::new();
@@ -421,7 +422,7 @@ impl Observer {
                 }
             }
         }
-        // Shortly before the key expires, the client does not list a hold any more whose lease ends.
+        // Shortly before the key expires, the client no longer lists a hold whose lease ends.
         let ends = |hash: &Hash| {
             hash.until_ms
                 .is_some_and(|it| it < self.found.now_ms() + ENDS_MS)
@@ -440,7 +441,7 @@ impl Observer {
         }
     }
 
-    /// Must be true when every remaining call was abandoned long ago: no such call keeps the lock.
+    /// The check when every remaining call was abandoned long ago: no such call keeps the lock.
     pub(super) fn look_at_left(&mut self) {
         let hash = self.redis.hash(KEY, self.found.now_ms());
         for client in 0..self.found.clients.len() {
@@ -455,7 +456,7 @@ impl Observer {
         }
     }
 
-    /// The holds that the watchdog must be able to keep while there are no faults.
+    /// The holds that the watchdog must be able to keep while no fault occurs.
     pub(super) fn watched(&self) -> Vec<(String, Arc<Hold>)> {
         let mut watched = Vec::new();
         for (core, _) in &self.found.clients {
@@ -480,7 +481,7 @@ impl Observer {
         });
     }
 
-    /// Must be true when every lease has ended.
+    /// The checks when every lease has ended.
     pub(super) fn look_at_the_end(&mut self) {
         let hash = self.redis.hash(KEY, self.found.now_ms());
         self.found.claim(hash.is_none(), || {
@@ -613,7 +614,7 @@ impl Observes for Observer {
         value
     }
 
-    /// Must be true at every moment: a hold that its client considers valid exists in Redis, for longer
+    /// The check at every moment: a hold that its client considers valid exists in Redis, for longer
     /// than the client considers it valid. A hash has one holder, so two holds cannot be considered
     /// valid at once.
     fn look(&mut self) {
@@ -667,7 +668,7 @@ fn shown(hash: Option<&Hash>) -> String {
     }
 }
 
-/// Whether a field is a Redisson client's: it has no number of a hold.
+/// Whether a field is that of a Redisson client: it has no number of a hold.
 pub(super) fn is_redissons(field: &str) -> bool {
     !field.contains('.')
 }
@@ -678,5 +679,5 @@ pub(super) const CHANNEL: &str = "redisson_lock__channel:{lock}";
 /// A message and a command.
 const SOON_MS: u64 = 100;
 
-/// Longer than what a client takes off the longest lease for clocks that run at different rates.
+/// Longer than the client's deduction from the longest lease for clocks that run at different rates.
 const ENDS_MS: u64 = 60;

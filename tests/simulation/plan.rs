@@ -1,4 +1,5 @@
-//! The steps of one run: derived from its seed, and shortened to find the shortest failing plan.
+//! The steps of one run. They are derived from its seed, and shortened in the search for the shortest
+//! failing plan.
 
 use super::chance::Chance;
 use super::network::Faults;
@@ -13,16 +14,16 @@ pub(super) struct Plan {
     pub(super) watchdog_lease_ms: u64,
     pub(super) command_timeout_ms: u64,
     pub(super) poll_cap_ms: u64,
-    /// How long a waiter in the server's queue may be silent.
+    /// How long a waiter in the server's queue may send nothing.
     pub(super) silence_ms: u64,
-    /// The clients subscribe to messages. Else they only poll.
+    /// Whether the clients subscribe to messages. If not, they only poll.
     pub(super) listens: bool,
     /// The rate of each client's clock, in parts per million of the server's.
     pub(super) rates: [u64; 2],
-    /// When each client's watchdog is frozen, and for how long.
+    /// The time at which each client's watchdog is frozen, and the duration.
     pub(super) pauses: Vec<Pause>,
     pub(super) tasks: Vec<Task>,
-    /// A Redisson client beside the others. Other kinds of locks have their own.
+    /// A Redisson client runs, too. The plans of other kinds of locks have their own field for it.
     pub(super) redisson: Option<RedissonPlan>,
 }
 
@@ -46,7 +47,7 @@ impl LockKind {
         }
     }
 
-    /// What it issues tokens from, if it does.
+    /// The source of its tokens, if it issues any.
     pub(super) fn tokens(self) -> Option<TokensFrom> {
         match self {
             Self::Fenced(from) => Some(from),
@@ -55,7 +56,7 @@ impl LockKind {
     }
 }
 
-/// Where the tokens of a fenced lock begin.
+/// The start of the tokens of a fenced lock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum TokensFrom {
     Clock,
@@ -82,7 +83,7 @@ pub(super) enum PlanStep {
     Acquire {
         wait_ms: Option<u64>,
         lease_ms: Option<u64>,
-        /// How long the lock stays at least.
+        /// The least time of the lock.
         least_ms: Option<u64>,
         /// Counted locally if possible.
         local: bool,
@@ -111,7 +112,7 @@ pub(super) enum Cancel {
 }
 
 impl Cancel {
-    /// Whether a call is cancelled, as this share of them is, and when.
+    /// Draws whether and when a call is cancelled, with this probability in percent.
     pub(super) fn draw(chance: &mut Chance, percent: u64) -> Self {
         match chance.within(1, 100) {
             n if n > percent => Self::Never,
@@ -121,7 +122,7 @@ impl Cancel {
         }
     }
 
-    /// Not left any more.
+    /// From now on the call is not abandoned.
     fn poll_again(&mut self) {
         if matches!(self, Self::Left(_)) {
             *self = Self::Never;
@@ -141,7 +142,7 @@ impl Plan {
         for owner in owners.into_iter().take(count as usize) {
             let steps = chance.within(3, 9);
             tasks.push(Task {
-                // Three owners of one client hand the lock over among themselves.
+                // Three owners of one client hand the lock over to each other.
                 client: usize::from(owner == 1),
                 owner,
                 steps: (0..steps)
@@ -164,7 +165,8 @@ impl Plan {
         }
         let mut plan = Self {
             seed,
-            // Not of the same chance, so that the other choices of a seed are those of a plain lock.
+            // The kind is not drawn from `chance`, so that the other choices of a seed are those of a
+            // plain lock.
             lock: match seed % 6 {
                 1 => LockKind::Spin,
                 3 => LockKind::Fenced(TokensFrom::Clock),
@@ -200,7 +202,7 @@ impl Plan {
         plan
     }
 
-    /// In some runs a Redisson client is there, and messages arrive.
+    /// In some runs there is a Redisson client, and messages arrive.
     fn meet_redisson(&mut self) {
         let mut chance = Chance::new(self.seed, 6);
         let lease_ms = chance.one_of(&[self.watchdog_lease_ms, 5_000]);
@@ -217,9 +219,10 @@ impl Plan {
         }
     }
 
-    /// In some runs every other acquire has a least time. In those with faults more locks are forced, so that an unlock
-    /// finds that its lock was lost: without faults the waiters of a client would have the lock soon, and they do not
-    /// ask before their own client finds its loss. The other choices of a seed stay as they are.
+    /// In some runs every other acquire has a least time. In those with faults more locks are
+    /// force-unlocked, so that an unlock finds that its lock was lost. Runs without faults have no
+    /// additional force unlocks: their waiters must get a free lock soon, but they do not poll before
+    /// their own client has found the loss of its hold. The other choices of a seed stay as they are.
     fn keep_locks(&mut self) {
         let mut chance = Chance::new(self.seed, 7);
         if !chance.percent(40) {
@@ -240,7 +243,8 @@ impl Plan {
         }
     }
 
-    /// In some runs of a spin lock one client has it for long, and several owners of another one wait for it.
+    /// In some runs of a spin lock one client holds it for a long time, and several owners of another
+    /// client wait for it.
     fn be_crowded(&mut self) -> bool {
         let mut chance = Chance::new(self.seed, 8);
         if !chance.percent(25) {
@@ -286,8 +290,8 @@ impl Plan {
         true
     }
 
-    /// Nothing goes wrong, so each waiter has the lock soon after it is free. Between two looks by itself a waiter
-    /// has time to hear a message.
+    /// No fault occurs, so a waiter gets the lock soon after it becomes free. A waiter has time to read
+    /// a message between two of its own polls.
     fn be_prompt(&mut self) {
         self.faults = Faults::default();
         self.pauses.clear();
@@ -306,8 +310,8 @@ impl Plan {
         }
     }
 
-    /// Whether every waiter has the lock soon after it is free: there are no faults, and every call is polled until
-    /// its end, or dropped.
+    /// Whether a waiter must get the lock soon after it becomes free: there are no faults, and every
+    /// call is polled until its end, or dropped.
     pub(super) fn is_prompt(&self) -> bool {
         let mut steps = self.tasks.iter().flat_map(|task| &task.steps);
         let is_left = |step: &PlanStep| match step {
@@ -330,7 +334,7 @@ impl Plan {
         ends.max().unwrap_or(0)
     }
 
-    /// How long Redis may have anything of the run after the last command.
+    /// How long a key of the run may exist on the server after the last command.
     pub(super) fn longest_lease_ms(&self) -> u64 {
         let steps = self.tasks.iter().flat_map(|task| &task.steps);
         let leases = steps.filter_map(|step| match step {
@@ -343,7 +347,7 @@ impl Plan {
         leases.fold(self.watchdog_lease_ms.max(redisson), u64::max)
     }
 
-    /// Every plan that is a little shorter than this one.
+    /// Every plan that is one change shorter than this one.
     pub(super) fn smaller(&self) -> Vec<Self> {
         let mut plans = Vec::new();
         let mut add = |change: &dyn Fn(&mut Self)| {
@@ -431,7 +435,7 @@ fn late_receiver(chance: &mut Chance, poll_cap_ms: u64) -> Vec<Task> {
         task(
             2,
             vec![
-                // The other task asks first.
+                // The other task polls first.
                 PlanStep::Rest(10),
                 acquire(Cancel::Left(chance.within(1, 3))),
                 PlanStep::Rest(late_ms - 10),

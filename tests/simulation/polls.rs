@@ -1,4 +1,4 @@
-//! How often the waiters of a spin lock ask (design: SP2).
+//! How often the waiters of a spin lock poll (design: SP2).
 
 use std::collections::HashSet;
 
@@ -8,28 +8,29 @@ use super::plan::{LockKind, Plan};
 pub(super) struct Polls {
     /// The longest pause between two polls.
     longest: u64,
-    /// How many pauses of a call are shorter than that.
+    /// The number of pauses of a call that are shorter than the longest one.
     shorter: u64,
     clients: [Client; 2],
 }
 
 #[derive(Default)]
 struct Client {
-    /// The tasks whose calls may ask.
+    /// The tasks whose calls may poll.
     calls: HashSet<usize>,
-    /// While another client has the lock.
+    /// The period in which another client holds the lock; `None` outside of one.
     period: Option<Period>,
 }
 
 struct Period {
     since: u64,
-    /// The calls that could ask meanwhile.
+    /// The calls that could poll meanwhile.
     calls: u64,
     polls: u64,
 }
 
 impl Polls {
-    /// `None` for another lock, and for a plan in which a call may ask in place of one that is not polled.
+    /// `None` for another kind of lock, and for a plan in which a call may poll in place of one whose
+    /// future is not polled.
     pub(super) fn new(plan: &Plan) -> Option<Self> {
         if plan.lock != LockKind::Spin || !plan.is_prompt() {
             return None;
@@ -48,7 +49,7 @@ impl Polls {
         })
     }
 
-    /// A call of this client may ask from now on, or no longer.
+    /// A call of this client may poll from now on, or no longer.
     pub(super) fn may_ask(&mut self, client: usize, task: usize, asks: bool) {
         let client = &mut self.clients[client];
         match asks {
@@ -60,7 +61,7 @@ impl Polls {
         }
     }
 
-    /// Who has the lock now: nobody, one of the clients, or Redisson.
+    /// The current holder of the lock: none, one of the clients, or Redisson.
     pub(super) fn see_holder(&mut self, holder: Option<Option<usize>>, now: u64) {
         for (number, client) in self.clients.iter_mut().enumerate() {
             if holder.is_none_or(|holder| holder == Some(number)) {
@@ -75,8 +76,8 @@ impl Polls {
         }
     }
 
-    /// A client asks. While others have the lock, one call of it asks at a time, and its pauses grow. True if other
-    /// calls of the client are there.
+    /// A client polls. While others hold the lock, one call of a client polls at a time, and its pauses
+    /// grow. True if the client has other calls.
     pub(super) fn see_poll(&mut self, client: usize, now: u64) -> Result<bool, String> {
         let number = client;
         let (longest, first) = (self.longest, self.shorter + BESIDE);
@@ -98,9 +99,9 @@ impl Polls {
     }
 }
 
-/// The first and the longest pause of the clients that do not listen.
+/// The first and the longest pause of the clients that are not subscribed.
 pub(super) const POLL_MS: (u64, u64) = (2, 32);
 /// The first poll of a call, and one after a wake-up.
 const BESIDE: u64 = 2;
-/// Commands under way of calls that have ended.
+/// Commands in flight of calls that have ended.
 const ENDED: u64 = 4;

@@ -1,4 +1,4 @@
-//! A tiny Redis: a few types of values in virtual time, and the real scripts in Lua 5.1.
+//! A small Redis: a few types of values in virtual time, and the real scripts in Lua 5.1.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -43,7 +43,7 @@ impl Redis {
         self.begin_at(epoch_ms);
     }
 
-    /// What was published since the last call: the channels and the texts.
+    /// The messages published since the last call: the channels and the texts.
     pub(super) fn take_published(&mut self) -> Vec<(String, String)> {
         std::mem::take(&mut self.keys.borrow_mut().published)
     }
@@ -73,12 +73,12 @@ impl Redis {
         keys.calls.replace(Vec::new()).unwrap_or_default()
     }
 
-    /// The last millisecond of a key, if it is there and has one.
+    /// The last millisecond of a key, if the key exists and expires.
     pub(super) fn until_ms(&self, key: &str, now_ms: u64) -> Option<u64> {
         self.keys.borrow_mut().at(now_ms).until_ms(key)
     }
 
-    /// All keys that are there.
+    /// All keys that exist.
     pub(super) fn names(&self, now_ms: u64) -> Vec<String> {
         self.keys.borrow_mut().at(now_ms).names()
     }
@@ -107,12 +107,12 @@ impl Redis {
         (keys.list(list), keys.sorted(set))
     }
 
-    /// Its clock shows this many ms at the start of the run.
+    /// Sets the time of its clock at the start of the run, in ms.
     pub(super) fn begin_at(&mut self, epoch_ms: u64) {
         self.keys.borrow_mut().epoch_ms = epoch_ms;
     }
 
-    /// What its clock shows.
+    /// The time of its clock.
     pub(super) fn clock_ms(&self, now_ms: u64) -> u64 {
         self.keys.borrow().epoch_ms + now_ms
     }

@@ -1,16 +1,16 @@
-//! Shorter plans for one kind of lock, among which the shortest failing one is looked for.
+//! Shorter plans for one kind of lock, for the search for the shortest failing plan.
 
 use super::plan;
 use super::redisson::RedissonPlan;
 
-/// What the plans of all kinds have.
+/// The common parts of the plans of all kinds.
 pub(super) struct Parts<'a, T> {
     pub(super) world: &'a mut plan::Plan,
     pub(super) tasks: &'a mut Vec<T>,
     pub(super) redisson: &'a mut Option<RedissonPlan>,
 }
 
-/// Every plan that is a little shorter than this one.
+/// Every plan that is one change shorter than this one.
 pub(super) fn plans<P: Clone, T, S>(
     plan: &P,
     parts: fn(&mut P) -> Parts<'_, T>,

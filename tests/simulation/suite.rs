@@ -1,4 +1,4 @@
-//! A simulation: what it draws, what it runs, and how it tells of a seed that fails.
+//! A simulation: how it draws plans, runs them, and reports a failing seed.
 
 use std::fmt::Debug;
 
@@ -14,7 +14,7 @@ pub(super) struct RunOutcome<S> {
     pub(super) trace: Vec<String>,
 }
 
-/// The parts of a simulation whose plans are `P` and which counts what it met in `S`.
+/// The parts of a simulation whose plans are `P`, and which counts the occurred cases in `S`.
 pub(super) struct Simulation<P, S> {
     /// The module of its test.
     pub(super) module: &'static str,
@@ -26,8 +26,9 @@ pub(super) struct Simulation<P, S> {
 }
 
 impl<P: Debug, S: Default + Debug + Send> Simulation<P, S> {
-    /// Runs so many seeds, or what the environment asks for, and fails for the first violation. Returns how
-    /// many, and what they met; `None` for a single seed, which proves nothing about that.
+    /// Runs this number of seeds, or the seeds that the environment selects, and fails at the first
+    /// violation. Returns the number of seeds, and the cases that occurred in them; `None` for a single
+    /// seed, in which few cases occur.
     pub(super) fn no_seed_fails(&self, seeds: u64) -> Option<(u64, S)> {
         if let Some(seed) = seeds::number("LOCKDOG_SEED") {
             let (outcome, _) = (self.run)(&(self.draw)(seed), Redis::new(), false);

@@ -15,7 +15,7 @@ use crate::lock::Lock;
 use crate::owner::Owner;
 use crate::session::{Reentry, Unlocked};
 
-/// What a task reports to the observer.
+/// The reports of a task to the observer.
 pub(super) enum Report {
     Says(String),
     Wrong(String),
@@ -23,9 +23,9 @@ pub(super) enum Report {
     Waits(usize),
     /// It no longer waits.
     Ended(usize),
-    /// A call of the task with this number may ask from now on, or no longer.
+    /// A call of the task with this number may poll from now on, or no longer.
     MayAsk(usize, bool),
-    /// An owner that had a non-reentrant lock was refused.
+    /// An owner that held a non-reentrant lock was refused.
     Refused,
     /// An unlock returned that this field is deleted in Redis.
     Released(String),
@@ -54,7 +54,7 @@ pub(super) enum Left {
     ),
 }
 
-/// What a task can count on.
+/// The guarantees that a task has.
 #[derive(Clone, Copy)]
 pub(super) struct Nature {
     /// No other task has this owner.
@@ -237,7 +237,7 @@ impl Runner {
         held.is_valid().then_some(held)
     }
 
-    /// NR2: who has a non-reentrant lock while it asks for it is refused.
+    /// NR2: an owner that asks for a non-reentrant lock which it holds is refused.
     fn look_at_nested(&self, had: &Held, result: &Result<Option<Guard>, Error>) {
         if self.nature.lock != LockKind::NonReentrant || !self.nature.alone {
             return;

@@ -11,7 +11,7 @@ pub(super) struct Tokens {
     from: Option<TokensFrom>,
     /// Redisson's key of the last token.
     counter: String,
-    /// Who has the lock by the last grant, and the token of that. `None` once the field is not there any more.
+    /// The hold of the last grant, and its token. `None` once the field no longer exists.
     holder: Option<(String, u64)>,
     last: u64,
     /// The counter was deleted since then, so that the holder's next answer has another token. Its client keeps the
@@ -40,7 +40,7 @@ impl<'a> Granting<'a> {
 pub(super) type Counts = BTreeMap<String, i64>;
 
 impl Tokens {
-    /// Of the lock with this name.
+    /// The tokens of the lock with this name.
     pub(super) fn new(from: Option<TokensFrom>, name: &str) -> Self {
         Self {
             from,
@@ -52,8 +52,9 @@ impl Tokens {
         }
     }
 
-    /// Sometimes deletes the counter, which a lock whose tokens begin at the clock survives. Two grants at one
-    /// microsecond of the clock it does not survive, and the clock of a simulation has milliseconds only.
+    /// Sometimes deletes the counter. A lock whose tokens start at the clock tolerates that, except for
+    /// two grants at the same microsecond of the clock. The clock of a simulation has milliseconds
+    /// only.
     pub(super) fn lose_counter(&mut self, redis: &mut Redis, now_ms: u64) -> bool {
         self.executed += 1;
         let is_due = self.from == Some(TokensFrom::Clock) && self.executed.is_multiple_of(7);
@@ -73,7 +74,8 @@ impl Tokens {
             .map(|(field, token)| (&**field, *token))
     }
 
-    /// Checks what a command answered, whose lock had these holders before and after it. True if it issued a token.
+    /// Checks the answer to a command. The arguments are the holders of its lock before and after it.
+    /// True if it issued a token.
     pub(super) fn see(
         &mut self,
         command: Option<Granting<'_>>,
@@ -81,7 +83,7 @@ impl Tokens {
         [before, after]: [&Counts; 2],
     ) -> Result<bool, String> {
         let is_there = |field: &str| after.contains_key(field);
-        // A late copy of an acquire begins anew what has ended.
+        // A late copy of an acquire creates an ended hold again.
         let stayed = |field: &str| before.contains_key(field) && is_there(field);
         self.holder = self.holder.take().filter(|(field, _)| stayed(field));
         if self.from.is_none() {

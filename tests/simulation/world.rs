@@ -1,5 +1,5 @@
-//! What a run is made of, whatever it is about: the real engine of each client on virtual time, the network
-//! between them and the server, and an observer who sees both sides.
+//! The parts of a run of any kind of lock: the real engine of each client in virtual time, the network
+//! between the clients and the server, and an observer that compares the two sides.
 
 use std::cell::RefCell;
 use std::pin::pin;
@@ -28,7 +28,7 @@ use crate::session::{Core, Reentry, Session, Settings};
 use crate::wait::{Backoff, Wake};
 use crate::watchdog;
 
-/// Sees both sides at once, and checks what must be true.
+/// Compares the clients with the server, and checks the invariants.
 pub(super) trait Observes {
     /// Executes a command and checks its effect.
     fn execute(&mut self, delivery: &Delivery) -> Value;
@@ -36,7 +36,7 @@ pub(super) trait Observes {
     /// The server does not execute a command, and answers this error.
     fn refuse(&mut self, _delivery: &Delivery, _error: &str) {}
 
-    /// Checks what must be true at every moment.
+    /// The checks at every moment.
     fn look(&mut self);
 
     fn found(&mut self) -> &mut Findings;
@@ -79,7 +79,7 @@ pub(super) fn in_virtual_time<T>(mut redis: Redis, run: impl AsyncFnOnce(Redis) 
     runtime.block_on(run(redis))
 }
 
-/// Lets a story happen, until its end or a violation.
+/// Runs the work of a plan, until its end or a violation.
 pub(super) async fn play(
     network: &Network,
     observer: &RefCell<impl Observes>,
@@ -147,7 +147,7 @@ fn happen(network: &Network, observer: &RefCell<impl Observes>, event: NetworkEv
 
 /// Waits until all commands have arrived, every retry is done, and every release is answered.
 pub(super) async fn rest(plan: &Plan, network: &Network, observer: &RefCell<impl Observes>) {
-    // A frozen client does its part afterwards.
+    // A frozen client does its work afterwards.
     let now = observer.borrow_mut().found().now_ms();
     let paused = plan.pauses_end_ms().saturating_sub(now);
     let retries = 3 * plan.command_timeout_ms + 1200;
@@ -230,6 +230,6 @@ async fn with_pauses(work: impl Future<Output = ()>, client: usize, pauses: &[Pa
     work.await;
 }
 
-/// In virtual time; much longer than any plan, and than the place of a Redisson thread that died, which counts
-/// five minutes for each waiter that stood before it.
+/// In virtual time. It is much longer than any plan, and than the place of a Redisson thread that died,
+/// which includes five minutes for each waiter before it.
 const LONGEST: Duration = Duration::from_secs(10 * 3_600);

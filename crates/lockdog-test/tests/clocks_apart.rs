@@ -1,5 +1,5 @@
-//! Clients on runtimes whose paused clocks are days apart, in one process. Alone in its program, because
-//! the first of them sets where moments begin for all.
+//! Clients on runtimes whose paused clocks are days apart, in one process. This test has its own
+//! program, because the first clock sets the origin of all moments of the process.
 
 use std::time::Duration;
 

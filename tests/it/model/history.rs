@@ -1,4 +1,4 @@
-//! A history of who could believe in which lock when, and a check that no two could at once.
+//! A history of the times in which guards were valid, and a check that no two overlap for one lock.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -49,11 +49,11 @@ struct Recorder {
 }
 
 impl Recorder {
-    /// Holds for `hold`, and writes down up to when the guard could be believed in. `from` is when
-    /// the acquire returned; the guard itself says how long it lasts.
+    /// Holds the lock for `hold`, and records until when the guard was valid. `from` is the return of
+    /// the acquire. The guard reports how long it is valid.
     async fn hold(&self, lock: usize, who: &str, guard: Guard, hold: Duration) {
         let from = self.start.elapsed();
-        // Read first: a deadline may be taken too early here, never too late.
+        // The time is read first, so the deadline may be too early but never too late.
         let deadline = from + guard.remaining();
         tokio::time::sleep(hold).await;
         let now = self.start.elapsed();
@@ -69,7 +69,7 @@ impl Recorder {
             from,
             until,
         });
-        // Lost is one of the outcomes that this is about.
+        // The lock may be lost by now.
         let _ = guard.unlock().await;
     }
 }
@@ -139,7 +139,8 @@ fn a_forged_history_with_two_concurrent_holders_is_rejected() {
         interval(0, 25, 30),
     ];
     assert_eq!(overlaps(&honest), []);
-    // Inside a long one, with a short one between the two.
+    // The second holder begins within the long interval, and another interval begins between the two in
+    // the list.
     let forged = [
         interval(0, 0, 100),
         interval(0, 200, 210),

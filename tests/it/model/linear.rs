@@ -43,15 +43,15 @@ impl<S: Sequential> Record<S> {
             .push(Timed { call, began, ended });
     }
 
-    /// A call that began then, and may have asked more than once: what a command without an answer acquired is undone
-    /// before the next one is sent. `phantom`: such a hold, and its end.
+    /// A call that began then and may have sent several commands: what a command without an answer
+    /// acquired is undone before the next one is sent. `phantom` gives such a hold and its end.
     fn acquired(&self, began: u64, call: S::Call, phantom: impl FnMut() -> [S::Call; 2]) {
         self.phantoms(began, 0, phantom);
         self.answered(began, call);
     }
 
-    /// As [`acquired`](Self::acquired), for a call that did not get what it wanted. If it waited, its time may have
-    /// ended before it had the answer to a command that acquired.
+    /// As [`acquired`](Self::acquired), for a call that acquired nothing. If it waited, its time may
+    /// have ended before the answer to a command that acquired.
     fn refused(
         &self,
         began: u64,
@@ -65,7 +65,7 @@ impl<S: Sequential> Record<S> {
 
     fn phantoms(&self, began: u64, least: u64, mut phantom: impl FnMut() -> [S::Call; 2]) {
         let silence = COMMAND_TIMEOUT.as_nanos() as u64;
-        // The clocks need not agree to the last.
+        // The client's timer may be slightly early.
         let unanswered = (self.now() - began + silence / 3) / silence;
         for _ in 0..unanswered.max(least) {
             for call in phantom() {
@@ -154,9 +154,11 @@ async fn are_legal<S, F>(
             }
             Verdict::Undecided => {}
         }
-        // The answer of the search is worth something: it refuses this.
+        // The search can refuse a history: it refuses this forged one.
         let forged = forge(&calls);
-        calls.extend(Some(forged.expect("a hold ended, and its client knows it")));
+        calls.extend(Some(
+            forged.expect("a hold ended, and its client has seen the end"),
+        ));
         let soon = Patience {
             attempts: 1,
             steps: 5_000,
@@ -166,7 +168,7 @@ async fn are_legal<S, F>(
     assert!(decided > 0, "no history is decided");
 }
 
-/// Whether it says something: on a busy machine most calls have no answer in time.
+/// Whether enough calls were answered. On a busy machine most calls may time out.
 fn has_answers<C>(calls: &[Timed<C>]) -> bool {
     let answered = calls.iter().filter(|call| call.ended.is_some()).count();
     println!("{answered} of {} calls were answered", calls.len());
@@ -237,7 +239,7 @@ where
         .collect()
 }
 
-/// Does harm until it is over. Returns how often it did.
+/// Causes faults until `over` is set. Returns the number of faults that took place.
 async fn harass(proxies: Vec<Proxy>, mut dice: Dice, over: Arc<AtomicBool>) -> u64 {
     let mut rules = Vec::new();
     let mut gates: Vec<(Instant, Gate)> = Vec::new();
@@ -279,8 +281,8 @@ async fn continue_after(dice: &mut Dice) {
     tokio::time::sleep(ms(5 + dice.roll(25))).await;
 }
 
-/// Whether a command leaves nothing of a hold: its target is 0. A late copy of an inner unlock shows a smaller count
-/// until the next command of its hold, and of an acquire the hold again.
+/// Whether a command ends a hold: its target is 0. A late copy of an inner unlock would set a smaller
+/// count until the hold's next command, and a late copy of an acquire would set the hold again.
 fn is_final(args: &[String]) -> bool {
     let keys = args.get(2).and_then(|keys| keys.parse::<usize>().ok());
     let target = keys.and_then(|keys| args.get(3 + keys + 1));

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use lockdog::Client;
 
+use crate::support::prelude::SOON;
 use crate::support::{Action, Proxy, RedisServer, named};
 
 /// Invariant 2: a hold's deadline counts from the first sending of its acquire, whichever sending
@@ -13,7 +14,8 @@ use crate::support::{Action, Proxy, RedisServer, named};
 async fn the_deadline_of_a_repeated_acquire_counts_from_the_first_sending() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
-    let client = Client::builder().url(proxy.url()).build().await.unwrap();
+    let client = Client::builder().url(proxy.url()).command_timeout(SOON);
+    let client = client.build().await.unwrap();
     let lock = client.lock("repeated");
     // The script is known from here on, so that an acquire is one command.
     lock.lock().await.unwrap().unlock().await.unwrap();

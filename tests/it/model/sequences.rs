@@ -28,7 +28,7 @@ enum Step {
     UnlockForgotten(usize),
     /// An acquire with a lease that is waited out.
     RunOut(usize),
-    /// A third hand lets the key expire.
+    /// Another program lets the key expire.
     Expire,
     Delete,
     Force(usize),
@@ -171,7 +171,7 @@ impl<'a> Case<'a> {
             return;
         }
         let request = self.lock(owner).try_lock().owner(&self.owners[owner]);
-        // On a machine that is busy for longer than that there is no grant, and nothing to see.
+        // A machine that stalls for longer than the lease gets no grant.
         let Ok(Some(guard)) = request.lease(Duration::from_millis(200)).await else {
             return;
         };
@@ -226,7 +226,7 @@ impl<'a> Case<'a> {
         }
         eventually(SOON, "the lease is renewed", async || {
             let now = self.world.redis.pttl(&self.name).await;
-            // Between two looks a TTL falls; only a renewal raises it.
+            // A TTL falls between two queries. Only a renewal raises it.
             tokio::time::sleep(Duration::from_millis(20)).await;
             self.world.redis.pttl(&self.name).await > now
         })
@@ -343,4 +343,4 @@ fn any_sequence_of_calls_matches_the_model() {
 const CASES: u32 = 100;
 const SIDE_BY_SIDE: u32 = 4;
 /// Long enough that a busy machine loses no lock, short enough to see a renewal.
-const WATCHDOG_LEASE: Duration = Duration::from_secs(3);
+const WATCHDOG_LEASE: Duration = Duration::from_secs(6);

@@ -1,13 +1,13 @@
-//! Who holds one lock with what count: the small model that the real thing is compared with.
+//! The model: who holds one lock with which count.
 
-/// One owner, as it sees itself.
+/// The state of one owner.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Own {
     pub(super) guards: u32,
     pub(super) forgotten: u32,
-    /// Redis has it no more, whether or not its owner has been told.
+    /// The hold is gone in Redis, whether or not its owner was notified.
     pub(super) gone: bool,
-    /// Forgotten claims of a hold that is gone: they may have been cleared away already.
+    /// Forgotten claims of a hold that is gone. The client may have removed them already.
     pub(super) ghost: bool,
 }
 
@@ -16,7 +16,7 @@ pub(super) struct Model {
     pub(super) owners: [Own; 3],
 }
 
-/// What an acquire must come to.
+/// The required outcome of an acquire.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Acquired {
     Guard,
@@ -24,14 +24,14 @@ pub(super) enum Acquired {
     Lost,
 }
 
-/// What an unlock must come to.
+/// The required outcome of an unlock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Ended {
     Released,
     StillHeld(u32),
     Lost,
     NotHeld,
-    /// `Lost` or `NotHeld`: the background may or may not have seen to it yet.
+    /// `Lost` or `NotHeld`, depending on whether the background has already processed the loss.
     Nothing,
 }
 
@@ -85,7 +85,7 @@ impl Model {
     pub(super) fn unlock_forgotten(&mut self, owner: usize) -> Ended {
         let own = &mut self.owners[owner];
         if own.forgotten == 0 {
-            // Of a lost hold it says either, as the client knows of the loss already or not.
+            // A lost hold gives either error, depending on whether the client knows of the loss.
             return if (own.ghost && own.guards == 0) || (own.gone && own.guards > 0) {
                 Ended::Nothing
             } else {
@@ -103,7 +103,7 @@ impl Model {
         own.tidy();
     }
 
-    /// The key goes: it expires, is deleted, or freed by force.
+    /// The key is removed: it expires, is deleted, or is freed by force.
     pub(super) fn vanish(&mut self) {
         if let Some((holder, _)) = self.holder() {
             self.owners[holder].gone = true;

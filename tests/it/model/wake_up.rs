@@ -1,4 +1,4 @@
-//! What becomes of a wake-up whose receiver leaves.
+//! A wake-up whose receiver is cancelled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +46,7 @@ async fn a_cancelled_waiter_passes_its_wake_up_on() {
     let mut context = Context::from_waker(&waker);
     let mut quiet = 0;
     assert!(first.as_mut().poll(&mut context).is_pending());
-    // By hand, until it has subscribed, looked again and waits for good.
+    // The test polls the future by hand until it has subscribed, polled the lock again and only waits.
     eventually(SOON, "the contender waits", async || {
         if flag.take() {
             quiet = 0;

@@ -1,11 +1,10 @@
-//! Members of one client whose server takes one key in a command and no more, as a proxy in front of a
-//! cluster may.
+//! Members of one client whose server accepts only one key per command, as a proxy of a cluster may.
 
 use lockdog::{Client, Owner, Unlocked};
 
 use super::{Fixture, LONG, SOON, ms, multi, waiter};
 use crate::support::proxy::Rule;
-use crate::support::{Action, Proxy, eventually, timed};
+use crate::support::{Action, Proxy, eventually, timed, until_ok};
 
 /// A proxy answers CROSSSLOT to commands of several keys.
 #[tokio::test]
@@ -23,7 +22,8 @@ async fn members_that_one_command_may_not_contain_are_acquired_one_by_one() {
         }
         counts
     };
-    // In a call with a wait, without one, and without end: refused once, and never again.
+    // Calls with a wait, without a wait and without a limit: the combined command is refused once and
+    // never sent again.
     let first = lock.try_lock().wait(SOON).await.unwrap();
     let first = first.expect("all are free");
     assert_eq!((rule.hits(), counts().await), (1, vec!["1".to_owned(); 3]));
@@ -37,10 +37,10 @@ async fn members_that_one_command_may_not_contain_are_acquired_one_by_one() {
     test.assert_clean().await;
     assert_eq!(rule.hits(), 1);
 
-    // All or none: one that is taken keeps none of the others.
+    // All or none: if one member is busy, the call keeps none of the others.
     let held = test.held_elsewhere(0, "b").await;
     assert!(lock.try_lock().await.unwrap().is_none());
-    eventually(SOON, "the others are given back", async || {
+    eventually(SOON, "the others are released", async || {
         test.is_free(0, "a").await && test.is_free(0, "c").await
     })
     .await;
@@ -55,7 +55,7 @@ async fn members_that_one_command_may_not_contain_are_acquired_one_by_one() {
     assert_eq!(rule.hits(), 1);
 }
 
-/// Invariant 10: the refusal and what comes after it are one call, with one deadline.
+/// Invariant 10: the refusal and the commands after it are one call with one deadline.
 #[tokio::test]
 async fn a_call_that_is_split_keeps_its_deadline() {
     let test = Fixture::start(2).await;
@@ -72,10 +72,15 @@ async fn a_call_that_is_split_keeps_its_deadline() {
     let lock = multi(&clients, &[(0, "a"), (0, "b"), (1, "a"), (1, "b")]);
     let held = test.held_elsewhere(1, "b").await;
     let wait = ms(1_500);
-    let (answer, took) = timed(lock.try_lock().wait(wait).into_future()).await;
-    assert!(answer.unwrap().is_none());
+    // On a busy machine the first answers may come later than that.
+    let (answer, took) = until_ok(SOON, async || {
+        let (answer, took) = timed(lock.try_lock().wait(wait).into_future()).await;
+        answer.map(|answer| (answer, took))
+    })
+    .await;
+    assert!(answer.is_none());
     assert!(took >= wait && took < wait + SOON, "{took:?}");
-    // The answer of the one that is slower is not waited for, so that it may refuse twice.
+    // The client does not wait for the slower answer, so the slower server may refuse twice.
     let refused = || rules.iter().map(Rule::hits).collect::<Vec<u64>>();
     let before = refused();
     assert!(

@@ -6,7 +6,7 @@ use lockdog::report::Ttl;
 use lockdog::{Error, MultiLock, Owner, Unlocked};
 
 use super::{Fixture, SOON, ms, multi};
-use crate::support::eventually;
+use crate::support::{eventually, until_ok};
 
 #[tokio::test]
 async fn all_members_are_held_by_the_owner_until_the_unlock() {
@@ -19,17 +19,17 @@ async fn all_members_are_held_by_the_owner_until_the_unlock() {
         let owner = Owner::current();
         assert!(!lock.is_held().await.unwrap() && !lock.is_held_by(&owner).await.unwrap());
         assert_eq!(lock.hold_count().await.unwrap(), 0);
-        let guard = lock.lock().lease(ms(10_000)).await.unwrap();
+        let guard = lock.lock().lease(ms(60_000)).await.unwrap();
         assert!(lock.is_held().await.unwrap() && lock.is_held_by(&owner).await.unwrap());
         assert!(!lock.is_held_by(&Owner::new()).await.unwrap());
         assert_eq!(lock.hold_count().await.unwrap(), 1);
         for (server, name) in members {
             assert_eq!(test.counts(server, name).await, ["1"]);
             let ttl = test.redis[server].pttl(name).await;
-            assert!((8_000..=10_000).contains(&ttl), "{ttl}");
+            assert!((40_000..=60_000).contains(&ttl), "{ttl}");
             assert!(test.clients[server].lock(name).is_held().await.unwrap());
         }
-        assert!(guard.is_valid() && guard.remaining() > ms(8_000));
+        assert!(guard.is_valid() && guard.remaining() > ms(40_000));
         assert_eq!((guard.owner(), guard.hold_count()), (owner, 1));
         let name = format!("[{}]", members.map(|(_, name)| name).join(", "));
         assert_eq!((lock.name(), guard.name()), (&*name, &*name));
@@ -101,7 +101,7 @@ async fn the_owner_re_enters_and_the_last_unlock_frees_the_lock() {
     test.assert_clean().await;
 }
 
-/// A guard of one member, and one of all, of one owner: each ends for itself.
+/// A guard of one member and a guard of all members of one owner end independently.
 #[tokio::test]
 async fn a_member_locked_alone_by_the_owner_keeps_its_own_count() {
     let test = Fixture::start(2).await;
@@ -128,7 +128,7 @@ async fn a_member_locked_alone_by_the_owner_keeps_its_own_count() {
     test.assert_clean().await;
 }
 
-/// The count that was there before comes back where the whole is not to be had.
+/// A failed attempt restores the previous count.
 #[tokio::test]
 async fn a_failed_attempt_leaves_the_owners_hold_of_a_member_unchanged() {
     let test = Fixture::start(2).await;
@@ -138,7 +138,8 @@ async fn a_failed_attempt_leaves_the_owners_hold_of_a_member_unchanged() {
         let single = test.clients[0].lock("a").lock().lease(lease).await.unwrap();
         let lock = test.multi(&[(0, "a"), (0, "b"), (1, "c")]);
         let bounded = lock.try_lock().wait(ms(1_000)).max_hold(ms(20_000));
-        assert!(bounded.await.unwrap().is_none());
+        let bounded = until_ok(SOON, async || bounded.clone().await).await;
+        assert!(bounded.is_none());
         assert!(lock.try_lock().await.unwrap().is_none());
         eventually(SOON, "the count is as before", async || {
             test.counts(0, "a").await == ["1"]
@@ -152,7 +153,7 @@ async fn a_failed_attempt_leaves_the_owners_hold_of_a_member_unchanged() {
     }
 }
 
-/// What cannot be a multi lock is an error of each request, and nothing is sent.
+/// An invalid multi lock is an error of each request, and no command is sent.
 #[tokio::test]
 async fn invalid_members_are_an_error_of_each_request() {
     let test = Fixture::start(1).await;
@@ -164,7 +165,7 @@ async fn invalid_members_are_an_error_of_each_request() {
         .build()
         .await
         .unwrap();
-    // Clients look at their servers when they connect.
+    // Clients query their servers when they connect.
     let connecting = test.scripts(0).await;
     let bad = [
         (MultiLock::new([]), "no locks were given"),
@@ -202,7 +203,7 @@ async fn invalid_members_are_an_error_of_each_request() {
     two.lock().await.unwrap().unlock().await.unwrap();
 }
 
-/// Bad terms are refused, as a plain lock does it.
+/// Invalid arguments are refused as by a plain lock.
 #[tokio::test]
 async fn invalid_terms_are_refused() {
     let test = Fixture::start(2).await;
@@ -217,7 +218,7 @@ async fn invalid_terms_are_refused() {
     for refused in [
         lock.lock().lease(ms(1)),
         lock.lock().max_hold(ms(1)),
-        // Each member's client bounds it.
+        // The limits of each member's client apply.
         lock.lock().lease(ms(2_000)),
     ] {
         let error = refused.await.unwrap_err();
@@ -233,7 +234,7 @@ async fn invalid_terms_are_refused() {
     test.assert_clean().await;
 }
 
-/// Forgotten holds: code that locks and unlocks in different places.
+/// Forgotten holds, for code that locks and unlocks in different places.
 #[tokio::test]
 async fn unlock_of_the_lock_ends_forgotten_holds() {
     let test = Fixture::start(2).await;
@@ -253,13 +254,13 @@ async fn unlock_of_the_lock_ends_forgotten_holds() {
     assert!(matches!(error, Error::NotHeld(_)), "{error}");
     test.assert_clean().await;
 
-    // A living guard is the one to unlock.
+    // While a guard lives, only the guard can unlock.
     let guard = lock.lock().await.unwrap();
     let error = lock.unlock().await.unwrap_err();
     assert!(matches!(error, Error::NotHeld(_)), "{error}");
     guard.unlock().await.unwrap();
 
-    // A member that went for itself does not keep the others.
+    // A member that was released by itself does not keep the others locked.
     lock.lock().await.unwrap().forget();
     test.clients[0].lock("b").unlock().await.unwrap();
     let error = lock.unlock().await.unwrap_err();
@@ -269,8 +270,8 @@ async fn unlock_of_the_lock_ends_forgotten_holds() {
     assert_eq!(not_held.lock(), "b");
     test.assert_clean().await;
 
-    // And a throttle: one that is forgotten for good.
-    lock.lock().lease(ms(1_500)).await.unwrap().forget();
+    // A rate limit: a hold that is forgotten and expires.
+    lock.lock().lease(ms(3_000)).await.unwrap().forget();
     assert!(
         lock.try_lock()
             .owner(&Owner::new())
@@ -308,7 +309,7 @@ async fn with_runs_the_work_while_all_members_are_held() {
     test.assert_clean().await;
 }
 
-/// The guard tells of each member, and has no token and nothing to spare.
+/// The guard reports each member. It has no token and a margin of zero.
 #[tokio::test]
 async fn a_guard_reports_each_member_in_the_given_order() {
     let test = Fixture::start(2).await;
@@ -354,7 +355,7 @@ async fn a_re_entry_may_be_counted_locally() {
     );
     assert_eq!((test.scripts(0).await, test.scripts(1).await), sent);
     assert!(inner.is_valid());
-    // One more that has to be asked for on one server only: there the owner holds nothing yet.
+    // The owner does not hold one of the members yet, so only its server is asked.
     let more = test.multi(&[(0, "a"), (1, "c"), (1, "d")]);
     let more = more.lock().reentry(Reentry::Local).await.unwrap();
     assert_eq!(
@@ -388,15 +389,15 @@ async fn tasks_of_one_scope_re_enter_while_other_owners_wait() {
 #[tokio::test]
 async fn a_bounded_hold_is_lost_at_its_bound() {
     let test = Fixture::start(2).await;
-    let clients = super::clients(&test.servers, |client| client.watchdog_lease(ms(1_200))).await;
+    let clients = super::clients(&test.servers, |client| client.watchdog_lease(ms(2_400))).await;
     let lock = multi(&clients, &[(0, "a"), (1, "b")]);
-    let guard = lock.lock().max_hold(ms(3_000)).await.unwrap();
-    tokio::time::sleep(ms(1_800)).await;
+    let guard = lock.lock().max_hold(ms(6_000)).await.unwrap();
+    tokio::time::sleep(ms(3_600)).await;
     assert!(guard.is_valid(), "it is renewed up to its bound");
     let lost = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
     assert_eq!(lost.reason(), lockdog::error::LostReason::MaxHold);
-    // A busy machine tells later.
-    assert!(lost.held_for() >= ms(2_900), "{:?}", lost.held_for());
+    // A busy machine notifies later.
+    assert!(lost.held_for() >= ms(5_900), "{:?}", lost.held_for());
     drop(guard);
     test.assert_clean().await;
 }

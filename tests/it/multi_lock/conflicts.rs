@@ -1,4 +1,4 @@
-//! One member is another owner's: nothing is held, and the wait is for that one.
+//! Another owner holds one member: the call keeps nothing and waits for that member.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::{Fixture, LONG, SOON, clients, ms, multi, waiter};
 use crate::support::{eventually, timed};
 
-/// A wait of zero is one attempt, and what it took is given back.
+/// A wait of zero is one attempt, and its members are released.
 #[tokio::test]
 async fn a_failed_attempt_keeps_nothing_and_does_not_wait() {
     let test = Fixture::start(3).await;
@@ -21,7 +21,7 @@ async fn a_failed_attempt_keeps_nothing_and_does_not_wait() {
         for request in [lock.try_lock(), lock.try_lock().wait(ms(0))] {
             let (taken, took) = timed(request.into_future()).await;
             assert!(taken.unwrap().is_none());
-            // A waiter without a message would look again after LONG.
+            // Without a message the waiter would poll again after LONG.
             assert!(took < LONG / 2, "{took:?}");
         }
         assert!(!lock.is_held().await.unwrap());
@@ -53,15 +53,20 @@ async fn a_wait_holds_nothing_and_ends_in_time() {
             }
         );
         let (outcome, took) = waiting;
-        assert!(outcome.unwrap().is_none());
+        match outcome {
+            Ok(None) => {}
+            // On a busy machine the first answer may be late.
+            Err(late) if late.is_timeout() => {}
+            other => panic!("{other:?}"),
+        }
         assert!((ms(1_500)..SOON).contains(&took), "{took:?}");
-        assert!(free >= 10, "it was free at {free} of 20 looks");
+        assert!(free >= 10, "it was free at {free} of 20 reads");
         elsewhere.unlock().await.unwrap();
         test.assert_clean().await;
     }
 }
 
-/// A message of the member that blocks wakes the waiter: every timer is a minute long.
+/// A message of the busy member wakes the waiter. Every timer is a minute long.
 #[tokio::test]
 async fn a_message_of_the_busy_member_wakes_the_waiter() {
     let test = Fixture::start(2).await;
@@ -86,7 +91,7 @@ async fn a_message_of_the_busy_member_wakes_the_waiter() {
     }
 }
 
-/// Two members one after the other: it is woken by each.
+/// Two busy members one after the other: each wakes the waiter.
 #[tokio::test]
 async fn a_waiter_moves_from_one_busy_member_to_the_next() {
     let test = Fixture::start(2).await;
@@ -108,7 +113,7 @@ async fn a_waiter_moves_from_one_busy_member_to_the_next() {
     test.assert_clean().await;
 }
 
-/// A lease that runs out wakes it without a message.
+/// The end of a lease wakes the waiter without a message.
 #[tokio::test]
 async fn the_ttl_of_the_busy_member_wakes_the_waiter() {
     let test = Fixture::start(2).await;
@@ -143,7 +148,7 @@ async fn a_second_owner_waits_for_the_first() {
     test.assert_clean().await;
 }
 
-/// A guard that was dropped just now does not look like another owner's lock.
+/// A guard that was just dropped does not make the lock busy.
 #[tokio::test]
 async fn an_attempt_right_after_a_drop_succeeds() {
     let test = Fixture::start(2).await;
@@ -157,7 +162,7 @@ async fn an_attempt_right_after_a_drop_succeeds() {
     test.assert_clean().await;
 }
 
-/// Behind the waiters of one member that came before it, and before those that come later.
+/// The multi lock is served after earlier waiters of one member and before later ones.
 #[tokio::test]
 async fn a_waiter_keeps_its_place_in_the_queue_of_the_busy_member() {
     let test = Fixture::start(1).await;
@@ -175,11 +180,15 @@ async fn a_waiter_keeps_its_place_in_the_queue_of_the_busy_member() {
                 lock.lock().owner(&Owner::new()).await
             };
             told.send(number).unwrap();
-            // A drop sets it free: nothing is handed over that only plain waiters can take.
+            // The guard is dropped, because an unlock may hand the lock over, and only plain waiters
+            // can receive that.
             drop(guard.unwrap());
         });
-        // One that waits for several has to ask before it stands in the queue.
-        tokio::time::sleep(ms(250)).await;
+        // A multi lock sends an attempt before it enters the queue.
+        eventually(SOON, "it waits in the queue", async || {
+            test.clients[0].stats().waiters == number + 1
+        })
+        .await;
     }
     drop(first);
     drop(told);
@@ -191,7 +200,7 @@ async fn a_waiter_keeps_its_place_in_the_queue_of_the_busy_member() {
     test.assert_clean().await;
 }
 
-/// Where nothing is heard, it polls.
+/// Without messages the waiter polls.
 #[tokio::test]
 async fn a_polling_client_gets_the_lock() {
     let test = Fixture::start(2).await;
@@ -209,7 +218,7 @@ async fn a_polling_client_gets_the_lock() {
     elsewhere.unlock().await.unwrap();
     let guard = tokio::time::timeout(SOON, waiting).await;
     guard
-        .expect("it looks again")
+        .expect("it tries again")
         .unwrap()
         .unlock()
         .await
@@ -234,9 +243,12 @@ async fn an_unpolled_waiter_loses_its_turn() {
     tokio::time::sleep(ms(100)).await;
     elsewhere.unlock().await.unwrap();
     let guard = tokio::time::timeout(SOON, behind).await;
-    let guard = guard.expect("its turn passes on").unwrap().unwrap();
+    let guard = guard
+        .expect("the queue passes to the next")
+        .unwrap()
+        .unwrap();
     guard.unlock().await.unwrap();
-    // And when it is polled again it gets what it asked for.
+    // When the future is polled again it acquires the lock.
     let guard = tokio::time::timeout(SOON, left)
         .await
         .expect("all are free")
@@ -245,13 +257,13 @@ async fn an_unpolled_waiter_loses_its_turn() {
     test.assert_clean().await;
 }
 
-/// Design: invariant 14. Its first look is granted every member, and no caller takes them in.
+/// Design: invariant 14. The first attempt is granted every member, and no poll reads the answers.
 #[tokio::test]
 async fn an_unpolled_first_attempt_does_not_keep_the_members() {
     let test = Fixture::start(2).await;
     let members = [(0, "a"), (0, "b"), (1, "c")];
     let lock = test.multi(&members);
-    // From now on there are connections, so that one poll sends the commands.
+    // The connections are open from here on, so that one poll sends the commands.
     lock.lock().await.unwrap().unlock().await.unwrap();
     let lease = ms(60_000);
     let mut left = lock.lock().lease(lease).into_future();
@@ -264,7 +276,7 @@ async fn an_unpolled_first_attempt_does_not_keep_the_members() {
     let began = Instant::now();
     let others = multi(&test.others().await, &members);
     let guard = others.try_lock().wait(lease).await.unwrap();
-    let guard = guard.expect("they are given back");
+    let guard = guard.expect("they are released");
     assert!(began.elapsed() < lease / 2, "{:?}", began.elapsed());
     // When it is polled again, it waits behind the present holders.
     let early = tokio::time::timeout(ms(500), &mut left).await;
@@ -308,7 +320,7 @@ async fn a_member_held_by_the_owner_causes_no_repeated_attempts() {
             Err(late) if late.is_timeout() => {}
             other => panic!("{other:?}"),
         }
-        // Two looks, one after the subscription, and what the default poll cap lets it ask beside.
+        // Two attempts, one of them after the subscription, and those of the default poll cap.
         let asked = test.scripts(server).await;
         assert!((1..=6).contains(&asked), "{server} {reentry:?}: {asked}");
     }

@@ -1,14 +1,14 @@
-//! A multi lock on a faulty network and on servers that fail: all or none nevertheless.
+//! A multi lock on a faulty network and on failing servers: all or none.
 
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockdog::{Client, Error, MultiLock, Owner, Unlocked};
+use lockdog::{Client, ClientBuilder, Error, MultiLock, Owner, Unlocked};
 
 use super::{Fixture, SOON, clients, ms, multi};
 use crate::support::{Action, Gate, Proxy, RedisServer, eventually, timed, until_ok};
 
-/// Two servers, each behind a network of its own, and clients that know only that.
+/// Two servers behind a proxy each, and clients that connect to the proxies.
 struct Stand {
     test: Fixture,
     proxies: Vec<Proxy>,
@@ -26,7 +26,7 @@ impl Stand {
         let mut clients = Vec::new();
         for proxy in &proxies {
             let client = Client::builder().url(proxy.url()).command_timeout(patience);
-            clients.push(client.build().await.expect("it runs"));
+            clients.push(until_ok(SOON, async || client.clone().build().await).await);
         }
         let lock = multi(&clients, &MEMBERS);
         Self {
@@ -45,7 +45,7 @@ impl Stand {
         counts
     }
 
-    /// Others get it although no lease has run out, and nothing is left.
+    /// Checks that other owners acquire it before any lease ends, and that nothing is left.
     async fn assert_recovered(&self) {
         let others = multi(&self.test.others().await, &MEMBERS);
         let taken = others
@@ -54,7 +54,7 @@ impl Stand {
             .await
             .expect("nothing is wrong any more");
         taken
-            .expect("it was given back")
+            .expect("it was released")
             .unlock()
             .await
             .expect("it is held");
@@ -161,7 +161,7 @@ async fn an_unreachable_server_is_an_error_and_nothing_is_left_on_the_others() {
                 None => request,
             };
             let error = request.await.unwrap_err();
-            // The second one learns that what the first one sent has no answer yet.
+            // The second call finds that the command of the first one has no answer yet.
             let is_told = matches!(error, Error::Unavailable { .. }) || error.is_timeout();
             assert!(is_told && error.is_retriable(), "{error}");
             match error.to_string().contains("lock=\"c\"") {
@@ -232,11 +232,12 @@ async fn a_wait_on_a_frozen_server_ends_in_time_with_an_error() {
 async fn a_short_wait_that_ends_during_a_server_pause_does_not_end_a_longer_wait() {
     let test = Fixture::start(2).await;
     let held = test.others().await[1].lock("c").lock().await.unwrap();
-    // They ask often, so that a question is open when the wait ends.
-    let clients = clients(&test.servers, |client| client.poll_cap(ms(50))).await;
+    // They poll often, so that a command is pending when the wait ends.
+    let patient = |client: ClientBuilder| client.poll_cap(ms(50)).command_timeout(PATIENT);
+    let clients = clients(&test.servers, patient).await;
     let lock = multi(&clients, &MEMBERS);
     let plain = clients[1].lock("c");
-    // It takes its place in the queue of the member that is held, and is the first there.
+    // The waiter enters the queue of the held member and is the first in it.
     let short = lock.try_lock().wait(ms(2_000)).owner(&Owner::new());
     let short = tokio::spawn(short.into_future());
     eventually(SOON, "the short wait listens", async || {
@@ -302,7 +303,7 @@ async fn a_server_out_of_memory_prevents_the_acquire_on_all_servers() {
         let request = multi(&test.clients, &[(0, "x"), (1, "c"), (1, "y")]).try_lock();
         let error = request.owner(&owner).await;
         match error {
-            // The stranger finds that an owner has c before anything is written.
+            // The other owner finds c busy before anything is written.
             Ok(None) => assert_ne!(owner, Owner::current()),
             Ok(Some(_)) => panic!("it has no memory for that"),
             Err(error) => {
@@ -336,7 +337,7 @@ async fn a_server_out_of_memory_prevents_the_acquire_on_all_servers() {
 async fn a_lease_refused_for_one_member_undoes_the_others() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    // It may not give these two a TTL; the first two it may.
+    // The user may not set the TTL of these two members. It may set that of the first two.
     let user = [
         "ACL",
         "SETUSER",
@@ -371,14 +372,14 @@ async fn a_lease_refused_for_one_member_undoes_the_others() {
     redis.assert_clean().await;
 }
 
-/// Design: invariant 12. What was written before a later member refused is taken back.
+/// Design: invariant 12. Writes before the refusal of a later member are undone.
 #[tokio::test]
 async fn a_refusal_of_the_last_member_undoes_the_first_ones() {
     let test = Fixture::start(1).await;
     let redis = &test.redis[0];
     let held = test.multi(&[(0, "b"), (0, "c")]).lock().await.unwrap();
     let fields: Vec<String> = redis.hash("c").await.into_keys().collect();
-    // No count that can be raised.
+    // This count cannot be incremented.
     redis.cmd(&["HSET", "c", &fields[0], "1.5"]).await;
     let lock = test.multi(&[(0, "a"), (0, "b"), (0, "c")]);
     let error = lock.lock().await.unwrap_err();
@@ -396,7 +397,7 @@ async fn a_refusal_of_the_last_member_undoes_the_first_ones() {
     test.assert_clean().await;
 }
 
-/// Scripts that are flushed are sent whole.
+/// Flushed scripts are sent again in full.
 #[tokio::test]
 async fn members_are_acquired_after_a_script_flush() {
     let test = Fixture::start(2).await;
@@ -418,4 +419,4 @@ fn is_acquire(args: &[String]) -> bool {
 
 const ACQUIRE: &str = include_str!("../../../lua/multi_lock/acquire.lua");
 const MEMBERS: [(usize, &str); 3] = [(0, "a"), (0, "b"), (1, "c")];
-const PATIENT: Duration = Duration::from_secs(3);
+const PATIENT: Duration = Duration::from_secs(30);

@@ -39,7 +39,8 @@ impl Scene {
         self.java.thread("t1")
     }
 
-    /// A waiter listens for this member, and has had time for the look that follows.
+    /// Waits until a waiter is subscribed to this member's channel and had time for the poll that
+    /// follows.
     async fn a_waiter_listens(&self, (server, name): (usize, &str)) {
         let channel = format!("redisson_lock__channel:{{{name}}}");
         eventually(SOON, "a waiter listens", async || {
@@ -201,7 +202,7 @@ async fn a_member_locked_alone_blocks_the_other_side() {
     scene.end().await;
 }
 
-/// What stands in Redis is the same on both sides: a count and a TTL for each member, and no more.
+/// Both sides write the same to Redis: a count and a TTL for each member.
 #[tokio::test]
 async fn each_side_sees_the_holds_of_the_other_as_plain_locks() {
     let scene = Scene::start().await;
@@ -271,13 +272,13 @@ async fn both_sides_lose_no_update() {
     for task in ours {
         tokio::time::timeout(SOON * 4, task)
             .await
-            .expect("it gets in")
+            .expect("it acquires the locks")
             .unwrap();
     }
     for call in theirs {
         tokio::time::timeout(SOON * 4, call.value())
             .await
-            .expect("it gets in");
+            .expect("it acquires the locks");
     }
     let value: u32 = redis.ask(&["GET", "cell"]).await;
     assert_eq!(value, 6 * ROUNDS);
@@ -286,7 +287,7 @@ async fn both_sides_lose_no_update() {
     test.assert_clean().await;
 }
 
-/// A Java process that dies with it.
+/// A Java process that dies while it holds the lock.
 #[tokio::test]
 async fn lockdog_gets_the_lock_of_a_killed_java_process_when_its_leases_end() {
     let test = Fixture::start(2).await;

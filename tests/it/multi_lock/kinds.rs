@@ -17,7 +17,7 @@ struct MemberKind {
     name: &'static str,
     /// The member of this name.
     lock: fn(&Client, &str) -> Lock,
-    /// A lock of this name that keeps the member from others.
+    /// A lock of this name that makes the member busy.
     rival: fn(&Client, &str) -> Lock,
 }
 

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use lockdog::error::{InstanceState, LostReason};
 use lockdog::report::Verdict;
-use lockdog::{Client, Error, Guard, MultiLock, Owner, Unlocked};
+use lockdog::{Client, ClientBuilder, Error, Guard, MultiLock, Owner, Unlocked};
 
 use super::{Fixture, SOON, clients, ms, multi};
 use crate::support::{eventually, timed};
 
-/// Two servers whose locks are renewed twice a second, and a multi lock of three members.
+/// Two servers and a multi lock of three members with a short watchdog lease.
 struct Scene {
     test: Fixture,
     clients: Vec<Client>,
@@ -28,12 +28,12 @@ impl Scene {
         }
     }
 
-    /// The whole is lost because of this member, and says so everywhere; what is left of it is given
-    /// back though the guard lives on.
+    /// Checks that every query reports the loss of the whole because of this member, and that the other
+    /// members are released while the guard still exists.
     async fn assert_lost(&self, guard: &Guard, member: (usize, &str), reason: LostReason) {
         let lost = tokio::time::timeout(SOON, guard.lost())
             .await
-            .expect("it is told");
+            .expect("it is told of the loss");
         assert_eq!((lost.lock(), lost.reason()), (member.1, reason));
         let told = guard.lost_token();
         tokio::time::timeout(SOON, told.cancelled()).await.unwrap();
@@ -54,7 +54,7 @@ impl Scene {
         }
         for (server, name) in MEMBERS {
             if (server, name) != member {
-                eventually(SOON, "the others are given back", async || {
+                eventually(SOON, "the others are released", async || {
                     self.test.is_free(server, name).await
                 })
                 .await;
@@ -94,7 +94,7 @@ async fn a_deleted_member_ends_the_whole_hold() {
         told.expect("the token tells without being asked");
         // At the renewal, and not at the deadline.
         scene.assert_lost(&guard, member, LostReason::NotOurs).await;
-        // As long as the guard lives its owner has lost the lock, and is given no fresh one.
+        // While the guard exists its owner gets `Lost` and no new hold.
         let error = scene.lock.lock().await.unwrap_err();
         assert!(error.is_lost(), "{error}");
         let error = guard.unlock().await.unwrap_err();
@@ -108,7 +108,7 @@ async fn a_deleted_member_ends_the_whole_hold() {
     }
 }
 
-/// The others can be had although the guard is still there.
+/// Other owners can acquire the other members while the guard exists.
 #[tokio::test]
 async fn the_remaining_members_are_free_for_others() {
     let scene = Scene::start().await;
@@ -117,9 +117,9 @@ async fn the_remaining_members_are_free_for_others() {
     scene.test.redis[0].cmd(&["DEL", "a"]).await;
     // Otherwise they would be renewed.
     let next = others.try_lock().wait(SOON).await;
-    let next = next.unwrap().expect("they are given back");
+    let next = next.unwrap().expect("they are released");
     assert!(!guard.is_valid(), "it was notified before");
-    // The end of the guard is no harm to them.
+    // The drop of the guard does not affect these owners.
     assert!(guard.unlock().await.unwrap_err().is_lost());
     assert!(next.is_valid() && others.locks()[0].is_locked().await.unwrap());
     next.unlock().await.unwrap();
@@ -150,7 +150,7 @@ async fn the_unlock_reports_a_loss_and_releases_the_others() {
     }
 }
 
-/// Of a member that is another's by now, nothing is touched.
+/// A member that another owner holds by now is not changed.
 #[tokio::test]
 async fn a_member_taken_by_another_owner_is_left_alone() {
     let scene = Scene::start().await;
@@ -166,7 +166,7 @@ async fn a_member_taken_by_another_owner_is_left_alone() {
     scene.test.assert_clean().await;
 }
 
-/// Told at once where this client itself does it.
+/// A loss that this client causes itself is reported at once.
 #[tokio::test]
 async fn a_member_freed_by_force_ends_the_whole_hold() {
     let scene = Scene::start().await;
@@ -196,20 +196,20 @@ async fn the_shutdown_of_one_client_ends_the_whole_hold() {
     scene.test.assert_clean().await;
 }
 
-/// A server that is away for longer than the lease.
+/// A server that is unreachable for longer than the lease.
 #[tokio::test]
 async fn a_member_on_an_unreachable_server_is_lost_at_its_deadline() {
     let scene = Scene::start().await;
     let guard = scene.lock.lock().await.unwrap();
     scene.test.servers[1].pause();
     let (lost, took) = timed(tokio::time::timeout(SOON, guard.lost())).await;
-    let lost = lost.expect("it is told");
+    let lost = lost.expect("it is told of the loss");
     assert_eq!((lost.lock(), lost.reason()), ("c", LostReason::Deadline));
     // A busy machine wakes it later; `is_valid` is exact nevertheless.
     println!("notified after {took:?}");
     assert!(!guard.is_valid());
     for name in ["a", "b"] {
-        eventually(SOON, "the others are given back", async || {
+        eventually(SOON, "the others are released", async || {
             scene.test.is_free(0, name).await
         })
         .await;
@@ -219,17 +219,17 @@ async fn a_member_on_an_unreachable_server_is_lost_at_its_deadline() {
     scene.test.assert_clean().await;
 }
 
-/// Less than the lease is no loss.
+/// An outage shorter than the lease loses nothing.
 #[tokio::test]
 async fn an_outage_shorter_than_the_lease_loses_nothing() {
     let test = Fixture::start(2).await;
-    let clients = clients(&test.servers, |client| client.watchdog_lease(ms(2_000))).await;
+    let clients = clients(&test.servers, |client| client.watchdog_lease(ms(5_000))).await;
     let lock = multi(&clients, &MEMBERS);
     let guard = lock.lock().await.unwrap();
     test.servers[1].pause();
-    tokio::time::sleep(ms(1_000)).await;
-    test.servers[1].resume();
     tokio::time::sleep(ms(1_500)).await;
+    test.servers[1].resume();
+    tokio::time::sleep(ms(4_000)).await;
     assert!(guard.is_valid());
     guard.unlock().await.unwrap();
     test.assert_clean().await;
@@ -247,10 +247,10 @@ async fn a_loss_is_reported_to_all_guards_and_leaves_other_holds_alone() {
     for guard in [&inner, &outer] {
         let lost = tokio::time::timeout(SOON, guard.lost())
             .await
-            .expect("it is told");
+            .expect("it is told of the loss");
         assert_eq!(lost.lock(), "c");
     }
-    eventually(SOON, "b is given back", async || {
+    eventually(SOON, "b is released", async || {
         scene.test.is_free(0, "b").await
     })
     .await;
@@ -284,7 +284,7 @@ async fn the_work_is_cancelled_when_one_member_is_lost() {
 #[tokio::test]
 async fn the_verdict_is_that_of_the_worst_member() {
     let test = Fixture::start(2).await;
-    let clients = clients(&test.servers, |client| client.watchdog_lease(ms(3_000))).await;
+    let clients = clients(&test.servers, |client| client.watchdog_lease(ms(6_000))).await;
     let guard = multi(&clients, &MEMBERS).lock().await.unwrap();
     assert_eq!(guard.verdict(), Verdict::Held);
     test.servers[1].pause();
@@ -305,7 +305,7 @@ async fn the_verdict_is_that_of_the_worst_member() {
     test.assert_clean().await;
 }
 
-/// An unlock without an answer says which member it is about, and where that is.
+/// The error of an unlock without an answer names the member and its server.
 #[tokio::test]
 async fn an_unlock_that_one_server_does_not_confirm_names_the_server() {
     let test = Fixture::start(2).await;
@@ -334,7 +334,7 @@ async fn an_unlock_that_one_server_does_not_confirm_names_the_server() {
     test.assert_clean().await;
 }
 
-/// A view outlives its guard, and says so.
+/// A view that outlives its guard reports the release.
 #[tokio::test]
 async fn a_view_that_outlives_its_guard_is_notified_at_once() {
     let scene = Scene::start().await;
@@ -348,27 +348,30 @@ async fn a_view_that_outlives_its_guard_is_notified_at_once() {
     scene.test.assert_clean().await;
 }
 
-/// Nothing is renewed before all are held: what is taken for a moment only ends by itself.
+/// Members are not renewed before all are held: a member of a failed attempt expires by itself.
 #[tokio::test]
 async fn nothing_is_renewed_before_all_members_are_held() {
-    let scene = Scene::start().await;
+    let test = Fixture::start(2).await;
+    // The attempt does not end before the lease.
+    let patient = |client: ClientBuilder| client.watchdog_lease(LEASE).command_timeout(SOON);
+    let lock = multi(&clients(&test.servers, patient).await, &MEMBERS);
     // The first attempt takes two members and waits for the third one's server.
-    scene.test.servers[1].pause();
-    let request = scene.lock.lock().owner(&Owner::new()).into_future();
+    test.servers[1].pause();
+    let request = lock.lock().owner(&Owner::new()).into_future();
     let waiting = tokio::spawn(request);
     eventually(SOON, "the first members are taken", async || {
-        !scene.test.is_free(0, "a").await
+        !test.is_free(0, "a").await
     })
     .await;
-    scene.test.redis[0].reset_stats().await;
+    test.redis[0].reset_stats().await;
     eventually(SOON, "its lease has run out", async || {
-        scene.test.is_free(0, "a").await
+        test.is_free(0, "a").await
     })
     .await;
-    assert_eq!(scene.test.scripts(0).await, 0, "no client renewed it");
+    assert_eq!(test.scripts(0).await, 0, "no client renewed it");
     waiting.abort();
-    scene.test.servers[1].resume();
-    scene.test.assert_clean().await;
+    test.servers[1].resume();
+    test.assert_clean().await;
 }
 
 /// A forgotten hold continues member by member.
@@ -386,4 +389,4 @@ async fn the_unlock_reports_a_loss_after_forgetting() {
 }
 
 const MEMBERS: [(usize, &str); 3] = [(0, "a"), (0, "b"), (1, "c")];
-const LEASE: Duration = Duration::from_millis(1_500);
+const LEASE: Duration = Duration::from_millis(3_000);

@@ -44,7 +44,7 @@ async fn an_expired_permit_is_not_in_use() {
     let expired = test
         .seats
         .acquire()
-        .lease(ms(1_000))
+        .lease(ms(2_000))
         .await
         .unwrap()
         .into_ids();

@@ -1,4 +1,5 @@
-//! What Redisson's own tests of its `RPermitExpirableSemaphore` promise, and no other test of this folder shows.
+//! What Redisson's own tests of its `RPermitExpirableSemaphore` check and no other test of this folder
+//! does.
 
 use lockdog::{Client, Error};
 
@@ -30,8 +31,8 @@ async fn a_mapped_name_keeps_its_keys_in_one_slot_of_a_cluster() {
 #[tokio::test]
 async fn nothing_is_left_of_a_semaphore_that_expires() {
     let test = Fixture::of(1).await;
-    test.redis.cmd(&["PEXPIRE", NAME, "3000"]).await;
-    let held = test.seats.acquire().lease(ms(1_000)).await.unwrap();
+    test.redis.cmd(&["PEXPIRE", NAME, "5000"]).await;
+    let held = test.seats.acquire().lease(ms(3_000)).await.unwrap();
     drop(held.into_ids());
     assert!(test.redis.exists(IN_USE).await);
     test.redis.eventually_gone(NAME).await;
@@ -58,7 +59,7 @@ async fn permits_of_one_acquire_are_released_in_parts_and_once() {
 #[tokio::test]
 async fn expired_permits_are_not_released_once_more() {
     let test = Fixture::of(10).await;
-    let short = test.seats.acquire_many(3).lease(ms(1_000)).await.unwrap();
+    let short = test.seats.acquire_many(3).lease(ms(2_000)).await.unwrap();
     let (short, endless) = (
         short.into_ids(),
         test.seats
@@ -91,7 +92,7 @@ async fn two_tasks_take_all_permits_one_after_the_other() {
                 .forever()
                 .await
                 .unwrap();
-            let both = both.expect("its turn comes");
+            let both = both.expect("it gets both permits");
             tokio::time::sleep(ms(500)).await;
             both.release().await.unwrap();
         })

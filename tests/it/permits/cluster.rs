@@ -58,7 +58,7 @@ async fn the_master_of_its_slot_keeps_a_semaphore() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permits_survive_a_failover_of_their_slots_master() {
     let cluster = Cluster::start(3, 1).await;
-    // A third of it does not pass in this test.
+    // The test is shorter than a third of this lease, so no regular renewal comes.
     let client = Client::builder()
         .url(cluster.url())
         .watchdog_lease(LONG * 2);
@@ -116,10 +116,10 @@ async fn a_semaphore_works_on_after_its_slot_moved_key_by_key() {
 
     let got = tokio::time::timeout(SOON, waiting).await;
     let got = got.expect("the slot has moved").unwrap().unwrap();
-    // An unlock that was refused is an error, and the background repeats it.
+    // A refused unlock is an error, and the background repeats it.
     drop(releasing.await.unwrap());
     let redis = to.redis().await;
-    eventually(SOON, "one is given back", async || {
+    eventually(SOON, "one is released", async || {
         let free: i64 = redis.ask(&["GET", name]).await;
         let used: i64 = redis.ask(&["ZCARD", &in_use]).await;
         (free, used) == (1, 2)

@@ -5,21 +5,21 @@ use std::time::Duration;
 use lockdog::{Client, Error, PermitId, PermitSemaphore};
 
 use super::{Fixture, LONG, NAME, SOON, ms};
-use crate::support::{Action, Gate, Proxy, eventually};
+use crate::support::{Action, Gate, Proxy, eventually, until_ok};
 
 /// A client behind a proxy. All scripts are loaded, so that a rule meets the first sending.
 async fn behind_a_proxy(test: &Fixture) -> (Proxy, PermitSemaphore) {
     behind_a_proxy_for(test, ms(1_500)).await
 }
 
-/// A client that waits so long for an answer.
+/// A client with this command timeout.
 async fn behind_a_proxy_for(test: &Fixture, patience: Duration) -> (Proxy, PermitSemaphore) {
     for script in [ACQUIRE, RELEASE, GIVE_BACK, UPDATE, ADD, SET] {
         test.redis.cmd(&["SCRIPT", "LOAD", script]).await;
     }
     let proxy = Proxy::start(&test.server).await;
     let client = Client::builder().url(proxy.url()).command_timeout(patience);
-    let client = client.build().await.unwrap();
+    let client = until_ok(SOON, async || client.clone().build().await).await;
     (proxy, client.permit_semaphore(NAME))
 }
 
@@ -27,7 +27,7 @@ async fn behind_a_proxy_for(test: &Fixture, patience: Duration) -> (Proxy, Permi
 #[tokio::test]
 async fn a_repeated_command_counts_once() {
     let test = Fixture::of(5).await;
-    let (proxy, seats) = behind_a_proxy(&test).await;
+    let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
     let messages = test.redis.messages("*").await;
     for action in [Action::ExecuteThenCut, Action::Twice] {
         let rule = proxy.on(is(ACQUIRE), action.clone());
@@ -69,7 +69,7 @@ async fn a_repeated_command_counts_once() {
 #[tokio::test]
 async fn a_late_repetition_of_a_set_changes_nothing() {
     let test = Fixture::of(5).await;
-    let (proxy, seats) = behind_a_proxy(&test).await;
+    let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
     let repeated = || {
         let gate = Gate::new();
         proxy.on(is(SET), Action::TwiceLate(gate.clone()));
@@ -85,7 +85,7 @@ async fn a_late_repetition_of_a_set_changes_nothing() {
     seats.set_permits(7).await.unwrap();
     arrived(gate).await;
     assert_eq!(test.free().await, 7);
-    // One that made the semaphore, and one that was refused.
+    // A call that created the semaphore, and one that was refused.
     for was_made in [true, false] {
         if was_made {
             test.redis.cmd(&["DEL", NAME]).await;
@@ -99,18 +99,19 @@ async fn a_late_repetition_of_a_set_changes_nothing() {
     }
 }
 
-/// PE5: a repeated release by ids does not say that it gave back what is still in use.
+/// PE5: a repeated release by ids does not report the release of permits that are still in use.
 #[tokio::test]
 async fn a_repeated_release_of_ids_of_which_one_is_unknown_is_refused() {
     let test = Fixture::of(3).await;
-    let (proxy, seats) = behind_a_proxy(&test).await;
+    let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
     let ours = seats.acquire().lease(LONG).await.unwrap().into_ids()[0];
     let unknown = PermitId::from_bytes([1; 16]);
     let rule = proxy.on(is(GIVE_BACK), Action::ExecuteThenCut);
     assert!(!seats.try_release(&[ours, unknown]).await.unwrap());
     rule.wait_hits(1).await;
     assert_eq!((test.free().await, test.in_use().await.len()), (2, 1));
-    // Nothing tells an earlier sending that gave it back from one that found nothing.
+    // The client cannot distinguish an earlier sending that released the permit from one that found
+    // nothing.
     let rule = proxy.on(is(GIVE_BACK), Action::ExecuteThenCut);
     assert!(seats.try_release(&[ours]).await.unwrap());
     rule.wait_hits(1).await;
@@ -150,7 +151,7 @@ async fn a_release_without_an_answer_is_unconfirmed_and_repeated() {
     assert_eq!((test.free().await, test.in_use().await.len()), (0, 2));
 }
 
-/// A second command that makes permits endless has no answer: they are released, not left forever.
+/// The second command, which makes permits endless, gets no answer: the client releases the permits.
 #[tokio::test]
 async fn an_endless_permit_without_an_answer_is_given_back() {
     let test = Fixture::of(1).await;
@@ -176,7 +177,7 @@ async fn an_endless_permit_without_an_answer_is_given_back() {
 #[tokio::test]
 async fn a_late_repetition_of_an_acquire_ends_with_its_lease() {
     let test = Fixture::of(2).await;
-    let (proxy, seats) = behind_a_proxy(&test).await;
+    let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
     let gate = Gate::new();
     proxy.on(is(ACQUIRE), Action::TwiceLate(gate.clone()));
     let both = seats.acquire_many(2).lease(ms(10_000)).await.unwrap();
@@ -185,7 +186,7 @@ async fn a_late_repetition_of_an_acquire_ends_with_its_lease() {
     both.release().await.unwrap();
     gate.open();
     gate.wait_passed().await;
-    // PE1: the one that is still in use was not taken a second time.
+    // PE1: the permit that is still in use was not granted a second time.
     assert_eq!((test.free().await, test.in_use().await.len()), (0, 2));
     assert!(one.is_valid());
     one.release().await.unwrap();
@@ -194,10 +195,10 @@ async fn a_late_repetition_of_an_acquire_ends_with_its_lease() {
     assert!(all.is_some(), "the orphan ends with its lease");
 }
 
-/// What holds permits keeps them, can give them back, and only an acquire needs memory.
+/// Holders keep their permits and can release them. Only an acquire needs memory.
 #[tokio::test]
 async fn without_memory_only_acquires_are_refused() {
-    let test = Fixture::with(5, |client| client.watchdog_lease(ms(3_000))).await;
+    let test = Fixture::with(5, |client| client.watchdog_lease(ms(6_000))).await;
     let watched = test.seats.acquire().await.unwrap();
     let leased = test.seats.acquire().lease(LONG).await.unwrap();
     let handed = test.seats.acquire().lease(LONG).await.unwrap().into_ids();
@@ -209,7 +210,9 @@ async fn without_memory_only_acquires_are_refused() {
         "{error}"
     );
     assert!(test.seats.try_acquire_many(2).await.is_err());
-    assert_eq!(test.in_use().await, before);
+    // One of the permits may be renewed already.
+    let ids = |in_use: &[(PermitId, f64)]| in_use.iter().map(|(id, _)| *id).collect::<Vec<_>>();
+    assert_eq!(ids(&test.in_use().await), ids(&before));
 
     eventually(SOON, "it was renewed twice", async || {
         let ends = test.in_use().await;
@@ -219,7 +222,7 @@ async fn without_memory_only_acquires_are_refused() {
                 .unwrap()
                 .1
         };
-        of(&ends) > of(&before) + 1_500.0
+        of(&ends) > of(&before) + 3_000.0
     })
     .await;
     assert!(watched.is_valid() && leased.is_valid());
@@ -233,11 +236,12 @@ async fn without_memory_only_acquires_are_refused() {
     all.release().await.unwrap();
 }
 
-/// A contender for several permits that no task polls any more: all of them are undone at once.
+/// A contender for several permits that is not polled any more: the client releases all of them
+/// together.
 #[tokio::test]
 async fn an_abandoned_acquire_of_several_permits_is_undone() {
     let test = Fixture::of(3).await;
-    // So long that the watchdog gives none of them up meanwhile.
+    // So long that the watchdog does not release any of them before.
     let (proxy, seats) = behind_a_proxy_for(&test, LONG).await;
     let gate = Gate::new();
     proxy.on(is(ACQUIRE), Action::HoldReply(gate.clone()));
@@ -250,7 +254,7 @@ async fn an_abandoned_acquire_of_several_permits_is_undone() {
     // The grant is never read.
     gate.open();
     let next = tokio::time::timeout(SOON, seats.acquire_many(3).into_future()).await;
-    let next = next.expect("the abandoned ones are given back").unwrap();
+    let next = next.expect("the abandoned ones are released").unwrap();
     assert!(next.is_valid());
     test.assert_total().await;
 }

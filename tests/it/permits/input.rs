@@ -1,4 +1,4 @@
-//! Arguments that are refused before anything is sent, and keys that are something else.
+//! Arguments that are refused before a command is sent, and keys of another type.
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ async fn a_name_that_is_in_use_for_something_else_is_refused() {
     }
 }
 
-/// No script loses a permit: one that cannot finish does not begin.
+/// No script loses a permit: a script that cannot finish changes nothing.
 #[tokio::test]
 async fn a_number_that_is_none_changes_nothing() {
     let test = Fixture::of(3).await;

@@ -1,4 +1,4 @@
-//! How long permits are in use, and how their holders learn of a loss.
+//! How long permits are in use, and how their holders are notified of a loss.
 
 use lockdog::error::LostReason;
 use lockdog::report::{Ttl, Verdict};
@@ -19,7 +19,11 @@ async fn the_watchdog_renews_a_permit_without_a_lease() {
     };
     let (first, of_fixed) = (ends(&permit).await, ends(&fixed).await);
     tokio::time::sleep(LEASE + ms(500)).await;
-    assert!(permit.is_valid() && permit.verdict() == Verdict::Held);
+    // On a busy machine a renewal may be late, and puts the permit in jeopardy for a moment.
+    eventually(SOON, "it is held", async || {
+        permit.verdict() == Verdict::Held
+    })
+    .await;
     assert!(ends(&permit).await >= first + 2_000.0, "it was not renewed");
     assert_eq!(ends(&fixed).await, of_fixed, "a fixed lease is not renewed");
     // Another client cannot take it.
@@ -62,7 +66,7 @@ async fn a_permit_with_a_lease_is_lost_when_it_ends() {
     let lost = tokio::time::timeout(SOON, permit.lost()).await.unwrap();
     assert_eq!(lost.reason(), LostReason::Deadline);
     assert_eq!(permit.verdict(), Verdict::Lost(LostReason::Deadline));
-    // The next acquire takes it back.
+    // The next acquire reclaims it.
     let next = tokio::time::timeout(SOON, test.seats.acquire().into_future()).await;
     let next = next.unwrap().unwrap();
     let error = permit.release().await.unwrap_err();
@@ -80,7 +84,7 @@ async fn an_expired_permit_counts_as_free_before_it_is_taken_back() {
     let ids = test
         .seats
         .acquire_many(2)
-        .lease(ms(1_000))
+        .lease(ms(2_000))
         .await
         .unwrap()
         .into_ids();
@@ -148,7 +152,7 @@ async fn a_lease_is_extended_for_all_permits() {
         in_use.iter().all(|(_, ends)| *ends > now + 200_000.0),
         "{in_use:?}"
     );
-    // It is never shortened.
+    // The lease is never shortened.
     both.extend(LEASE).await.unwrap();
     assert_eq!(test.in_use().await, in_use);
     both.release().await.unwrap();
@@ -166,6 +170,6 @@ async fn the_loss_of_the_keys_is_reported_at_the_next_renewal() {
     tokio::time::sleep(ms(200)).await;
     assert!(
         !test.redis.exists(NAME).await,
-        "a lost permit is not given back"
+        "a lost permit is not released"
     );
 }

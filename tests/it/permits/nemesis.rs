@@ -36,7 +36,7 @@ async fn no_permit_is_lost_or_made_under_a_nemesis() {
     let visits = run.visits.load(Ordering::Relaxed);
     println!("{visits} acquires succeeded");
     run.assert_never_too_many();
-    // What a late acquire took ends with its lease.
+    // A permit or lock of a late acquire expires with its lease.
     let all = async || {
         let all = test.seats.try_acquire_many(TOTAL).await.unwrap();
         test.assert_total().await;
@@ -53,7 +53,7 @@ async fn no_permit_is_lost_or_made_under_a_nemesis() {
 struct Run {
     is_over: AtomicBool,
     visits: AtomicU64,
-    /// The moments between which permits were valid, and how many.
+    /// The times between which permits were valid, and how many.
     used: Mutex<Vec<(Instant, Instant, i64)>>,
 }
 
@@ -107,18 +107,18 @@ async fn contend(seats: PermitSemaphore, run: Arc<Run>, seed: u64) {
         match roll(4) {
             0 => drop(held),
             1 => drop(tokio::time::timeout(ms(roll(20)), held.release()).await),
-            // Its outcome may well be unknown.
+            // The outcome may be unknown.
             _ => drop(held.release().await),
         }
     }
 }
 
-/// Notes from when to when the permits could be used, as their holder sees it.
+/// Records from when to when the holder considered the permits valid.
 async fn visit(held: &LeasedPermit, run: &Run, stay: Duration) {
     let (from, until) = (Instant::now(), Instant::now() + stay);
     let mut to = None;
     loop {
-        // Before the check: it was valid then.
+        // The time is read before the check, so the permit was valid then.
         let now = Instant::now();
         if !held.is_valid() {
             break;

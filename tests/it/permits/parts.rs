@@ -90,7 +90,7 @@ async fn a_token_follows_the_permits_of_its_value() {
 async fn ids_that_were_taken_end_with_their_lease_or_by_hand() {
     let test = Fixture::of(3).await;
     let by_hand = test.seats.acquire_many(2).await.unwrap().into_ids();
-    let lease = ms(1_500);
+    let lease = ms(4_000);
     let expiring = test.seats.acquire().lease(lease).await.unwrap().into_ids();
     assert!(
         test.client.holds().is_empty(),

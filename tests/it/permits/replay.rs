@@ -1,5 +1,5 @@
 //! Redisson's recorded calls, made through our API. After every step the answer, the messages and the
-//! keys are what the recording says, or what [`DIFFERENCES`] says instead.
+//! keys equal those of the recording, or those in [`DIFFERENCES`].
 
 mod calls;
 mod differences;
@@ -107,7 +107,7 @@ async fn replay(name: &str) {
 /// What is compared after a step, as text.
 type Facts = BTreeMap<&'static str, String>;
 
-/// Our side: clients for the recorded clients, and what the server says after each step.
+/// Our side: clients in place of the recorded clients, and the server's state after each step.
 struct Ours {
     redis: Redis,
     server: RedisServer,
@@ -183,7 +183,7 @@ impl Ours {
         self.answer = made.answer;
     }
 
-    /// What Redisson did.
+    /// Redisson's recorded result.
     fn recorded(&mut self, step: &Value) -> Facts {
         let came_back = step["came_back"].as_array().map_or(&[][..], Vec::as_slice);
         let came_back: Vec<String> = came_back
@@ -204,7 +204,7 @@ impl Ours {
         ])
     }
 
-    /// Looks until it sees what is wanted; what it saw last if that takes long.
+    /// Queries the state until it equals the wanted one. Returns the last state if that takes long.
     async fn settle_on(&mut self, wanted: &Facts) -> Facts {
         let began = Instant::now();
         loop {
@@ -349,5 +349,5 @@ fn text(value: &Value) -> &str {
     value.as_str().expect("it is text")
 }
 
-/// All recorded times are so many times longer here, because a machine may be busy.
+/// The factor by which recorded times are longer here, because a machine may be busy.
 const SLOWER: u32 = 10;

@@ -1,6 +1,4 @@
-//! Who gets permits, when, and with how many commands.
-
-use std::time::Instant;
+//! Which waiter gets permits, when, and with how many commands.
 
 use lockdog::{LeasedPermit, PermitSemaphore};
 use tokio::task::JoinHandle;
@@ -66,7 +64,7 @@ async fn more_permits_wake_a_waiter() {
     }
 }
 
-/// A waiter for many permits is not passed by one for few.
+/// A waiter for few permits does not overtake one for many.
 #[tokio::test]
 async fn waiters_of_one_client_are_served_in_the_order_of_their_calls() {
     let test = Fixture::of(2).await;
@@ -86,7 +84,7 @@ async fn waiters_of_one_client_are_served_in_the_order_of_their_calls() {
     within_soon(second).await.release().await.unwrap();
 }
 
-/// With one message for several permits, each waiter that leaves with one wakes the next.
+/// After one message for several permits, each waiter that acquires one wakes the next.
 #[tokio::test]
 async fn several_free_permits_cost_a_client_one_command_each_and_one_more() {
     let test = Fixture::of(5).await;
@@ -95,7 +93,7 @@ async fn several_free_permits_cost_a_client_one_command_each_and_one_more() {
     let ids = five.into_ids();
     let waiting: Vec<_> = (0..8).map(|_| waiter(&another, 1)).collect();
     test.a_waiter_listens().await;
-    // What a list release of Redisson is, too: one message.
+    // Redisson's release of a list is one message, too.
     let looked = acquires(&test).await;
     test.client
         .permit_semaphore("seats")
@@ -116,13 +114,13 @@ async fn several_free_permits_cost_a_client_one_command_each_and_one_more() {
     }
 }
 
-/// How many times permits were asked for: only that script decides about ZADD and reads ZRANGEBYSCORE.
+/// The number of attempts: only the acquire script calls ZRANGEBYSCORE.
 async fn acquires(test: &Fixture) -> u64 {
     let stats = test.redis.commandstats().await;
     stats.get("zrangebyscore").copied().unwrap_or(0)
 }
 
-/// The contender has its grant when a message of another release comes, and has not read it yet. The
+/// The contender has a grant that it has not read when a message of another release arrives. The
 /// message is for the next waiter.
 #[tokio::test]
 async fn a_release_while_the_contender_reads_its_grant_wakes_the_next_waiter() {
@@ -163,22 +161,26 @@ async fn a_wait_ends_with_its_time() {
     let _held = test.seats.acquire().lease(LONG).await.unwrap();
     let another = test.another().await;
     let wait = ms(300);
-    let request = another.try_acquire().wait(wait);
-    let (none, took) = timed(request.into_future()).await;
-    assert!(none.unwrap().is_none());
+    let (none, took) = loop {
+        let request = another.try_acquire().wait(wait);
+        let (ended, took) = timed(request.into_future()).await;
+        match ended {
+            Ok(ended) => break (ended, took),
+            // On a busy machine the first answer may come later than that.
+            Err(error) => assert!(error.is_timeout(), "{error}"),
+        }
+    };
+    assert!(none.is_none());
     assert!(took >= wait, "{took:?}");
     let (none, _) = timed(another.try_acquire().into_future()).await;
     assert!(none.unwrap().is_none());
-    test.redis.reset_stats().await;
-    let began = Instant::now();
-    while began.elapsed() < ms(300) {
-        tokio::time::sleep(ms(50)).await;
-    }
-    let idle = test.redis.commandstats().await;
-    assert!(
-        !idle.contains_key("evalsha"),
-        "no caller waits any more: {idle:?}"
-    );
+    // The client first undoes a command without an answer.
+    eventually(SOON, "no waiter asks", async || {
+        test.redis.reset_stats().await;
+        tokio::time::sleep(ms(300)).await;
+        !test.redis.commandstats().await.contains_key("evalsha")
+    })
+    .await;
     eventually(SOON, "no waiter listens", async || {
         test.redis.channels().await.is_empty()
     })

@@ -1,4 +1,4 @@
-//! Readers, a writer, re-entry, and what stands in Redis.
+//! Readers, a writer, re-entry, and the keys in Redis.
 
 use lockdog::{AnyLock, Lock, Owner, Unlocked};
 
@@ -33,7 +33,7 @@ async fn readers_share_it_and_a_writer_has_it_alone() {
     test.assert_clean().await;
 }
 
-/// The shape is Redisson's: a mode, a field for each holder, and a timeout key for each read hold.
+/// The keys are Redisson's: a mode, a field for each holder, and a timeout key for each read hold.
 #[tokio::test]
 async fn redis_shows_a_field_for_each_hold_and_a_timeout_key_for_each_read_hold() {
     let test = Fixture::new().await;
@@ -59,7 +59,7 @@ async fn redis_shows_a_field_for_each_hold_and_a_timeout_key_for_each_read_hold(
         ttls.iter().all(|ttl| (290_000..=300_000).contains(ttl)),
         "{ttls:?}"
     );
-    // A re-entry counts in the field, and has no key of its own.
+    // A re-entry increments the field and has no key of its own.
     let again = test
         .rw
         .read()
@@ -135,7 +135,7 @@ async fn with_cancels_and_returns_as_for_a_lock() {
 async fn a_dropped_guard_is_released_in_the_background() {
     let test = Fixture::new().await;
     drop(read(&test.rw).await);
-    // A release in flight does not look like another owner's hold.
+    // A pending release does not make the lock busy for the same client.
     let writer = test.rw.write().try_lock().await.unwrap();
     drop(writer.expect("the read hold is being released"));
     let reader = test.rw.read().try_lock().await.unwrap();
@@ -163,7 +163,7 @@ async fn exclusive_handles_give_each_acquire_an_owner() {
     test.assert_clean().await;
 }
 
-/// Code that takes any lock takes one mode of this one.
+/// Code that accepts any lock accepts one mode of this one.
 #[tokio::test]
 async fn a_mode_is_any_lock() {
     async fn guarded(lock: &impl AnyLock) -> lockdog::Result<u32> {

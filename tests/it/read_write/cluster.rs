@@ -6,11 +6,12 @@ use super::*;
 use crate::support::Cluster;
 use crate::support::cluster::slot;
 
-/// The timeout keys and the announcement come along. The client checks the holds of both modes after the switch.
+/// The slot moves with the timeout keys and the announcement. The client checks the holds of both modes
+/// after the switch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holds_of_both_modes_survive_a_failover_of_their_slots_master() {
     let cluster = Cluster::start(3, 1).await;
-    // A third of it does not pass in this test.
+    // The test is shorter than a third of this lease, so no regular renewal comes.
     let client = Client::builder()
         .url(cluster.url())
         .watchdog_lease(LONG * 2);
@@ -49,7 +50,7 @@ async fn holds_of_both_modes_survive_a_failover_of_their_slots_master() {
     watched.unlock().await.unwrap();
     leased.unlock().await.unwrap();
     let next = tokio::time::timeout(SOON, waits).await.expect("in time");
-    let next = next.unwrap().unwrap().expect("nobody reads");
+    let next = next.unwrap().unwrap().expect("no reader holds the lock");
     next.unlock().await.unwrap();
     writes.unlock().await.unwrap();
     redis.eventually_empty().await;

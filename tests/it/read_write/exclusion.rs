@@ -1,4 +1,4 @@
-//! RW2: no writer beside anybody else, among tasks and clients.
+//! RW2: a writer excludes all other holders, among tasks and clients.
 
 use lockdog::ReadWriteLock;
 
@@ -45,7 +45,7 @@ async fn visits(rw: ReadWriteLock, cell: Cell, choices: Vec<u64>) -> i64 {
     written
 }
 
-/// What R28 to R30 are about, with a cell that shows an exclusion that does not hold.
+/// R28 to R30, with a cell that detects a failed exclusion.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_and_writers_of_several_clients_exclude_each_other() {
     let test = Fixture::new().await;
@@ -83,7 +83,7 @@ async fn no_round_of_any_number_of_clients_fails() {
         for _ in 0..clients {
             let client = lockdog::Client::connect(test.server.url()).await.unwrap();
             for _ in 0..owners {
-                // A third of them write, since writers take turns.
+                // A third of them write, because writers run one after the other.
                 let choices: Vec<u64> = (0..rounds).map(|_| dice.roll(3)).collect();
                 tasks.push(tokio::spawn(through_handles(
                     client.clone(),

@@ -8,21 +8,21 @@ use super::{
     ANNOUNCEMENT, Fixture, LEASE, LONG, NAME, SOON, may_read, may_write, ms, read, reader,
     within_soon, write, writer,
 };
-use crate::support::{Action, Gate, Proxy, eventually};
+use crate::support::{Action, Gate, Proxy, eventually, until_ok};
 
 /// A client behind a proxy. All scripts are loaded, so that a rule meets the first sending.
 async fn behind_a_proxy(test: &Fixture) -> (Proxy, ReadWriteLock) {
     behind_a_proxy_for(test, ms(1_500)).await
 }
 
-/// A client that waits so long for an answer.
+/// A client with this command timeout.
 async fn behind_a_proxy_for(test: &Fixture, patience: Duration) -> (Proxy, ReadWriteLock) {
     for script in [ACQUIRE, UNLOCK, RENEW] {
         test.redis.cmd(&["SCRIPT", "LOAD", script]).await;
     }
     let proxy = Proxy::start(&test.server).await;
     let client = Client::builder().url(proxy.url()).command_timeout(patience);
-    let client = client.build().await.unwrap();
+    let client = until_ok(SOON, async || client.clone().build().await).await;
     (proxy, client.read_write_lock(NAME))
 }
 
@@ -30,7 +30,7 @@ async fn behind_a_proxy_for(test: &Fixture, patience: Duration) -> (Proxy, ReadW
 #[tokio::test]
 async fn a_repeated_command_counts_once() {
     let test = Fixture::new().await;
-    let (proxy, rw) = behind_a_proxy(&test).await;
+    let (proxy, rw) = behind_a_proxy_for(&test, SOON).await;
     let owner = Owner::new();
     for action in [Action::ExecuteThenCut, Action::Twice] {
         let faulty = async |script| {
@@ -92,16 +92,16 @@ async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
     let reads = error.into_guard().expect("it still reads");
     test.eventually_mode("read", 1).await;
     assert!(reads.is_valid());
-    // In the background, because this connection is silent.
+    // The background undoes it, because this connection does not answer.
     drop(reads);
     test.assert_clean().await;
 }
 
-/// RW7: late commands of a hold meet no later hold.
+/// RW7: late commands of a hold do not change a later hold.
 #[tokio::test]
 async fn a_late_unlock_does_not_end_the_next_hold() {
     let test = Fixture::new().await;
-    let (proxy, rw) = behind_a_proxy(&test).await;
+    let (proxy, rw) = behind_a_proxy_for(&test, SOON).await;
     let owner = Owner::new();
     let outer = rw.read().lock().owner(&owner).await.unwrap();
     let writes = rw.write();
@@ -191,7 +191,7 @@ async fn a_cancelled_call_leaves_nothing_behind() {
     }
 }
 
-/// Our side key may vanish at any time: it is comfort, not exclusion.
+/// The announcement may be lost at any time: it provides fairness, not exclusion.
 #[tokio::test]
 async fn a_deleted_announcement_is_set_again_and_harms_nothing() {
     let test = Fixture::with(|it| it.poll_cap(ms(300))).await;
@@ -227,7 +227,7 @@ async fn a_deleted_timeout_key_is_written_again() {
     test.assert_clean().await;
 }
 
-/// A server out of memory grants nothing new and keeps no half of a hold. What is held can be released.
+/// A server out of memory grants nothing new and keeps no partial hold. Held locks can be released.
 #[tokio::test]
 async fn a_server_out_of_memory_grants_nothing_and_releases_everything() {
     let test = Fixture::new().await;
@@ -253,15 +253,10 @@ async fn a_server_out_of_memory_grants_nothing_and_releases_everything() {
     let fresh = test.client.read_write_lock("fresh");
     is_refused(fresh.write().try_lock().await.unwrap_err());
     is_refused(fresh.read().try_lock().await.unwrap_err());
-    // A writer that waits cannot be announced, and waits like any other waiter.
-    let waited = test
-        .rw
-        .write()
-        .try_lock()
-        .owner(&stranger)
-        .wait(ms(200))
-        .await;
-    assert!(waited.unwrap().is_none());
+    // A waiting writer cannot be announced and waits without an announcement.
+    let waits = test.rw.write().try_lock().owner(&stranger).wait(ms(200));
+    let waited = until_ok(SOON, async || waits.clone().await).await;
+    assert!(waited.is_none());
     assert_eq!(test.redis.all_keys().await.len(), before.len());
     writes.unlock().await.unwrap();
     inner.unlock().await.unwrap();
@@ -304,7 +299,7 @@ async fn a_grant_that_is_refused_half_way_is_undone() {
     }
 }
 
-/// A future that was polled once and left holds nothing up: the next waiters of its client take over.
+/// A future that was polled once and abandoned does not block the next waiters of its client.
 #[tokio::test]
 async fn a_contender_that_is_not_polled_loses_its_turn() {
     let test = Fixture::with(|it| it.poll_cap(ms(500))).await;

@@ -16,7 +16,7 @@ async fn a_forced_unlock_frees_its_own_mode_only() {
     assert!(!fresh.write().force_unlock().await.unwrap());
     assert!(reads.iter().all(|it| it.is_valid()));
     assert!(fresh.read().force_unlock().await.unwrap());
-    // A guard of the same client knows at once.
+    // A guard of the same client is notified at once.
     assert!(!reads[1].is_valid());
     assert!(!test.rw.read().is_locked().await.unwrap());
     test.redis.eventually_empty().await;

@@ -28,9 +28,9 @@ async fn a_reader_stopped_beyond_its_lease_lets_the_writer_in_and_sees_the_loss(
         _ => request.await.unwrap(),
     };
     tell("reading");
-    // No task of this runtime runs from here on.
+    // No task of this runtime runs after this line.
     await_go_ahead();
-    // What the writer wrote must not be read as if it were protected.
+    // The reader must not treat the writer's value as protected.
     let seen = fs::read_to_string(path).unwrap();
     tell(&format!("{seen} valid: {}", guard.is_valid()));
     let error = guard.unlock().await.unwrap_err();

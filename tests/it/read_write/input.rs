@@ -44,7 +44,7 @@ async fn a_name_of_another_type_is_refused_by_the_server() {
     is_refused(test.rw.read().try_lock().await.unwrap_err());
     is_refused(test.rw.write().try_lock().await.unwrap_err());
     is_refused(test.rw.holders().await.unwrap_err());
-    // Nothing was left beside it.
+    // No other key was left.
     assert_eq!(test.redis.keys().await, [NAME]);
 }
 
@@ -80,7 +80,7 @@ async fn a_multi_lock_takes_each_mode_by_its_own_command() {
     let guard = many.lock().await.unwrap();
     assert_eq!(test.mode().await, ("read".to_owned(), 2));
     assert!(other.write().is_locked().await.unwrap());
-    // A member that others have is waited for.
+    // The call waits for a member that other owners hold.
     let stranger = MultiLock::new([test.client.lock("b"), other.read().into()]).exclusive();
     assert!(
         until_ok(SOON, async || stranger.try_lock().wait(ms(100)).await)
@@ -90,7 +90,7 @@ async fn a_multi_lock_takes_each_mode_by_its_own_command() {
     guard.unlock().await.unwrap();
     stranger.lock().await.unwrap().unlock().await.unwrap();
     reads.unlock().await.unwrap();
-    // An owner that reads does not wait for itself.
+    // The call does not wait for a read hold of its own owner.
     let reads = test.rw.read().lock().await.unwrap();
     let many = MultiLock::new([test.client.lock("a"), test.rw.write().into()]);
     let error = many.lock().await.unwrap_err();

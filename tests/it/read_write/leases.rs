@@ -1,6 +1,6 @@
-//! Leases, renewals, and how a holder learns of a loss.
+//! Leases, renewals, and how a holder is notified of a loss.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockdog::{Error, Owner};
 
@@ -8,7 +8,7 @@ use super::{
     Fixture, LEASE, LONG, NAME, SOON, may_read, may_write, ms, read, reader, within_soon, write,
     writer,
 };
-use crate::support::{eventually, timed};
+use crate::support::eventually;
 
 #[tokio::test]
 async fn the_watchdog_renews_both_modes() {
@@ -18,8 +18,10 @@ async fn the_watchdog_renews_both_modes() {
     assert!(one.is_valid() && two.is_valid());
     assert_eq!(test.mode().await, ("read".to_owned(), 2));
     for key in test.redis.keys().await {
-        let ttl = test.redis.pttl(&key).await;
-        assert!(ttl > 2_000, "{key} has {ttl} ms");
+        eventually(SOON, "it was renewed", async || {
+            test.redis.pttl(&key).await > 2_000
+        })
+        .await;
     }
     drop((one, two));
     let writes = write(&test.rw).await;
@@ -35,7 +37,7 @@ async fn the_watchdog_renews_both_modes() {
 async fn a_read_hold_that_ends_takes_its_lease_along() {
     let test = Fixture::new().await;
     let another = test.another().await;
-    let short = test.rw.read().lock().owner(&Owner::new()).lease(ms(3_000));
+    let short = test.rw.read().lock().owner(&Owner::new()).lease(LEASE);
     short.await.unwrap().leave_to_lease();
     let long = another
         .read()
@@ -48,25 +50,25 @@ async fn a_read_hold_that_ends_takes_its_lease_along() {
     test.somebody_waits().await;
     long.unlock().await.unwrap();
     let ttl = test.redis.pttl(NAME).await;
-    assert!(ttl <= 3_000, "{ttl}");
+    assert!(ttl <= LEASE.as_millis() as i64, "{ttl}");
     // At the end of the short lease, far before the end of the long one.
     within_soon(waits).await.unlock().await.unwrap();
     test.assert_clean().await;
 }
 
-/// Readers that are gone without a word do not pile up while others read, and no query reports them. A reader of
-/// Redisson whose second acquire has a lease is alive.
+/// The fields of dead readers do not accumulate while others read, and no query reports them. A
+/// Redisson reader whose second acquire has a lease counts as alive.
 #[tokio::test]
 async fn readers_whose_leases_are_over_are_not_reported_and_get_deleted() {
     let test = Fixture::new().await;
     let another = test.another().await;
     let owner = Owner::new();
-    let gone = test.rw.read().lock().owner(&owner).lease(ms(1_000));
+    let gone = test.rw.read().lock().owner(&owner).lease(ms(3_000));
     let gone = gone.await.unwrap();
     assert!(test.rw.read().is_held_by(&owner).await.unwrap());
     let long = another.read().lock().lease(LONG).await.unwrap();
     assert_eq!(test.rw.holders().await.unwrap().len(), 2);
-    tokio::time::sleep(ms(1_100)).await;
+    tokio::time::sleep(ms(3_100)).await;
     assert_eq!(test.mode().await.1, 2, "the other reader keeps the field");
     assert!(!test.rw.read().is_held_by(&owner).await.unwrap());
     let holders = test.rw.holders().await.unwrap();
@@ -94,7 +96,7 @@ async fn readers_whose_leases_are_over_are_not_reported_and_get_deleted() {
     test.assert_clean().await;
 }
 
-/// Also where no reader comes any more: an unlock deletes those that it meets.
+/// Without new readers, an unlock deletes the expired fields that it finds.
 #[tokio::test]
 async fn an_unlock_deletes_the_readers_whose_leases_are_over() {
     let test = Fixture::new().await;
@@ -113,12 +115,13 @@ async fn an_unlock_deletes_the_readers_whose_leases_are_over() {
     test.assert_clean().await;
 }
 
-/// R17 and R18, where the waiter learns it from nothing but the lease.
+/// R17 and R18. Only the end of the lease wakes the waiter.
 #[tokio::test]
 async fn the_end_of_a_lease_lets_waiters_in_and_the_holder_knows() {
     let test = Fixture::new().await;
     let another = test.another().await;
     let lease = ms(2_000);
+    let asked = Instant::now();
     let writes = test
         .rw
         .write()
@@ -128,21 +131,21 @@ async fn the_end_of_a_lease_lets_waiters_in_and_the_holder_knows() {
         .await
         .unwrap();
     let readers = [reader(&another), reader(&another)];
-    let ((), took) = timed(async {
-        for one in readers {
-            drop(within_soon(one).await);
-        }
-    })
-    .await;
-    assert!(took > ms(1_000) && took < LONG, "{took:?}");
+    for one in readers {
+        drop(within_soon(one).await);
+    }
+    let took = asked.elapsed();
+    assert!(took >= lease - ms(10) && took < LONG, "{took:?}");
     assert!(!writes.is_valid());
     let error = writes.unlock().await.unwrap_err();
     assert!(error.is_lost(), "{error}");
     let writes = test.rw.write().lock().owner(&Owner::new()).lease(lease);
+    let asked = Instant::now();
     let writes = writes.await.unwrap();
     let waits = writer(&another);
     test.somebody_waits().await;
-    assert!(!waits.is_finished());
+    // On a busy machine the lease may be over by now.
+    assert!(!waits.is_finished() || asked.elapsed() >= lease - ms(10));
     within_soon(waits).await.unlock().await.unwrap();
     assert!(writes.unlock().await.unwrap_err().is_lost());
     let reads = test
@@ -166,12 +169,12 @@ async fn a_deleted_key_is_reported_at_the_next_renewal() {
     let (one, two) = (read(&test.rw).await, read(&test.rw).await);
     test.redis.cmd(&["DEL", NAME]).await;
     let lost = tokio::time::timeout(SOON, async { tokio::join!(one.lost(), two.lost()) });
-    lost.await.expect("both are told");
+    lost.await.expect("both are told of the loss");
     drop((one, two));
     let writes = write(&test.rw).await;
     test.redis.cmd(&["DEL", NAME]).await;
     let lost = tokio::time::timeout(SOON, writes.lost()).await;
-    lost.expect("it is told");
+    lost.expect("it is told of the loss");
     drop(writes);
     test.assert_clean().await;
 }
@@ -192,13 +195,13 @@ async fn a_read_hold_with_a_long_lease_is_looked_after() {
     }
     // It is not longer than before.
     assert!(reads.remaining() <= left && test.redis.pttl(NAME).await <= 300_000);
-    // The loss of the key is found, as with a watched hold.
+    // The client detects the loss of the key, as for a watched hold.
     test.redis.cmd(&["DEL", NAME]).await;
     let lost = tokio::time::timeout(SOON, reads.lost()).await;
     lost.expect("it is found before the end of the lease");
 }
 
-/// A short lease needs no renewal: nothing cuts it.
+/// A short lease needs no renewal, because no other program shortens it.
 #[tokio::test]
 async fn short_leases_and_write_holds_are_not_looked_after() {
     let test = Fixture::with(|it| it.watchdog_lease(LEASE)).await;
@@ -249,21 +252,28 @@ async fn a_write_hold_ends_with_its_lease_while_its_owner_reads_on() {
     let another = test.another().await;
     for is_left in [false, true] {
         let owner = Owner::new();
-        let request = test.rw.write().lock().owner(&owner).lease(ms(2_000));
+        let lease = ms(2_000);
+        let request = test.rw.write().lock().owner(&owner).lease(lease);
+        let asked = Instant::now();
         let writes = request.await.unwrap();
         let reads = test.rw.read().lock().owner(&owner).await.unwrap();
-        assert_eq!(test.mode().await, ("write".to_owned(), 2));
+        // On a busy machine the lease may be over at any of these steps.
+        let writes_on = async || {
+            let mode = test.mode().await;
+            mode == ("write".to_owned(), 2) || asked.elapsed() >= lease - ms(10)
+        };
+        assert!(writes_on().await);
         let other = reader(&another);
         let lost = match is_left {
             true => {
                 writes.leave_to_lease();
                 tokio::time::sleep(ms(1_000)).await;
-                assert_eq!(test.mode().await, ("write".to_owned(), 2));
+                assert!(writes_on().await);
                 None
             }
             false => Some(writes),
         };
-        // Woken by the message; its timer is the read hold, which is renewed.
+        // The message wakes the waiter. Its timer follows the read hold, which is renewed.
         let other = within_soon(other).await;
         assert!(lost.as_ref().is_none_or(|it| !it.is_valid()) && reads.is_valid());
         assert_eq!(test.mode().await, ("read".to_owned(), 2));
@@ -288,7 +298,7 @@ async fn a_client_that_ends_leaves_a_write_hold_that_was_left_to_its_lease() {
         let before = connections().await;
         let client = lockdog::Client::connect(test.server.url()).await.unwrap();
         let (rw, owner) = (client.read_write_lock(NAME), Owner::new());
-        let asked = std::time::Instant::now();
+        let asked = Instant::now();
         let writes = rw.write().lock().owner(&owner).lease(LEASE);
         let writes = writes.await.unwrap();
         let field = format!("{}:{owner}.1:write", client.id());
@@ -302,10 +312,10 @@ async fn a_client_that_ends_leaves_a_write_hold_that_was_left_to_its_lease() {
         }
         drop((reads, rw, client));
         eventually(SOON, "its connections are closed", async || {
-            connections().await == before
+            connections().await <= before
         })
         .await;
-        // No part of the client is there that could end it later.
+        // The client has ended, so it cannot release the hold later.
         let hash: Vec<_> = test.hash().await.into_iter().collect();
         let [(held, count), (mode, is)] = &hash[..] else {
             panic!("{hash:?}")

@@ -32,7 +32,7 @@ async fn readers_and_writers_exclude_each_other_under_a_nemesis_and_nothing_is_l
     let [reads, written, upgrades] = run.counts();
     println!("{reads} reads, {written} writes, {upgrades} upgrades");
     assert_eq!(run.cell.value(), written as i64, "two wrote at a time");
-    // What a late acquire took ends with its lease.
+    // A permit or lock of a late acquire expires with its lease.
     let writer = test.rw.write().try_lock().wait(SOON).await.unwrap();
     writer.expect("it is free soon").unlock().await.unwrap();
     test.redis.eventually_empty().await;
@@ -62,7 +62,7 @@ impl Run {
         let before = self.cell.value();
         tokio::time::sleep(stay).await;
         let after = self.cell.value();
-        // In this order: it had the lock when it read last.
+        // The order matters: the owner still held the lock at its last read.
         if guard.is_valid() {
             assert_eq!(before, after, "a writer wrote beside a reader");
             self.reads.fetch_add(1, Ordering::Relaxed);
@@ -110,11 +110,11 @@ async fn contend(rw: ReadWriteLock, run: Arc<Run>, seed: u64) {
                             run.write(&writer, stay).await;
                             drop(writer.unlock().await);
                         }
-                        // The read hold that is left, if any, ends with it.
+                        // The drop also releases the remaining read hold, if any.
                         outcome => drop(outcome),
                     }
                 }
-                // Its outcome may well be unknown.
+                // The outcome may be unknown.
                 _ => drop(guard.unlock().await),
             }
         } else {
@@ -140,5 +140,5 @@ async fn contend(rw: ReadWriteLock, run: Arc<Run>, seed: u64) {
 }
 
 const LASTS: Duration = Duration::from_secs(6);
-/// Its holder is told when it is over.
+/// The holder is notified when the lock is lost.
 const LEASE: Duration = Duration::from_millis(1_500);

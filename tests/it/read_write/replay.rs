@@ -1,5 +1,5 @@
 //! Redisson's recorded calls, made through our API. After every step the answer, the messages and the
-//! keys are what the recording says, or what [`DIFFERENCES`] says instead.
+//! keys equal those of the recording, or those in [`DIFFERENCES`].
 
 mod calls;
 mod differences;
@@ -113,7 +113,7 @@ async fn replay(name: &str) {
 /// What is compared after a step, as text.
 type Facts = BTreeMap<&'static str, String>;
 
-/// Our side: clients for the recorded clients, and what the server says after each step.
+/// Our side: clients in place of the recorded clients, and the server's state after each step.
 struct Ours {
     redis: Redis,
     server: RedisServer,
@@ -182,7 +182,7 @@ impl Ours {
         self.answer = call.make(&client, &redis).await;
     }
 
-    /// Time passes, and maybe a client ends first.
+    /// A pause, before which a client may end.
     async fn pass(&mut self, what: &str) {
         if what.contains("A is shut down") {
             self.clients["A"].shutdown().await;
@@ -194,7 +194,7 @@ impl Ours {
         }
     }
 
-    /// Looks until it sees what is wanted; what it saw last if that takes long.
+    /// Queries the state until it equals the wanted one. Returns the last state if that takes long.
     async fn settle_on(&mut self, wanted: &Facts) -> Facts {
         let began = Instant::now();
         loop {
@@ -240,7 +240,7 @@ fn came_back(step: u64, answer: &str) -> String {
     format!("{step} {answer}").trim().to_owned()
 }
 
-/// What Redisson did.
+/// Redisson's recorded result.
 fn recorded(step: &Value) -> Facts {
     let came_back = list(&step["came_back"]).iter().map(|call| {
         let step = call["call_of_step"].as_u64().expect("a number");
@@ -293,5 +293,5 @@ fn text(value: &Value) -> &str {
     value.as_str().expect("it is text")
 }
 
-/// All recorded times are so many times longer here, because a machine may be busy.
+/// The factor by which recorded times are longer here, because a machine may be busy.
 const SLOWER: u32 = 5;

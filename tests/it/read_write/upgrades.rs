@@ -13,13 +13,13 @@ async fn the_only_reader_becomes_the_writer_and_keeps_its_read_hold() {
     let writes = reads.upgrade().await.unwrap();
     assert_eq!(test.mode().await, ("write".to_owned(), 2));
     assert!(!may_read(&test.another().await).await);
-    // Both end together.
+    // The unlock ends both holds.
     writes.unlock().await.unwrap();
     test.assert_clean().await;
     let writes = read(&test.rw).await.upgrade().await.unwrap();
     drop(writes);
     test.assert_clean().await;
-    // Or the write hold first.
+    // The write hold may end first.
     let writes = read(&test.rw).await.upgrade().await.unwrap();
     let reads = writes.downgrade().await.unwrap();
     assert_eq!(test.mode().await, ("read".to_owned(), 1));
@@ -43,7 +43,8 @@ async fn an_upgrade_waits_for_the_other_readers_and_keeps_new_ones_out() {
     test.assert_clean().await;
 }
 
-/// Its read hold is what is left, so the lock is not free: that takes a message of its own.
+/// The upgrading owner still reads, so the lock is not free after the last other read. The end of that
+/// read publishes a message nevertheless.
 #[tokio::test]
 async fn the_end_of_the_last_other_read_wakes_an_upgrade_by_a_message() {
     let test = Fixture::new().await;
@@ -61,14 +62,14 @@ async fn the_end_of_the_last_other_read_wakes_an_upgrade_by_a_message() {
                 _ => drop(guard.unlock().await.unwrap()),
             }
         }
-        // Its timers are the poll cap and the lease of its read hold, which are minutes.
+        // The waiter's timers are the poll cap and the lease of its read hold, which last minutes.
         let writes = within_soon(upgrade).await.unwrap();
         writes.unlock().await.unwrap();
         test.assert_clean().await;
     }
 }
 
-/// A reader that is gone without a word does not stand between the upgrade and its message.
+/// A dead reader does not prevent the message that wakes the upgrade.
 #[tokio::test]
 async fn a_reader_whose_lease_is_over_keeps_no_message_from_an_upgrade() {
     let test = Fixture::new().await;
@@ -109,7 +110,7 @@ async fn the_error_of_an_unlock_after_an_upgrade_is_that_of_the_write_hold() {
     }
 }
 
-/// The waiters of the client stand behind its contender, which waits for this very reader.
+/// The client's waiters are behind its contender, and the contender waits for this reader.
 #[tokio::test]
 async fn an_upgrade_overtakes_the_writers_that_wait_for_it() {
     let test = Fixture::new().await;
@@ -132,15 +133,23 @@ async fn an_upgrade_that_gives_up_gives_the_read_guard_back() {
     let other = read(&test.another().await).await;
     let mut reads = read(&test.rw).await;
     for wait in [ms(0), ms(200)] {
-        let (ended, took) = timed(reads.upgrade().wait(wait).into_future()).await;
-        let error = ended.unwrap_err();
-        assert!(took >= wait.saturating_sub(ms(10)));
-        assert!(error.error().is_none(), "{error}");
-        reads = error.into_guard().expect("it still reads");
-        assert!(reads.is_valid());
+        for attempt in 0.. {
+            let (ended, took) = timed(reads.upgrade().wait(wait).into_future()).await;
+            let error = ended.unwrap_err();
+            assert!(took >= wait.saturating_sub(ms(10)));
+            // On a busy machine the server may answer later than that.
+            let is_late = error.error().is_some_and(Error::is_timeout);
+            assert!(is_late || error.error().is_none(), "{error}");
+            reads = error.into_guard().expect("it still reads");
+            assert!(reads.is_valid());
+            if !is_late {
+                break;
+            }
+            assert!(attempt < 100, "the server never answers in time");
+        }
     }
-    // The announcement went with the upgrade.
-    eventually(SOON, "nobody is announced", async || {
+    // The upgrade deleted its announcement.
+    eventually(SOON, "no writer is announced", async || {
         !test.announced().await
     })
     .await;
@@ -178,7 +187,7 @@ async fn a_reader_whose_lease_is_over_does_not_stop_an_upgrade() {
         .read()
         .lock()
         .owner(&Owner::new())
-        .lease(ms(1_000));
+        .lease(ms(3_000));
     gone.await.unwrap().leave_to_lease();
     let reads = test.rw.read().lock().lease(LONG).await.unwrap();
     assert_eq!(test.mode().await.1, 2);
@@ -217,7 +226,7 @@ async fn a_dropped_upgrade_releases_everything() {
     eventually(SOON, "it is announced", async || test.announced().await).await;
     upgrade.abort();
     test.eventually_mode("read", 1).await;
-    eventually(SOON, "nobody is announced", async || {
+    eventually(SOON, "no writer is announced", async || {
         !test.announced().await
     })
     .await;

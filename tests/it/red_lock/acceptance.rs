@@ -16,7 +16,7 @@ async fn one_busy_instance_of_three_does_not_block_an_acquire() {
         let other = by[held].lock(&name).lock().owner(&Owner::new());
         let other = other.await.unwrap();
         let lock = lock_of(&mine, &name);
-        let guard = lock.try_lock().wait(ms(500)).lease(ms(5_000)).await;
+        let guard = lock.try_lock().wait(SOON).lease(ms(10_000)).await;
         let guard = guard.unwrap().expect("two of three are enough");
         tokio::time::sleep(ms(3_000)).await;
         guard.unlock().await.unwrap();
@@ -59,7 +59,7 @@ async fn two_owners_get_the_lock_in_turn_with_one_of_three_servers_down() {
     cell.assert_exclusive(2);
 }
 
-/// Both `is_held` and `is_held_by` tell.
+/// Checks `is_held` and `is_held_by`.
 #[tokio::test]
 async fn three_names_are_held_by_the_owner_until_the_unlock() {
     let servers = Servers::start(1).await;

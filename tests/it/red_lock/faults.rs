@@ -26,10 +26,10 @@ use std::time::Duration;
 const NAME: &str = "orders:42";
 
 /// Long enough for a busy machine to extend it in time, short enough to run out in a test.
-const LEASE: Duration = Duration::from_millis(1200);
+const LEASE: Duration = Duration::from_millis(2400);
 
-/// How long a server that came back does not count, for locks with [`LEASE`] as the longest.
-const QUARANTINE: Duration = Duration::from_millis(1212 + 2000);
+/// How long a restarted server does not count, for locks whose longest lease is [`LEASE`].
+const QUARANTINE: Duration = Duration::from_millis(2424 + 2000);
 
 /// The plain acquire of a member, by its script's digest or text.
 fn is_acquire(args: &[String]) -> bool {

@@ -1,4 +1,4 @@
-//! How long it is held: renewed in rounds, or left to its lease.
+//! The lease of a red lock: renewed in rounds or fixed.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -6,14 +6,14 @@ use std::time::Instant;
 use lockdog::Owner;
 use lockdog::error::LostReason;
 
-use super::{SOON, Servers, has, lock_of, ms};
+use super::{SOON, Servers, answered, has, lock_of, ms};
 use crate::support::eventually;
 
 #[tokio::test]
 async fn without_a_lease_every_round_extends_every_server() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients_with(|builder| builder.watchdog_lease(ms(3_000)))
+        .clients_with(|builder| builder.watchdog_lease(ms(4_500)))
         .await;
     let lock = lock_of(&clients, "l");
     let guard = lock.lock().await.unwrap();
@@ -21,22 +21,33 @@ async fn without_a_lease_every_round_extends_every_server() {
     let other = servers.lock("l").await;
     let began = Instant::now();
     while began.elapsed() < ms(7_000) {
-        assert!(guard.is_valid() && guard.remaining() <= ms(3_000));
-        assert!(other.try_lock().await.unwrap().is_none());
+        assert!(guard.is_valid() && guard.remaining() <= ms(4_500));
+        assert!(answered(|| other.try_lock()).await.is_none());
         tokio::time::sleep(ms(200)).await;
     }
     servers.assert_counts("l", [1, 1, 1]).await;
-    assert_eq!(guard.margin(), 1);
+    eventually(SOON, "all count", async || guard.margin() == 1).await;
     guard.unlock().await.unwrap();
     servers.assert_counts("l", [0; 3]).await;
-    // What is given back is extended no more.
-    for view in &servers.views {
-        view.reset_stats().await;
-    }
-    tokio::time::sleep(ms(1_000)).await;
-    for view in &servers.views {
-        assert_eq!(view.commandstats().await.get("evalsha"), None);
-    }
+    // A released lock is not extended any more. The other client may first have to undo an attempt that
+    // was answered late.
+    eventually(
+        SOON,
+        "no script runs for longer than a period",
+        async || {
+            for view in &servers.views {
+                view.reset_stats().await;
+            }
+            tokio::time::sleep(ms(2_000)).await;
+            for view in &servers.views {
+                if view.commandstats().await.contains_key("evalsha") {
+                    return false;
+                }
+            }
+            true
+        },
+    )
+    .await;
     servers.assert_clean().await;
 }
 
@@ -61,9 +72,9 @@ async fn the_shortest_watchdog_lease_of_the_clients_is_the_lease_of_all() {
 async fn a_holder_is_notified_of_an_expired_lease_before_another_owner_gets_the_lock() {
     let servers = Servers::start(3).await;
     let (mine, yours) = (servers.lock("l").await, servers.lock("l").await);
-    let guard = mine.lock().lease(ms(1_500)).await.unwrap();
+    let guard = mine.lock().lease(ms(4_000)).await.unwrap();
     for view in &servers.views {
-        assert!(view.pttl("l").await <= 1_500);
+        assert!(view.pttl("l").await <= 4_000);
     }
     let guard = Arc::new(guard);
     let (token, ours) = (guard.lost_token(), guard.clone());
@@ -106,7 +117,7 @@ async fn a_view_is_notified_when_the_work_ends() {
 async fn an_instance_that_lost_the_lock_is_reacquired_in_a_later_round() {
     let servers = Servers::start(5).await;
     let clients = servers
-        .clients_with(|builder| builder.watchdog_lease(ms(1_500)))
+        .clients_with(|builder| builder.watchdog_lease(ms(4_000)))
         .await;
     let lock = lock_of(&clients, "l");
     let guard = lock.lock().await.unwrap();
@@ -129,7 +140,7 @@ async fn an_instance_that_lost_the_lock_is_reacquired_in_a_later_round() {
 async fn a_majority_that_lost_the_lock_ends_it_in_the_next_round() {
     let servers = Servers::start(5).await;
     let clients = servers
-        .clients_with(|builder| builder.watchdog_lease(ms(1_500)))
+        .clients_with(|builder| builder.watchdog_lease(ms(4_000)))
         .await;
     let lock = lock_of(&clients, "l");
     let guard = lock.lock().await.unwrap();
@@ -141,7 +152,8 @@ async fn a_majority_that_lost_the_lock_ends_it_in_the_next_round() {
     assert_eq!(lost.reason(), LostReason::NotOurs);
     drop(guard);
     servers.assert_counts("l", [0; 5]).await;
-    let again = lock.try_lock().owner(&Owner::new()).await.unwrap();
+    let again = lock.try_lock().wait(SOON).owner(&Owner::new());
+    let again = again.await.unwrap();
     assert!(again.is_some());
 }
 
@@ -149,7 +161,7 @@ async fn a_majority_that_lost_the_lock_ends_it_in_the_next_round() {
 async fn an_instance_freed_by_force_is_lost_and_then_reacquired() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients_with(|builder| builder.watchdog_lease(ms(1_500)))
+        .clients_with(|builder| builder.watchdog_lease(ms(4_000)))
         .await;
     let lock = lock_of(&clients, "l");
     let guard = lock.lock().await.unwrap();

@@ -1,4 +1,4 @@
-//! Nested acquires: counted here, one count on each server, and never a grant of their own.
+//! Nested acquires: counted in the client, with one count on each server and no new grant.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockdog::error::{InstanceState, LostReason};
 use lockdog::{Client, Error, Owner, RedLock, Unlocked};
 
-use super::{SOON, Servers, has, lock_of, ms, states};
+use super::{SOON, Servers, answered, has, lock_of, ms, states};
 use crate::support::{Direction, Proxy, eventually, timed};
 
 #[tokio::test]
@@ -21,7 +21,7 @@ async fn a_nested_acquire_sends_nothing_if_the_hold_is_already_renewed() {
     }
     let mut inner = Vec::new();
     for _ in 0..3 {
-        inner.push(lock.try_lock().await.unwrap().unwrap());
+        inner.push(answered(|| lock.try_lock()).await.unwrap());
         inner.push(lock.lock().lease(ms(5_000)).await.unwrap());
     }
     assert_eq!(outer.hold_count(), 7);
@@ -40,8 +40,8 @@ async fn a_nested_acquire_sends_nothing_if_the_hold_is_already_renewed() {
 async fn a_longer_nested_lease_lengthens_the_hold_beyond_its_own_end() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("l").await;
-    let outer = lock.lock().lease(ms(4_000)).await.unwrap();
-    assert!(outer.remaining() <= ms(4_000));
+    let outer = lock.lock().lease(ms(10_000)).await.unwrap();
+    assert!(outer.remaining() <= ms(10_000));
     let inner = lock.lock().lease(ms(60_000)).await.unwrap();
     assert!(outer.remaining() > ms(30_000) && inner.remaining() > ms(30_000));
     let (mut lengthened, deadline) = (0, std::time::Instant::now() + SOON);
@@ -68,12 +68,12 @@ async fn a_longer_nested_lease_lengthens_the_hold_beyond_its_own_end() {
 async fn a_nested_acquire_without_a_lease_renews_a_fixed_lease_until_it_ends() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients_with(|builder| builder.watchdog_lease(ms(1_500)))
+        .clients_with(|builder| builder.watchdog_lease(ms(4_000)))
         .await;
     let lock = lock_of(&clients, "l");
-    let outer = lock.lock().lease(ms(1_000)).await.unwrap();
+    let outer = lock.lock().lease(ms(3_000)).await.unwrap();
     let inner = lock.lock().await.unwrap();
-    tokio::time::sleep(ms(2_500)).await;
+    tokio::time::sleep(ms(5_000)).await;
     assert!(outer.is_valid() && inner.is_valid());
     servers.assert_counts("l", [1, 1, 1]).await;
     inner.unlock().await.unwrap();
@@ -89,8 +89,8 @@ async fn an_owner_with_a_living_guard_gets_lost_until_it_drops_the_guard() {
     let servers = Servers::start(3).await;
     let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
-    let guard = lock.lock().lease(ms(2_000)).await.unwrap();
-    let second = lock.lock().lease(ms(1_500)).await.unwrap();
+    let guard = lock.lock().lease(ms(5_000)).await.unwrap();
+    let second = lock.lock().lease(ms(4_500)).await.unwrap();
     tokio::time::timeout(SOON, guard.lost()).await.unwrap();
     let told = async |attempt: Result<bool, Error>| {
         let error = attempt.unwrap_err();
@@ -123,14 +123,14 @@ async fn an_owner_with_a_living_guard_gets_lost_until_it_drops_the_guard() {
 async fn a_nested_acquire_that_would_need_a_new_grant_reports_the_loss() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("l").await;
-    let outer = lock.lock().lease(ms(10_000)).await.unwrap();
+    let outer = lock.lock().lease(ms(40_000)).await.unwrap();
     has(&outer, 3).await;
     // Two of three have lost it, and no client has noticed.
     for view in &servers.views[..2] {
         view.cmd(&["DEL", "l"]).await;
     }
     // It would be longer, so the servers are asked.
-    let nested = lock.lock().lease(ms(20_000)).await;
+    let nested = lock.lock().lease(ms(60_000)).await;
     assert!(nested.unwrap_err().is_lost());
     assert!(!outer.is_valid());
     let lost = outer.lost().await;
@@ -152,7 +152,7 @@ async fn a_nested_acquire_reacquires_one_lost_instance() {
         matches!(states(&inner)[1], InstanceState::Lost)
     })
     .await;
-    // It asked no more; the next one takes it again.
+    // That round sent no further command. The next round acquires the instance again.
     let longer = lock.lock().lease(ms(30_000)).await.unwrap();
     has(&longer, 3).await;
     servers.assert_counts("l", [1, 1, 1]).await;
@@ -218,7 +218,7 @@ async fn tasks_of_one_owner_enter_together() {
     servers.assert_counts("l", [0; 3]).await;
 }
 
-/// Two requests of one owner wait, and the one that gets the lock waits for the other.
+/// Two requests of one owner wait. When one acquires the lock, the other re-enters.
 #[tokio::test]
 async fn a_waiting_request_enters_when_another_request_of_its_owner_has_the_lock() {
     let servers = Servers::start(3).await;
@@ -241,7 +241,7 @@ async fn a_waiting_request_enters_when_another_request_of_its_owner_has_the_lock
     assert_eq!(first.owner(), owner);
 }
 
-/// Both ask while neither has it. The one that is second re-enters.
+/// Both requests start before the owner holds the lock. The second one re-enters.
 #[tokio::test]
 async fn two_concurrent_requests_of_one_owner_are_one_hold() {
     let servers = Servers::start(3).await;
@@ -253,13 +253,13 @@ async fn two_concurrent_requests_of_one_owner_are_one_hold() {
             lock = lock.fenced();
         }
         for _ in 0..10 {
-            let (first, second) =
-                tokio::join!(lock.try_lock().into_future(), lock.try_lock().into_future());
-            let both = [first.unwrap().unwrap(), second.unwrap().unwrap()];
+            let ask = || answered(|| lock.try_lock());
+            let (first, second) = tokio::join!(ask(), ask());
+            let both = [first.unwrap(), second.unwrap()];
             assert_eq!(both.each_ref().map(|guard| guard.hold_count()), [2, 2]);
             assert_eq!(both[0].token(), both[1].token());
             let [first, second] = both;
-            // As ported code has them: the owner's, and no guard's.
+            // As in ported code, the holds belong to the owner and not to a guard.
             first.forget();
             second.forget();
             let still = Unlocked::StillHeld { count: 1 };
@@ -277,17 +277,17 @@ async fn an_unpolled_request_does_not_block_its_owner() {
     let mut left = Box::pin(lock.lock().into_future());
     let polled = futures_util::future::poll_immediate(left.as_mut()).await;
     assert!(polled.is_none());
-    let asked = tokio::time::timeout(SOON, lock.try_lock().into_future());
-    let guard = asked.await.unwrap().unwrap().expect("it is its owner's");
+    let asked = tokio::time::timeout(SOON, answered(|| lock.try_lock()));
+    let guard = asked.await.unwrap().expect("it is its owner's");
     assert!(guard.is_valid());
-    // Taken up again, it finds what its owner has.
+    // When it is polled again, it re-enters the hold of its owner.
     let again = tokio::time::timeout(SOON, left).await.unwrap().unwrap();
     assert_eq!((guard.hold_count(), again.hold_count()), (2, 2));
     drop((guard, again));
     servers.assert_counts("l", [0; 3]).await;
 }
 
-/// The second one begins the round over, and what it is answered goes for the first one, too.
+/// The second extension restarts the round, and its answers count for the first one, too.
 #[tokio::test]
 async fn two_concurrent_extensions_take_no_longer_than_the_servers() {
     let servers = Servers::start(3).await;
@@ -333,12 +333,14 @@ async fn handles_with_the_same_locks_in_any_order_are_one_lock() {
     let outer = lock([0, 1, 2]).lock().await.unwrap();
     has(&outer, 3).await;
     for order in [[2, 1, 0], [1, 2, 0], [0, 2, 1]] {
-        let inner = lock(order).try_lock().await.unwrap().expect("re-entered");
+        let inner = answered(|| lock(order).try_lock())
+            .await
+            .expect("re-entered");
         assert_eq!(inner.hold_count(), 2);
         assert_eq!(states(&inner).len(), 3);
     }
     eventually(SOON, "one is left", async || outer.hold_count() == 1).await;
     let first = Duration::from_secs(1);
-    let second = lock([2, 1, 0]).try_lock().owner(&Owner::new()).wait(first);
-    assert!(second.await.unwrap().is_none());
+    let second = || lock([2, 1, 0]).try_lock().owner(&Owner::new()).wait(first);
+    assert!(answered(second).await.is_none());
 }

@@ -1,6 +1,6 @@
-//! What real `RedissonRedLock`s did on three servers (`tests/golden/red_lock.json`), done by ours: the
-//! same answers, the same locks on the same servers with the same TTLs, the same messages. Where ours
-//! differs on purpose, [`DIFFERENCES`] says how and why.
+//! The recorded calls of real `RedissonRedLock`s on three servers (`tests/golden/red_lock.json`), made
+//! by our RedLock: the same answers, locks, TTLs and messages on each server. [`DIFFERENCES`] lists the
+//! intended differences and their reasons.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::support::prelude::SOON;
 use crate::support::redis::Redis;
 use crate::support::tap::Messages;
-use crate::support::{RedisServer, eventually};
+use crate::support::{RedisServer, eventually, until_ok};
 
 macro_rules! recorded {
     ($($scenario:ident)*) => {
@@ -45,7 +45,7 @@ const DIFFERENCES: &[(&str, u64, &str, &str, &str)] = &[
         3,
         "s1 {a} 0",
         "s1 {a} 0, s1 {b} 0",
-        "and the one more is given back",
+        "and the additional one is released",
     ),
     (
         "lost_after_acquire",
@@ -178,7 +178,7 @@ impl Stage {
         }
     }
 
-    /// Does what the step says, and tells its answer.
+    /// Performs the step and returns its answer.
     async fn perform(&mut self, step: &Value, call: &str) -> String {
         let who = text(&step["who"]);
         if let Some(server) = who.strip_prefix("redis-cli on ") {
@@ -204,7 +204,7 @@ impl Stage {
         if acquires && self.holds {
             // The recording leaves out steps that only clean up.
             self.unlock().await.expect("it is held");
-            eventually(SOON, "all is given back", async || {
+            eventually(SOON, "all is released", async || {
                 self.keys().await.is_empty()
             })
             .await;
@@ -242,7 +242,7 @@ impl Stage {
         } else {
             assert_eq!(arguments, "");
         }
-        let guard = request.await.expect("enough servers answer");
+        let guard = until_ok(SOON, async || request.clone().await).await;
         self.holds = guard.is_some();
         guard.map(Guard::forget).is_some()
     }
@@ -252,7 +252,7 @@ impl Stage {
         self.red.unlock().owner(&self.owner).await.map(drop)
     }
 
-    /// Waits until this is how it stands: what is given back behind comes late.
+    /// Waits until the state equals this one, because releases in the background are late.
     async fn assert_is(&mut self, answer: &str, expected: &str) {
         let deadline = Instant::now() + SOON;
         loop {
@@ -270,10 +270,10 @@ impl Stage {
         self.hear_all().await;
     }
 
-    /// Nothing that was said up to now counts for the steps to come.
+    /// Discards all messages up to now.
     async fn hear_all(&mut self) {
         for (n, messages) in self.messages.iter().enumerate() {
-            // A server that is gone says nothing more.
+            // A killed server sends no more messages.
             if let Some(view) = &self.views[n] {
                 // What it sent before comes before.
                 view.cmd(&["PUBLISH", MARK, "0"]).await;

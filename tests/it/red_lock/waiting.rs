@@ -1,4 +1,4 @@
-//! Who waits, what wakes it, and that every owner gets it.
+//! Which callers wait, what wakes them, and that every owner acquires the lock.
 
 use std::future::IntoFuture;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use lockdog::{Guard, Owner, RedLock};
 use tokio::task::JoinHandle;
 
 use super::{NEVER, SOON, Servers, has, lock_of, ms};
-use crate::support::{Cell, eventually, timed};
+use crate::support::{Cell, eventually, timed, until_ok};
 
 #[tokio::test]
 async fn messages_of_a_release_wake_a_waiter() {
@@ -76,8 +76,9 @@ async fn the_ttl_of_the_last_instance_needed_wakes_a_waiter() {
     let mut held = Vec::new();
     // Before the servers count.
     let asked = Instant::now();
-    for (other, lease) in others.iter().zip([1_000, 2_000, 60_000]) {
-        let guard = other.lock("l").lock().lease(ms(lease)).await.unwrap();
+    for (other, lease) in others.iter().zip([2_000, 4_000, 60_000]) {
+        let lock = other.lock("l");
+        let guard = until_ok(SOON, async || lock.lock().lease(ms(lease)).await).await;
         // No client is left to settle it.
         guard.forget();
         held.push(other.clone());
@@ -87,7 +88,7 @@ async fn the_ttl_of_the_last_instance_needed_wakes_a_waiter() {
         .unwrap()
         .unwrap();
     // The second of three TTLs.
-    assert!(asked.elapsed() >= ms(1_990), "{:?}", asked.elapsed());
+    assert!(asked.elapsed() >= ms(3_990), "{:?}", asked.elapsed());
     has(&guard, 2).await;
     guard.unlock().await.unwrap();
 }
@@ -124,21 +125,27 @@ async fn a_wait_ends_in_time_and_a_zero_wait_is_one_attempt() {
         match guard.expect("it ends") {
             Ok(guard) => assert!(guard.is_none()),
             // A busy machine's answers may take longer than that.
-            Err(error) => assert!(wait < 1_000 && error.is_retriable(), "{error}"),
+            Err(error) => assert!(error.is_retriable(), "{error}"),
         }
         assert!(took >= ms(wait), "{took:?}");
     }
     // On a busy machine an attempt before left something to give back.
     eventually(
         SOON,
-        "one question each, nothing to give back",
+        "one command each, and nothing to release",
         async || {
             for view in &servers.views {
                 view.reset_stats().await;
             }
-            let at_once = lock.try_lock().wait(ms(0));
-            assert!(at_once.await.unwrap().is_none());
-            assert!(lock.try_lock().await.unwrap().is_none());
+            for request in [lock.try_lock().wait(ms(0)), lock.try_lock()] {
+                match request.await {
+                    Ok(guard) => assert!(guard.is_none()),
+                    Err(error) => {
+                        assert!(error.is_retriable(), "{error}");
+                        return false;
+                    }
+                }
+            }
             let mut asked = Vec::new();
             for view in &servers.views {
                 asked.push(view.commandstats().await.get("evalsha").copied());
@@ -148,18 +155,21 @@ async fn a_wait_ends_in_time_and_a_zero_wait_is_one_attempt() {
     )
     .await;
     held.unlock().await.unwrap();
-    let guard = lock.try_lock().wait(ms(0)).await.unwrap();
-    assert!(guard.is_some());
+    eventually(SOON, "a free lock is acquired by one attempt", async || {
+        let guard = lock.try_lock().wait(ms(0)).await;
+        guard.is_ok_and(|guard| guard.is_some())
+    })
+    .await;
 }
 
-/// One is busy and one is silent. With a lease of 30 s an instance may take half a second to answer,
-/// but the wait is shorter.
+/// One instance is busy and one is silent. With a lease of 30 s an instance has half a second to
+/// answer, but the wait is shorter.
 #[tokio::test]
 async fn a_wait_that_ends_before_an_instance_answers_does_not_wait_for_it() {
     let servers = Servers::start(3).await;
     let other = servers.clients().await;
     let held = other[0].lock("l").lock().await.unwrap();
-    // Each of them has yet to meet the silence.
+    // None of these clients knows yet that the server is silent.
     let mut locks = Vec::new();
     for _ in 0..6 {
         locks.push(servers.lock("l").await);
@@ -255,7 +265,7 @@ async fn waiters_of_a_client_send_nothing_while_it_holds_the_lock() {
     servers.assert_counts("l", [0; 3]).await;
 }
 
-/// Each lock is one task's, which acquires it so many times.
+/// Each lock belongs to one task, which acquires it `rounds` times.
 async fn contend(servers: &Servers, locks: Vec<RedLock>, rounds: usize) {
     let cell = Cell::new();
     let expected = (locks.len() * rounds) as i64;
@@ -274,7 +284,7 @@ async fn contend(servers: &Servers, locks: Vec<RedLock>, rounds: usize) {
     all.await.expect("every owner gets it");
     cell.assert_exclusive(expected);
     for _ in &servers.views {
-        eventually(SOON, "it is nowhere", async || {
+        eventually(SOON, "no server has the lock", async || {
             servers.taken("l").await == 0
         })
         .await;

@@ -1,4 +1,4 @@
-//! Clients of several tests in one JVM do each other no harm, and leave nothing behind in it.
+//! Clients of several tests in one JVM do not affect each other and leave no threads or connections.
 
 use std::collections::HashMap;
 use std::fs;
@@ -67,7 +67,7 @@ async fn each_client_has_its_own_settings() {
     assert!((10_001..=30_000).contains(&ttl), "{ttl}");
 }
 
-/// Held by a thread that is done, and by a cell in the middle of its round.
+/// One lock is held by an idle thread, and one by a cell during its round.
 #[tokio::test]
 async fn a_drop_closes_the_connections_releases_nothing_and_disturbs_no_other_client() {
     let server = Server::start();
@@ -118,7 +118,7 @@ async fn a_shutdown_returns_when_the_connections_are_closed_and_releases_nothing
     assert!(error.contains("is closed"), "{error}");
 }
 
-/// `lock()` is one that waits on when it is interrupted.
+/// An interrupted `lock()` continues to wait.
 #[tokio::test]
 async fn the_threads_of_dropped_clients_end() {
     let server = Server::start();
@@ -165,7 +165,7 @@ fn all_users_of_a_jvm_see_its_crash_and_the_next_user_gets_a_new_jvm() {
 
         let process = Pid::from_raw(pid.try_into().unwrap()).unwrap();
         kill_process(process, Signal::KILL).unwrap();
-        eventually(SOON, "it is dead", async || is_dead(pid)).await;
+        eventually(SOON, "the process has ended", async || is_dead(pid)).await;
 
         // The threads that read its output may not have seen the end of it yet.
         let next = Redisson::start(&server.url).await;
@@ -178,7 +178,7 @@ fn all_users_of_a_jvm_see_its_crash_and_the_next_user_gets_a_new_jvm() {
     });
 }
 
-/// Whatever way it ends in.
+/// Whether the process exits or is killed.
 #[test]
 fn a_shared_jvm_ends_with_the_process_of_its_tests() {
     const TEST: &str = "redisson_driver::sessions::a_shared_jvm_ends_with_the_process_of_its_tests";
@@ -204,13 +204,13 @@ fn a_shared_jvm_ends_with_the_process_of_its_tests() {
     }
 }
 
-/// What the call returned, or what the test would panic with.
+/// The result of the call, or the message of the panic that the test would have.
 async fn outcome(call: PendingCall<()>) -> Result<(), String> {
     let panicked = match tokio::spawn(call.value()).await {
         Ok(()) => return Ok(()),
         Err(failed) => failed.into_panic(),
     };
-    Err(*panicked.downcast::<String>().expect("it says why"))
+    Err(*panicked.downcast::<String>().expect("the panic has a text"))
 }
 
 /// A zombie without a living thread, because it is our child and not waited for yet, or gone.
@@ -221,7 +221,7 @@ fn is_dead(pid: u32) -> bool {
     })
 }
 
-/// Ours included.
+/// The number of connections, with the test's own.
 fn connections(server: &Server) -> usize {
     let list: String = cmd("CLIENT")
         .arg("LIST")

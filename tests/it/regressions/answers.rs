@@ -1,4 +1,4 @@
-//! A call ends, and what it answers is so.
+//! A call ends, and its answer is correct.
 
 use std::time::Duration;
 
@@ -44,12 +44,15 @@ async fn a_waiter_behind_a_holder_of_its_client_gets_busy_after_a_past_outage() 
     };
     let first = waiter(4 * SOON);
     proxy.wait_for(call_for("l"), 1).await;
-    let second = waiter(ms(3000));
+    let second = waiter(ms(8000));
 
     proxy.refuse();
     proxy.cut_all();
     tokio::time::sleep(ms(500)).await;
-    assert!(proxy.counts().refused > 0);
+    eventually(SOON, "a reconnect was refused", async || {
+        proxy.counts().refused > 0
+    })
+    .await;
     held.unlock().await.unwrap();
     proxy.heal();
     let guard = first.await.unwrap().unwrap().expect("it is free");
@@ -128,7 +131,7 @@ async fn a_user_pool_does_not_shorten_the_command_timeout() {
         .build()
         .await
         .unwrap();
-    // Longer than the half second after which a connection of the pool gives up by itself.
+    // Longer than the half second after which the pool's connection fails by itself.
     proxy.delay(Direction::ToClient, ms(800));
     let guard = client.lock("l").try_lock().await.unwrap();
     assert!(guard.is_some());

@@ -1,4 +1,4 @@
-//! No key is left behind, and no owner holds a lock that no client watches.
+//! No key is left, and no owner holds a lock that no client renews.
 
 use std::future::{Future, IntoFuture};
 use std::pin::pin;
@@ -21,7 +21,8 @@ async fn an_acquire_that_may_have_run_is_undone_when_the_reconnect_is_refused() 
     let proxy = Proxy::start(&server).await;
     let url = format!("redis://app:secret@127.0.0.1:{}/", proxy.port());
     let client = Client::connect(url).await.unwrap();
-    // A dropped guard makes the client open its other connection, which outlives the password.
+    // A dropped guard makes the client open its background connection, which stays open after the
+    // password changes.
     drop(client.lock("warm").lock().await.unwrap());
     eventually(SOON, "the first lock is free", async || {
         !redis.exists("warm").await
@@ -48,7 +49,7 @@ async fn an_acquire_in_progress_at_the_shutdown_returns_closed_and_leaves_nothin
     let proxy = Proxy::start(&server).await;
     for wait in [true, false] {
         let client = through(&proxy).build().await.unwrap();
-        // The server knows the scripts, so that one sending is all.
+        // The server knows the scripts, so each command is sent once.
         turn(&client.lock("warm")).await;
         let gate = Gate::new();
         let rule = proxy.on(call_for("l"), Action::HoldReply(gate.clone()));
@@ -82,7 +83,7 @@ async fn a_lock_freed_by_force_before_its_grant_was_read_is_not_granted() {
     let redis = server.redis().await;
     let client = Client::connect(server.url()).await.unwrap();
     let lock = client.lock("l");
-    // The server knows the scripts, so that one sending is all.
+    // The server knows the scripts, so each command is sent once.
     lock.lock().await.unwrap().unlock().await.unwrap();
     let mut acquire = pin!(lock.lock().owner(&Owner::new()).into_future());
     let mut unheard = Context::from_waker(Waker::noop());

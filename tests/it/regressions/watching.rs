@@ -5,8 +5,8 @@ use std::time::Instant;
 use lockdog::Client;
 use lockdog::error::LostReason;
 
-use super::{ms, through};
-use crate::support::{Action, Direction, Proxy, RedisServer};
+use super::{SOON, ms, through};
+use crate::support::{Action, Direction, Proxy, RedisServer, until_ok};
 
 #[tokio::test]
 async fn hanging_renewals_do_not_delay_a_lost_token() {
@@ -23,8 +23,9 @@ async fn hanging_renewals_do_not_delay_a_lost_token() {
     let mut told = Vec::new();
     for past in [2700, 3000, 3300, 3600] {
         let lease = start.saturating_sub(ms(6000 - past)).max(ms(500));
-        let guard = client.lock(format!("f{past}")).lock().lease(lease).await;
-        let guard = guard.unwrap();
+        let lock = client.lock(format!("f{past}"));
+        // On a busy machine the answer may come after a short lease.
+        let guard = until_ok(SOON, async || lock.lock().lease(lease).await).await;
         let deadline = Instant::now() + guard.remaining();
         told.push(tokio::spawn(async move {
             guard.lost_token().cancelled().await;
@@ -46,11 +47,11 @@ async fn max_hold_is_named_as_the_reason_of_its_loss() {
     let server = RedisServer::start().await;
     let client = Client::builder()
         .url(server.url())
-        .watchdog_lease(ms(1_200))
+        .watchdog_lease(ms(2_400))
         .build()
         .await
         .unwrap();
-    for max_hold in [1_000, 1_800] {
+    for max_hold in [2_000, 3_600] {
         let guard = client.lock("l").lock().max_hold(ms(max_hold)).await;
         let lost = guard.unwrap().lost().await;
         assert_eq!(lost.reason(), LostReason::MaxHold, "{lost}");

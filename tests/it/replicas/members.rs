@@ -1,36 +1,34 @@
-//! Locks of several parts over masters with replicas.
+//! Locks of several members on masters with replicas.
 
 use lockdog::config::{ReplicaAck, Replicas};
 use lockdog::error::InstanceState;
 use lockdog::{Client, MultiLock, RedLock};
 
-use super::{SLACK, SOON, TIMEOUT, best_effort, build, ms, not_replicated, requiring};
+use super::{
+    SLACK, SOON, TIMEOUT, acquired, best_effort, build, ms, not_replicated, requiring,
+    requiring_patiently,
+};
 use crate::support::{RedisServer, Replicated, eventually, timed};
 
 /// One command acquires several locks of one client, and one WAIT covers them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_acquired_together_are_acknowledged_or_undone_together() {
     let all = Replicated::start(1).await;
-    let client = requiring(&all, Replicas::Count(1)).await;
-    let of = |names: [&str; 3]| MultiLock::new(names.map(|name| client.lock(name)));
-    of(["a", "b", "c"])
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    let client = requiring_patiently(&all, Replicas::Count(1)).await;
+    let of = |client: &Client| MultiLock::new(["a", "b", "c"].map(|name| client.lock(name)));
+    of(&client).lock().await.unwrap().unlock().await.unwrap();
     all.redis.reset_stats().await;
     let replica = all.replicas[0].redis().await;
-    let guard = of(["a", "b", "c"]).lock().await.unwrap();
+    let guard = of(&client).lock().await.unwrap();
     assert_eq!(replica.keys().await, ["a", "b", "c"]);
     assert_eq!(all.calls(["wait"]).await, [1]);
     guard.unlock().await.unwrap();
-    // One of them is held already, and stays so, with its count.
-    let held = client.lock("b").lock().await.unwrap();
+    // One member is held already. Its count does not change.
+    let client = requiring(&all, Replicas::Count(1)).await;
+    let held = acquired(&client.lock("b")).await;
     all.replicas[0].pause();
     for _ in 0..3 {
-        let (outcome, took) = timed(async { of(["a", "b", "c"]).try_lock().await }).await;
+        let (outcome, took) = timed(async { of(&client).try_lock().await }).await;
         let failed = not_replicated(outcome);
         assert!(
             failed.is_undone() && took < TIMEOUT + SLACK,
@@ -39,7 +37,7 @@ async fn locks_acquired_together_are_acknowledged_or_undone_together() {
         assert_eq!(all.redis.keys().await, ["b"]);
         assert_eq!(client.lock("b").hold_count().await.unwrap(), 1);
     }
-    // What is held already is acknowledged already.
+    // A held member was acknowledged before.
     let only = MultiLock::new([client.lock("b")]);
     only.lock().await.unwrap().unlock().await.unwrap();
     assert!(held.is_valid());

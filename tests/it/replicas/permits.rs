@@ -1,14 +1,14 @@
-//! A permit counts only if the replicas have it.
+//! A permit counts only if the replicas acknowledge it.
 
 use lockdog::config::Replicas;
 
-use super::{SOON, not_replicated, requiring};
+use super::{SOON, not_replicated, requiring, requiring_patiently};
 use crate::support::{Replicated, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn granted_permits_are_already_on_the_replica_or_given_back() {
     let all = Replicated::start(1).await;
-    let client = requiring(&all, Replicas::Count(1)).await;
+    let client = requiring_patiently(&all, Replicas::Count(1)).await;
     let seats = client.permit_semaphore("seats");
     seats.set_permits(3).await.unwrap();
     let replica = all.replicas[0].redis().await;
@@ -18,10 +18,12 @@ async fn granted_permits_are_already_on_the_replica_or_given_back() {
         three.release().await.unwrap();
     }
     all.replicas[0].pause();
+    let client = requiring(&all, Replicas::Count(1)).await;
+    let seats = client.permit_semaphore("seats");
     let failed = not_replicated(seats.try_acquire_many(2).await);
     assert_eq!((failed.acknowledged(), failed.required()), (0, 1));
     assert_eq!(failed.lock(), "seats");
-    eventually(SOON, "they are given back", async || {
+    eventually(SOON, "they are released", async || {
         let free: i64 = all.redis.ask(&["GET", "seats"]).await;
         free == 3 && !all.redis.exists("{seats}:timeout").await
     })
@@ -31,7 +33,7 @@ async fn granted_permits_are_already_on_the_replica_or_given_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn granted_permits_without_leases_are_on_the_replica_or_given_back() {
     let all = Replicated::start(1).await;
-    let client = requiring(&all, Replicas::Count(1)).await;
+    let client = requiring_patiently(&all, Replicas::Count(1)).await;
     let seats = client.semaphore("seats");
     assert!(seats.try_set_permits(3).await.unwrap());
     let replica = all.replicas[0].redis().await;
@@ -41,9 +43,11 @@ async fn granted_permits_without_leases_are_on_the_replica_or_given_back() {
         three.release().await.unwrap();
     }
     all.replicas[0].pause();
+    let client = requiring(&all, Replicas::Count(1)).await;
+    let seats = client.semaphore("seats");
     let failed = not_replicated(seats.try_acquire_many(2).await);
     assert_eq!((failed.acknowledged(), failed.required()), (0, 1));
-    eventually(SOON, "they are given back", async || {
+    eventually(SOON, "they are released", async || {
         all.redis.ask::<i64>(&["GET", "seats"]).await == 3
     })
     .await;

@@ -1,13 +1,14 @@
-//! A replica becomes the master without a lock that was granted: what each setting does about it.
+//! A replica becomes the master without a granted lock: the behaviour of each setting.
+
+use std::time::Instant;
 
 use lockdog::config::{ReplicaAck, Replicas};
 use lockdog::{Client, RedLock};
 
-use super::{SOON, build, ms, not_replicated};
+use super::{SOON, acquired, build, ms, not_replicated};
 use crate::support::{Proxy, RedisServer, Replicated, Sentinels, eventually};
-use crate::turn::turn;
 
-/// A replica that is cut off and takes its master's place at the address that clients know.
+/// A replica that loses its master and is promoted at the address that clients use.
 struct Promotion {
     all: Replicated,
     address: Proxy,
@@ -48,11 +49,11 @@ async fn without_acknowledgement_an_unsynced_promotion_grants_a_lock_twice() {
     let first = client.lock("l").lock().lease(SOON).await.unwrap();
     stage.promote().await;
     let second = other.lock("l").try_lock().wait(ms(5000)).await.unwrap();
-    let second = second.expect("the new master knows of no holder");
-    // Both believe in it: two holders.
+    let second = second.expect("the new master has no holder");
+    // Both guards are valid: two holders.
     assert!(first.is_valid() && second.is_valid());
     second.unlock().await.unwrap();
-    // The first learns of it when it asks, on a connection that is there by then.
+    // The first client detects the promotion at its next command.
     assert!(!client.lock("l").is_locked().await.unwrap());
     assert!(first.unlock().await.unwrap_err().is_lost());
 }
@@ -64,7 +65,7 @@ async fn with_a_required_acknowledgement_no_granted_lock_is_lost_by_an_unsynced_
     let client = stage.client(REQUIRED).await;
     let other = stage.client(ReplicaAck::Off).await;
     let lock = client.lock("l");
-    turn(&lock).await;
+    acquired(&lock).await.unlock().await.unwrap();
     stage.cut_off().await;
     let failed = not_replicated(lock.try_lock().await);
     assert!(failed.is_undone() && !stage.all.redis.exists("l").await);
@@ -73,19 +74,19 @@ async fn with_a_required_acknowledgement_no_granted_lock_is_lost_by_an_unsynced_
     let second = second.expect("no owner holds it");
     assert!(!lock.is_held().await.unwrap());
     second.unlock().await.unwrap();
-    // What was acknowledged before a promotion is there after it.
+    // A lock that was acknowledged before a promotion exists after it.
     let mut stage = Promotion::start().await;
     let client = stage.client(REQUIRED).await;
     let other = stage.client(ReplicaAck::Off).await;
-    let first = client.lock("l").lock().await.unwrap();
+    let first = acquired(&client.lock("l")).await;
     stage.cut_off().await;
     stage.promote().await;
     let second = other.lock("l").try_lock().wait(ms(1_500)).await;
-    assert!(second.unwrap().is_none(), "the new master knows the holder");
+    assert!(second.unwrap().is_none(), "the new master has the holder");
     first.unlock().await.unwrap();
 }
 
-/// A quorum tolerates an instance that forgot the lock.
+/// A quorum tolerates an instance that lost the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_red_lock_keeps_exclusion_after_an_unsynced_promotion_of_one_instance() {
     let mut stage = Promotion::start().await;
@@ -105,33 +106,46 @@ async fn a_red_lock_keeps_exclusion_after_an_unsynced_promotion_of_one_instance(
     let token = guard.token().expect("it is fenced");
     stage.promote().await;
     assert!(!stage.all.replicas[0].redis().await.exists("l").await);
-    let busy = others.try_lock().wait(ms(1500)).await.unwrap();
-    assert!(busy.is_none() && guard.is_valid());
+    eventually(SOON, "a quorum answers that it is busy", async || {
+        match others.try_lock().wait(ms(1500)).await {
+            Ok(busy) => busy.is_none(),
+            // On a busy machine the answers may come later.
+            Err(error) => {
+                assert!(error.is_retriable(), "{error:?}");
+                false
+            }
+        }
+    })
+    .await;
+    assert!(guard.is_valid());
     guard.unlock().await.unwrap();
-    // And the tokens of later holders are larger, whichever server lost its data.
+    // The tokens of later holders are larger, whichever server lost its data.
     let next = others.lock().await.unwrap();
     assert!(next.token().expect("it is fenced") > token);
     next.unlock().await.unwrap();
 }
 
-/// A lock that all replicas have outlives its master.
+/// A lock on all replicas survives the death of its master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_acknowledged_lock_is_on_the_master_that_sentinels_promote() {
     let all = Sentinels::start().await;
     let ack = ReplicaAck::require(Replicas::All).timeout(ms(3000));
-    let client = build(Client::builder().url(all.url()).replica_ack(ack)).await;
-    let guard = client.lock("l").lock().await.unwrap();
+    let builder = Client::builder().url(all.url()).replica_ack(ack);
+    // The test is shorter than a third of this lease, so no regular renewal comes.
+    let client = build(builder.watchdog_lease(SOON * 10)).await;
+    let guard = acquired(&client.lock("l")).await;
+    let before = Instant::now() + guard.remaining();
     all.servers[0].kill();
     let master = all.await_switch_from(all.servers[0].port()).await;
     let redis = master.redis().await;
     assert!(redis.exists("l").await);
     eventually(SOON, "it is extended there", async || {
-        guard.remaining() > ms(29_000)
+        Instant::now() + guard.remaining() > before + ms(100)
     })
     .await;
-    // New locks wait for the replica that is left, once it follows.
+    // New locks wait for the remaining replica when it replicates.
     let lock = client.lock("m");
-    let next = lock.try_lock().wait(SOON).await.unwrap().unwrap();
+    let next = lock.try_lock().wait(SOON * 4).await.unwrap().unwrap();
     let left = all.servers.iter().skip(1);
     let mut there = 0;
     for server in left {
@@ -142,14 +156,14 @@ async fn an_acknowledged_lock_is_on_the_master_that_sentinels_promote() {
     guard.unlock().await.unwrap();
 }
 
-/// One replica of two has become a master, and the other one still follows the old master: it
-/// acknowledges what the new master never gets.
+/// One replica of two became a master, and the other one still replicates the old master: it
+/// acknowledges writes that the new master never gets.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_of_a_replaced_master_does_not_count_as_acknowledgement() {
     let all = Sentinels::start().await;
     let client = build(Client::builder().url(all.url()).replica_ack(REQUIRED)).await;
     let lock = client.lock("l");
-    turn(&lock).await;
+    acquired(&lock).await.unlock().await.unwrap();
     for sentinel in &all.sentinels {
         sentinel.pause();
     }
@@ -164,11 +178,11 @@ async fn a_replica_of_a_replaced_master_does_not_count_as_acknowledgement() {
     let failed = not_replicated(lock.try_lock().await);
     assert!(failed.to_string().contains("fewer replicas"), "{failed}");
     assert!(failed.is_undone() && !old.exists("l").await);
-    // The sentinels name the master again, with one replica or with two.
+    // The sentinels still name this master, with one replica or with two.
     for sentinel in &all.sentinels {
         sentinel.resume();
     }
-    eventually(SOON, "locks are granted again", async || {
+    eventually(SOON * 4, "locks are granted again", async || {
         match lock.try_lock().await {
             Ok(guard) => guard.expect("it is free").unlock().await.is_ok(),
             Err(error) => {

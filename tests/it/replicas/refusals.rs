@@ -1,11 +1,11 @@
-//! Servers, proxies and users that refuse commands, and settings that no deployment can meet.
+//! Servers, proxies and users that refuse commands, and settings that a deployment cannot satisfy.
 
 use std::time::Duration;
 
 use lockdog::config::{ReplicaAck, Replicas};
 use lockdog::{Client, Error};
 
-use super::{SLACK, SOON, TIMEOUT, build, ms, not_replicated};
+use super::{SLACK, SOON, TIMEOUT, acquired, build, ms, not_replicated};
 use crate::support::{Action, Direction, Proxy, Replicated, eventually, named, timed};
 use crate::turn::turn;
 
@@ -41,7 +41,7 @@ async fn an_unknown_wait_is_probed_once_and_is_an_error_if_required() {
         }
         assert_eq!(proxy.count(named("WAIT")), 1);
         if ack != EFFORT {
-            // Nothing is acquired any more only to be given back.
+            // The client acquires nothing that it would have to release.
             assert!(all.calls(["hincrby"]).await[0] <= 2);
         }
         client.shutdown().await;
@@ -69,7 +69,7 @@ async fn a_missing_permission_for_wait_is_named_if_required() {
         assert!(!all.redis.exists("l").await);
     }
     all.redis.cmd(&["ACL", "SETUSER", "app", "+wait"]).await;
-    turn(&client.lock("l")).await;
+    acquired(&client.lock("l")).await.unlock().await.unwrap();
 }
 
 /// Acceptance list 3: "reply dropped after the command ran, for WAIT". The connection is opened again,
@@ -81,8 +81,9 @@ async fn a_wait_whose_answer_is_lost_is_repeated_or_the_acquire_is_undone() {
     let client = Client::builder().url(proxy.url());
     let client = build(client.replica_ack(require(TIMEOUT))).await;
     for _ in 0..5 {
-        proxy.on(named("WAIT"), Action::ExecuteThenCut);
-        let guard = client.lock("l").lock().await.unwrap();
+        let lost = proxy.on(named("WAIT"), Action::ExecuteThenCut);
+        let guard = acquired(&client.lock("l")).await;
+        lost.wait_hits(1).await;
         assert_eq!(
             all.redis.hash("l").await.values().collect::<Vec<_>>(),
             ["1"]
@@ -99,7 +100,7 @@ async fn a_wait_whose_answer_is_lost_is_repeated_or_the_acquire_is_undone() {
     }
 }
 
-/// A connection that is half open is given up, and the next one does.
+/// The client closes a half-open connection and uses another one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_connection_is_abandoned() {
     let all = Replicated::start(1).await;
@@ -122,13 +123,16 @@ async fn a_silent_connection_is_abandoned() {
     .await;
 }
 
-/// A frozen master answers no client; the acquire ends in time nevertheless.
+/// A frozen master does not answer, and the acquire still ends in time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_falls_silent_during_a_wait_is_reported_and_settled_later() {
     let all = Replicated::start(1).await;
     let proxy = Proxy::start(&all.master).await;
     let client = Client::builder().url(proxy.url());
-    let client = build(client.replica_ack(require(TIMEOUT))).await;
+    // On a busy machine the test may see the grant seconds later.
+    let limit = ms(5_000);
+    let client = client.command_timeout(limit);
+    let client = build(client.replica_ack(require(limit))).await;
     turn(&client.lock("l")).await;
     all.replicas[0].pause();
     let lock = client.lock("l");
@@ -138,29 +142,29 @@ async fn a_master_that_falls_silent_during_a_wait_is_reported_and_settled_later(
     let (outcome, took) = asking.await.unwrap();
     let failed = not_replicated(outcome);
     assert!(!failed.is_undone() && Error::from(failed).may_be_held());
-    assert!(took < ms(3000) + SLACK, "{took:?}");
+    assert!(took < limit * 2 + SLACK, "{took:?}");
     assert!(all.redis.exists("l").await);
     proxy.heal();
     eventually(SOON, "it is undone", async || !all.redis.exists("l").await).await;
 }
 
-/// A master that takes no writes without its replicas refuses the acquire with `NOREPLICAS`. Where
-/// it begins to do so in the middle, it refuses to undo the acquire, too; the client does that when
-/// the replicas are back.
+/// A master that requires replicas for writes refuses the acquire with `NOREPLICAS`. If it begins to do
+/// so after the grant, it also refuses to undo the acquire. The client undoes it when the replicas are
+/// back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_acquire_refused_without_replicas_is_undone_when_they_are_back() {
     let all = Replicated::start_with(1, |server| {
         let server = server.arg("--min-replicas-to-write", "1");
-        server.arg("--min-replicas-max-lag", "1")
+        server.arg("--min-replicas-max-lag", "4")
     })
     .await;
-    // The master counts lag in whole seconds, and looks at it once a second: longer than all this.
+    // The master counts lag in whole seconds and checks it once a second. This limit is longer.
     let limit = ms(8_000);
     let client = Client::builder()
         .url(all.master.url())
         .command_timeout(limit);
     let client = build(client.replica_ack(require(ms(7_900)))).await;
-    turn(&client.lock("l")).await;
+    acquired(&client.lock("l")).await.unlock().await.unwrap();
     all.replicas[0].pause();
     let (outcome, took) = timed(async { client.lock("l").try_lock().await }).await;
     let failed = not_replicated(outcome);
@@ -168,7 +172,7 @@ async fn an_acquire_refused_without_replicas_is_undone_when_they_are_back() {
         !failed.is_undone() && took < limit + SLACK,
         "{failed:?} {took:?}"
     );
-    // It holds what it could not give back, and grants nothing.
+    // The master still has the hold that the client could not release, and grants nothing.
     assert!(all.redis.exists("l").await);
     let error = client
         .lock("m")
@@ -182,7 +186,7 @@ async fn an_acquire_refused_without_replicas_is_undone_when_they_are_back() {
     );
     all.replicas[0].resume();
     eventually(SOON, "it is undone", async || !all.redis.exists("l").await).await;
-    turn(&client.lock("l")).await;
+    acquired(&client.lock("l")).await.unlock().await.unwrap();
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! One wait for many, which keeps no other command waiting.
+//! One WAIT for many grants, which delays no other command.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ async fn many_callers_share_a_wait_command() {
     all.redis.assert_clean().await;
 }
 
-/// Exclusion is what it was, with contenders that wait for replicas.
+/// Exclusion holds for contenders that wait for replicas.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn contenders_exclude_each_other() {
     let all = Replicated::start(1).await;
@@ -96,7 +96,7 @@ async fn a_pending_wait_command_does_not_delay_other_commands() {
     waiting.await.unwrap().unwrap().unlock().await.unwrap();
 }
 
-/// The future of one caller drives the wait of all; it may end, and its runtime too.
+/// The future of one caller drives the WAIT of all. That future and its runtime may end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shared_wait_continues_when_its_first_caller_is_gone() {
     let all = Replicated::start(1).await;

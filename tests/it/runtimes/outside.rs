@@ -1,4 +1,4 @@
-//! A call outside a tokio runtime is an error, as connecting is, and no panic.
+//! A call outside a tokio runtime is an error and no panic.
 
 use futures_util::FutureExt;
 use lockdog::{Client, Error, MultiLock, Owner, RedLock, Result};
@@ -64,7 +64,7 @@ fn a_call_outside_a_runtime_is_an_error() {
         );
         assert!(is_told, "{call}: {told}");
     }
-    // What the guards held is given back in the background.
+    // The background releases the locks of the guards.
     runtime.block_on(async {
         let redis = server.redis().await;
         for name in ["l", "a", "b", "c"] {

@@ -1,4 +1,4 @@
-//! The end of a client whose server refuses what it asks.
+//! The shutdown of a client whose server refuses its commands.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn a_client_that_is_refused_without_replicas_shuts_down_quickly() {
         "{error}"
     );
     let (report, took) = timed(client.shutdown()).await;
-    // `held` is still there, and nothing of `l`; that is not known of an attempt that was not answered.
+    // `held` is still held and `l` is not. The outcome of an unanswered attempt is unknown.
     assert!(
         report.released == 0 && report.unconfirmed >= 1,
         "{report:?}"
@@ -58,5 +58,5 @@ async fn a_client_with_an_invalidated_password_shuts_down_quickly() {
     drop(guard);
 }
 
-/// Two command timeouts: it waits so long for a server that does not answer.
+/// Two command timeouts: the shutdown waits this long for a silent server.
 const PATIENCE: Duration = Duration::from_secs(6);

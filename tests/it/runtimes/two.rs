@@ -26,7 +26,7 @@ fn a_blocked_runtime_does_not_affect_another() {
     second.block_on(client.shutdown());
 }
 
-/// Nothing drives what the tasks of an idle runtime left there.
+/// No thread drives the tasks of an idle runtime.
 #[test]
 fn an_idle_runtime_does_not_affect_another() {
     let (idle, second) = (current_thread(), current_thread());
@@ -82,7 +82,7 @@ fn the_connection_of_an_ended_runtime_is_closed() {
     });
 }
 
-/// As services have it that run one runtime for each core.
+/// As in services with one runtime per core.
 #[test]
 fn runtimes_that_share_a_client_exclude_each_other() {
     let main = current_thread();
@@ -110,7 +110,7 @@ fn runtimes_that_share_a_client_exclude_each_other() {
     main.block_on(client.shutdown());
 }
 
-/// More runtimes than have a connection of their own share one.
+/// Further runtimes share one connection.
 #[test]
 fn many_runtimes_use_a_bounded_number_of_connections() {
     let main = Builder::new_multi_thread().enable_all().build().unwrap();
@@ -128,7 +128,7 @@ fn many_runtimes_use_a_bounded_number_of_connections() {
     main.block_on(client.shutdown());
 }
 
-/// A runtime that runs nothing while its thread waits for something else.
+/// A runtime whose thread is blocked.
 struct Blocked {
     unblock: mpsc::Sender<()>,
     thread: JoinHandle<Runtime>,
@@ -167,7 +167,7 @@ async fn turns(client: &Client) {
         }
     })
     .await;
-    // Each call that meets the connection of the other runtime waits for a command timeout, 3 s.
+    // Each call on the other runtime's connection would wait for a command timeout, 3 s.
     assert!(took < SOON, "{took:?}");
 }
 

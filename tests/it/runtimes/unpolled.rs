@@ -1,4 +1,4 @@
-//! A future that is polled a while and then left.
+//! A future that is polled for a while and then abandoned.
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
@@ -20,16 +20,16 @@ async fn an_unpolled_branch_that_connects_does_not_delay_other_calls() {
     assert!(proxy.cut_all() >= 1);
     eventually(SOON, "all are gone", async || proxy.connections() == 0).await;
     let (one, other) = (client.lock("a"), client.lock("b"));
-    let mut stands_still = pin!(one.lock().into_future());
-    poll_until(stands_still.as_mut(), || proxy.connections() > 0).await;
+    let mut unpolled = pin!(one.lock().into_future());
+    poll_until(unpolled.as_mut(), || proxy.connections() > 0).await;
     let guard = other.lock().await.expect("the other call connects");
     guard.unlock().await.unwrap();
     // And it continues when it is polled again.
-    stands_still.await.unwrap().unlock().await.unwrap();
+    unpolled.await.unwrap().unlock().await.unwrap();
     client.shutdown().await;
 }
 
-/// A client of sentinels that answer late, with a lock that its watchdog keeps.
+/// A client of sentinels that answer late, with a lock that its watchdog renews.
 struct Kept {
     all: Sentinels,
     proxies: Vec<Proxy>,
@@ -139,8 +139,8 @@ async fn a_wait_shorter_than_a_connect_does_not_abort_it() {
     eventually(SOON, "all are gone", async || proxy.connections() == 0).await;
     let mut failed = 0;
     loop {
-        // Longer than a round trip, and shorter than the two of which connecting consists.
-        // Another lock each time: what an earlier call left without an answer is being released.
+        // Longer than one round trip and shorter than the two of a connect. Each attempt uses another
+        // lock, because an earlier call without an answer is being released.
         let lock = client.lock(format!("l{failed}"));
         match lock.try_lock().wait(ms(100)).await {
             Ok(Some(guard)) => break guard.unlock().await.map(drop).unwrap(),
@@ -190,7 +190,7 @@ async fn a_waiter_abandoned_while_it_connects_for_messages_does_not_block_other_
     let held = |name| holder.lock(name).lock().lease(SOON * 20).into_future();
     let (_first, second) = (held("a").await.unwrap(), held("b").await.unwrap());
     let proxy = Proxy::start(&server).await;
-    // Nothing but a message wakes a waiter in time.
+    // Only a message wakes a waiter in time.
     let client = Client::builder().url(proxy.url()).poll_cap(SOON * 20);
     let client = client.command_timeout(SOON * 4).build().await.unwrap();
     client
@@ -212,7 +212,7 @@ async fn a_waiter_abandoned_while_it_connects_for_messages_does_not_block_other_
         let channels: Vec<String> = server.redis().await.ask(&["PUBSUB", "CHANNELS"]).await;
         channels.len()
     };
-    eventually(SOON, "both locks' channels are heard", async || {
+    eventually(SOON, "both locks' channels are subscribed", async || {
         channels().await == 2
     })
     .await;
@@ -220,7 +220,7 @@ async fn a_waiter_abandoned_while_it_connects_for_messages_does_not_block_other_
     let guard = tokio::time::timeout(SOON, waiting).await;
     let guard = guard.expect("a message wakes it").unwrap().unwrap();
     guard.unlock().await.unwrap();
-    // The end of a client waits two command timeouts for a call that is left.
+    // The shutdown of a client waits two command timeouts for an abandoned call.
     drop(left);
     client.shutdown().await;
     holder.shutdown().await;

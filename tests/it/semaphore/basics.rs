@@ -18,7 +18,7 @@ async fn permits_are_in_redis_as_redisson_has_them_and_in_the_ledger() {
     assert_eq!((two.count(), two.name()), (2, NAME));
     assert_eq!((test.free().await, test.shares().await), (1, vec![2]));
     let mut keys = test.redis.keys().await;
-    // Those of the call that made the semaphore last for seconds.
+    // The marks of the call that created the semaphore last for seconds.
     keys.retain(|key| !key.starts_with(&format!("{LEDGER}:")));
     assert_eq!(keys, [LEDGER, NAME]);
     assert_eq!(test.redis.pttl(LEDGER).await, -1);
@@ -26,7 +26,7 @@ async fn permits_are_in_redis_as_redisson_has_them_and_in_the_ledger() {
     assert_eq!((test.free().await, test.shares().await), (3, vec![]));
     eventually(SOON, "a message came", async || !messages.seen().is_empty()).await;
     assert_eq!(messages.seen(), [(CHANNEL.to_owned(), "3".to_owned())]);
-    // It lasts as long as the number.
+    // The ledger lasts as long as the number.
     assert_eq!(test.redis.pttl(LEDGER).await, -1);
     let again = test.seats.acquire().await.unwrap();
     assert_eq!(test.redis.pttl(LEDGER).await, -1);
@@ -39,11 +39,15 @@ async fn an_acquire_and_a_release_are_one_command_each() {
     drop(test.seats.acquire().await.unwrap());
     test.eventually_free().await;
     test.seats.acquire().await.unwrap().release().await.unwrap();
-    test.redis.reset_stats().await;
-    test.seats.acquire().await.unwrap().release().await.unwrap();
-    let three = test.seats.acquire_many(3).await.unwrap();
-    three.release().await.unwrap();
-    assert_eq!(test.redis.commandstats().await.get("evalsha"), Some(&4));
+    // On a busy machine the client repeats a release that takes a second.
+    eventually(SOON, "four commands are enough", async || {
+        test.redis.reset_stats().await;
+        test.seats.acquire().await.unwrap().release().await.unwrap();
+        let three = test.seats.acquire_many(3).await.unwrap();
+        three.release().await.unwrap();
+        test.redis.commandstats().await.get("evalsha") == Some(&4)
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -53,7 +57,7 @@ async fn a_dropped_permit_is_given_back() {
     assert_eq!(test.free().await, 0);
     drop(both);
     test.eventually_free().await;
-    // A permit that was dropped just now is not in use for a `try_acquire` of the same client.
+    // A `try_acquire` of the same client waits for the release of a permit that was just dropped.
     for _ in 0..20 {
         drop(test.seats.acquire_many(2).await.unwrap());
         assert!(test.seats.try_acquire_many(2).await.unwrap().is_some());
@@ -61,7 +65,7 @@ async fn a_dropped_permit_is_given_back() {
     test.eventually_free().await;
 }
 
-/// SE2: an acquire that gets too few gets none, and takes none.
+/// SE2: an acquire that finds too few permits takes none.
 #[tokio::test]
 async fn an_acquire_gets_all_of_its_permits_or_none() {
     let test = Fixture::of(3).await;
@@ -90,7 +94,7 @@ async fn a_task_that_acquires_twice_has_the_permits_of_both() {
     test.eventually_free().await;
 }
 
-/// With one permit it excludes.
+/// With one permit the semaphore is a mutex.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_semaphore_of_one_permit_excludes() {
     let test = Fixture::of(1).await;
@@ -128,7 +132,7 @@ async fn no_more_permits_are_held_than_there_are() {
         test.another().await,
         test.another().await,
     ];
-    // The moments at which permits were surely held: after the acquire, and before the release.
+    // The times at which permits were certainly held: after the acquire and before the release.
     let times: Arc<Mutex<Vec<(Instant, i64)>>> = Arc::default();
     let mut tasks = JoinSet::new();
     for n in 0..12_usize {

@@ -25,7 +25,7 @@ async fn dropped_after<F: Future>(future: F, polls: usize) -> bool {
     .await
 }
 
-/// SE1: no permit is lost, wherever the caller gives up.
+/// SE1: no permit is lost, at whatever poll the caller drops the call.
 #[tokio::test]
 async fn a_call_that_is_dropped_at_any_await_leaves_all_permits_free() {
     let test = Fixture::of(2).await;
@@ -54,12 +54,12 @@ async fn a_call_that_is_dropped_at_any_await_leaves_all_permits_free() {
     assert!(ended > 10, "the calls need fewer polls: {ended}");
 }
 
-/// A release by number is sent once its future was polled.
+/// A release by number is sent at its first poll.
 #[tokio::test]
 async fn a_release_by_number_that_is_dropped_is_done() {
     let test = Fixture::of(0).await;
     for free in 1..=5 {
-        // A fast client's thread has its answer at once.
+        // The answer may arrive before the drop.
         let _ = poll_once(test.seats.release(1)).await;
         crate::support::eventually(SOON, "the permit comes", async || test.free().await == free)
             .await;
@@ -68,7 +68,7 @@ async fn a_release_by_number_that_is_dropped_is_done() {
     assert_eq!(test.free().await, 5, "each counts once");
 }
 
-/// A waiter that leaves passes its place on: the next one is served.
+/// When a waiter is dropped, the next waiter is served.
 #[tokio::test]
 async fn a_waiter_that_is_dropped_passes_its_place_on() {
     let test = Fixture::of(1).await;
@@ -92,7 +92,7 @@ async fn a_waiter_that_is_dropped_passes_its_place_on() {
     test.eventually_free().await;
 }
 
-/// A future that was polled once and is never polled again gets no permit for long.
+/// A future that is not polled any more does not keep a permit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_acquire_that_is_not_polled_any_more_is_undone() {
     struct Deaf;

@@ -1,4 +1,4 @@
-//! Redisson's own tests of its semaphore, by their meaning.
+//! Redisson's own tests of its semaphore, translated.
 
 use std::time::Instant;
 

@@ -37,7 +37,7 @@ async fn the_master_of_its_slot_keeps_a_semaphore() {
         let all = seats.drain().await.unwrap().expect("four are free");
         assert_eq!(all.count(), 4);
         drop(all);
-        eventually(SOON, "they are given back", async || {
+        eventually(SOON, "they are released", async || {
             seats.available().await.unwrap() == 4
         })
         .await;
@@ -102,9 +102,9 @@ async fn a_semaphore_works_on_after_its_slot_moved_key_by_key() {
 
     let got = tokio::time::timeout(SOON, waiting).await;
     let got = got.expect("the slot has moved").unwrap().unwrap();
-    // A release that was refused is an error, and the background repeats it.
+    // A refused release is an error, and the background repeats it.
     drop(releasing.await.unwrap());
-    eventually(SOON, "one is given back", async || {
+    eventually(SOON, "one is released", async || {
         seats.available().await.unwrap() == 1
     })
     .await;

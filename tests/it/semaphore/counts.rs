@@ -30,7 +30,7 @@ async fn permits_are_set_once_added_and_taken_away() {
 async fn a_semaphore_with_a_time_to_live_ends() {
     let test = Fixture::of(0).await;
     let short = test.client.semaphore("short");
-    assert!(short.try_set_permits_for(2, ms(2_000)).await.unwrap());
+    assert!(short.try_set_permits_for(2, ms(5_000)).await.unwrap());
     assert!(!short.try_set_permits(9).await.unwrap());
     let one = short.acquire().await.unwrap();
     // SE1: the ledger lives longer than the permits.
@@ -40,7 +40,7 @@ async fn a_semaphore_with_a_time_to_live_ends() {
     assert!(test.redis.pttl("short").await > 0, "it keeps its time");
     test.redis.eventually_gone("short").await;
     assert_eq!(short.available().await.unwrap(), 0);
-    // A permit of a semaphore that has ended does not make it anew.
+    // A permit of an expired semaphore does not create it again.
     one.release().await.unwrap();
     assert!(!test.redis.exists("short").await);
     assert!(!short.release_if_exists(2).await.unwrap());
@@ -75,7 +75,7 @@ async fn forgotten_permits_are_released_by_number() {
     assert_eq!((test.free().await, test.shares().await), (5, vec![1]));
     assert!(seats.release_if_exists(1).await.unwrap());
     test.eventually_free().await;
-    // What no request has is made, as in Redisson.
+    // A release of permits that no request has adds permits, as in Redisson.
     seats.acquire().await.unwrap().forget();
     seats.release(3).await.unwrap();
     assert_eq!((test.free().await, test.shares().await), (8, vec![]));
@@ -110,7 +110,7 @@ async fn the_ledger_shows_who_has_permits() {
     test.eventually_free().await;
 }
 
-/// SE3: what was reclaimed is not given back once more.
+/// SE3: a reclaimed permit is not returned a second time.
 #[tokio::test]
 async fn the_permits_of_a_dead_client_are_reclaimed() {
     let test = Fixture::of(6).await;
@@ -127,7 +127,7 @@ async fn the_permits_of_a_dead_client_are_reclaimed() {
     let woken = tokio::time::timeout(SOON, waiting).await;
     let woken = woken.expect("a message wakes it").unwrap().unwrap();
     assert_eq!(test.seats.reclaim(dead.id()).await.unwrap(), 0);
-    // It lives after all.
+    // The client is alive after all.
     let error = two.release().await.unwrap_err();
     assert!(error.is_lost(), "{error}");
     drop(one);
@@ -139,7 +139,7 @@ async fn the_permits_of_a_dead_client_are_reclaimed() {
     assert!(matches!(own, lockdog::Error::Invalid { .. }), "{own}");
 }
 
-/// The ledger of requests whose end is remembered does not grow for ever.
+/// The ledger's marks of ended requests do not accumulate.
 #[tokio::test]
 async fn old_ends_are_forgotten() {
     let test = Fixture::of(1).await;
@@ -147,7 +147,7 @@ async fn old_ends_are_forgotten() {
     test.redis
         .cmd(&["ZADD", LEDGER, old, "u:1.1", old, "u:1.2"])
         .await;
-    // A cancelled acquire is in doubt.
+    // The outcome of a cancelled acquire is unknown.
     let ends = async || {
         test.redis
             .ask::<i64>(&["ZCOUNT", LEDGER, "2147483648", "9999999999999"])

@@ -6,21 +6,21 @@ use lockdog::{Client, Error, Semaphore};
 
 use super::{Fixture, LONG, NAME, SOON, ms};
 use crate::support::prelude::poll_once;
-use crate::support::{Action, Direction, Gate, Proxy, eventually};
+use crate::support::{Action, Direction, Gate, Proxy, eventually, until_ok};
 
 /// A client behind a proxy. All scripts are loaded, so that a rule meets the first sending.
 async fn behind_a_proxy(test: &Fixture) -> (Proxy, Semaphore) {
     behind_a_proxy_for(test, ms(1_500)).await
 }
 
-/// A client that waits so long for an answer.
+/// A client with this command timeout.
 async fn behind_a_proxy_for(test: &Fixture, patience: Duration) -> (Proxy, Semaphore) {
     for script in [ACQUIRE, RELEASE, ADD, TRY_SET, RECLAIM] {
         test.redis.cmd(&["SCRIPT", "LOAD", script]).await;
     }
     let proxy = Proxy::start(&test.server).await;
     let client = Client::builder().url(proxy.url()).command_timeout(patience);
-    let client = client.build().await.unwrap();
+    let client = until_ok(SOON, async || client.clone().build().await).await;
     (proxy, client.semaphore(NAME))
 }
 
@@ -28,7 +28,7 @@ async fn behind_a_proxy_for(test: &Fixture, patience: Duration) -> (Proxy, Semap
 #[tokio::test]
 async fn a_repeated_command_counts_once() {
     let test = Fixture::of(5).await;
-    let (proxy, seats) = behind_a_proxy(&test).await;
+    let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
     for action in [Action::ExecuteThenCut, Action::Twice] {
         let rule = proxy.on(is(ACQUIRE), action.clone());
         let mut three = seats.acquire_many(3).await.unwrap();
@@ -64,7 +64,7 @@ async fn a_repeated_command_counts_once() {
     }
 }
 
-/// The server refuses for a while, or its answer is lost. The client continues, and its caller must not.
+/// The server refuses for a while, or its answer is lost. The client retries, so the caller must not.
 #[tokio::test]
 async fn a_caller_that_repeats_what_is_retriable_adds_once() {
     let test = Fixture::of(5).await;
@@ -105,7 +105,7 @@ async fn a_caller_that_repeats_what_is_retriable_adds_once() {
     }
 }
 
-/// A release beyond the limit gives nothing back, also of what the client forgot.
+/// A release beyond the limit returns no permit, not even a forgotten one.
 #[tokio::test]
 async fn a_release_beyond_the_limit_leaves_forgotten_permits() {
     let test = Fixture::of(5).await;
@@ -142,7 +142,7 @@ async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
     }
 }
 
-/// SE3: an acquire that arrives after its end takes nothing. There is no lease that would end it.
+/// SE3: an acquire that arrives after its release takes nothing, because no lease would end it.
 #[tokio::test]
 async fn an_acquire_that_arrives_after_it_was_given_up_takes_nothing() {
     let test = Fixture::of(3).await;
@@ -151,7 +151,7 @@ async fn an_acquire_that_arrives_after_it_was_given_up_takes_nothing() {
     let rule = proxy.on(is(ACQUIRE), Action::HoldRequest(gate.clone()));
     let error = seats.acquire_many(2).await.unwrap_err();
     assert!(error.is_timeout(), "{error}");
-    // Its end came first, and is remembered.
+    // The release came first, and the server has a mark of it.
     let ends = async || {
         let count = ["ZCOUNT", super::LEDGER, "2147483648", "9999999999999"];
         test.redis.ask::<i64>(&count).await
@@ -187,7 +187,7 @@ async fn a_release_without_an_answer_is_unconfirmed_and_repeated() {
     test.eventually_free().await;
 }
 
-/// A release by number that has no answer is repeated in the background, and counts once.
+/// A release by number without an answer is repeated in the background and counts once.
 #[tokio::test]
 async fn a_release_by_number_without_an_answer_is_repeated() {
     let test = Fixture::of(1).await;
@@ -231,11 +231,11 @@ async fn a_release_by_number_that_could_not_be_sent_is_sent_later() {
     assert_eq!(test.free().await, 3);
 }
 
-/// A call that was refused does nothing later.
+/// A refused call has no later effect.
 #[tokio::test]
 async fn a_late_repetition_of_a_refused_call_does_nothing() {
     let test = Fixture::of(3).await;
-    let (proxy, seats) = behind_a_proxy(&test).await;
+    let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
     let late = |script| {
         let gate = Gate::new();
         proxy.on(is(script), Action::TwiceLate(gate.clone()));
@@ -258,7 +258,7 @@ async fn a_late_repetition_of_a_refused_call_does_nothing() {
     assert_eq!(test.free().await, 3);
 }
 
-/// A wait that is shorter than the way to the server asks once.
+/// A wait shorter than the round trip sends one command.
 #[tokio::test]
 async fn a_wait_below_a_round_trip_asks_once() {
     let test = Fixture::of(3).await;
@@ -268,7 +268,7 @@ async fn a_wait_below_a_round_trip_asks_once() {
         eventually(SOON, "it is granted", async || {
             match seats.try_acquire().wait(wait).await {
                 Ok(granted) => granted.is_some(),
-                // A busy machine.
+                // A busy machine may exceed the wait.
                 Err(error) => {
                     assert!(error.is_timeout(), "{error}");
                     false
@@ -280,11 +280,11 @@ async fn a_wait_below_a_round_trip_asks_once() {
     test.eventually_free().await;
 }
 
-/// A contender that is not polled any more: its permits are given back at once.
+/// A contender that is not polled any more: its permits are returned at once.
 #[tokio::test]
 async fn an_abandoned_acquire_is_undone() {
     let test = Fixture::of(3).await;
-    // So long that the watchdog does not give it up meanwhile.
+    // So long that the watchdog does not release it before.
     let (proxy, seats) = behind_a_proxy_for(&test, LONG).await;
     let gate = Gate::new();
     proxy.on(is(ACQUIRE), Action::HoldReply(gate.clone()));
@@ -297,11 +297,11 @@ async fn an_abandoned_acquire_is_undone() {
     // The grant is never read.
     gate.open();
     let next = tokio::time::timeout(SOON, seats.acquire_many(3).into_future()).await;
-    drop(next.expect("the abandoned ones are given back").unwrap());
+    drop(next.expect("the abandoned ones are released").unwrap());
     test.eventually_free().await;
 }
 
-/// A release of a part that is not polled any more: others wait for that part.
+/// A release of a part that is not polled any more, while other calls wait for that part.
 #[tokio::test]
 async fn an_abandoned_release_of_a_part_gives_it_back() {
     let test = Fixture::of(3).await;
@@ -323,12 +323,12 @@ async fn an_abandoned_release_of_a_part_gives_it_back() {
     test.eventually_free().await;
 }
 
-/// The known hole: a network that repeats an answered acquire after its release takes permits that only
-/// `reclaim` gives back. It never makes any.
+/// The known limitation: a network that repeats an answered acquire after its release takes permits
+/// that only `reclaim` returns. It never creates any.
 #[tokio::test]
 async fn a_late_repetition_of_an_answered_acquire_is_reclaimed() {
     let test = Fixture::of(2).await;
-    let (proxy, seats) = behind_a_proxy(&test).await;
+    let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
     let gate = Gate::new();
     proxy.on(is(ACQUIRE), Action::TwiceLate(gate.clone()));
     seats.acquire().await.unwrap().release().await.unwrap();

@@ -1,4 +1,4 @@
-//! Permits that go from a call of one client to the next one.
+//! Permits that one call of a client hands over to the next.
 
 use lockdog::{Client, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
@@ -6,7 +6,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::{Fixture, LEDGER, LONG, NAME, SOON, ms};
 use crate::support::{Action, Proxy};
 
-/// One command for each hand-over, and few others. Without hand-overs it is two and more.
+/// One command for each hand-over, and few others. Without hand-overs a pair needs at least two.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pair_costs_a_crowd_of_one_client_little_more_than_a_command() {
     for (hand_overs, most) in [(16, 13), (0, 40)] {
@@ -33,7 +33,8 @@ async fn a_pair_costs_a_crowd_of_one_client_little_more_than_a_command() {
 /// SE5: the order of the calls.
 #[tokio::test]
 async fn a_crowd_is_served_in_the_order_of_its_calls() {
-    let test = Fixture::of(1).await;
+    // Permits are handed only to a waiter that was polled within this time.
+    let test = Fixture::with(1, |it| it.poll_cap(LONG)).await;
     let mut held = test.seats.acquire().await.unwrap();
     let waiting: Vec<_> = (0..6).map(|_| wait(&test.seats)).collect();
     test.somebody_waits().await;
@@ -41,17 +42,17 @@ async fn a_crowd_is_served_in_the_order_of_its_calls() {
     for waiter in waiting {
         held.release().await.unwrap();
         let next = tokio::time::timeout(SOON, waiter).await;
-        held = next.expect("it is its turn").unwrap();
+        held = next.expect("it gets the permits").unwrap();
         assert_eq!((test.free().await, test.shares().await), (0, vec![1]));
     }
-    // Nothing was free in between.
+    // No permit was free in between.
     let stats = test.redis.commandstats().await;
     assert!(!stats.contains_key("publish") && !stats.contains_key("incrby"));
     held.release().await.unwrap();
     test.eventually_free().await;
 }
 
-/// SE5: permits are not handed past a call that wants another number.
+/// SE5: a hand-over does not skip a call for another number of permits.
 #[tokio::test]
 async fn a_call_for_more_permits_is_not_passed() {
     let test = Fixture::of(2).await;
@@ -72,7 +73,7 @@ async fn a_call_for_more_permits_is_not_passed() {
     test.eventually_free().await;
 }
 
-/// A crowd hands its permits on, and a waiter of another client gets one all the same, by a message.
+/// Tasks of one client hand permits over, and a waiter of another client still gets one by a message.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_of_one_client_keeps_no_other_client_out() {
     let test = Fixture::of(2).await;
@@ -87,7 +88,7 @@ async fn a_crowd_of_one_client_keeps_no_other_client_out() {
     };
     for _ in 0..5 {
         let permit = tokio::time::timeout(SOON, another.acquire().into_future()).await;
-        let permit = permit.expect("it gets its turn").unwrap();
+        let permit = permit.expect("it gets the permits").unwrap();
         tokio::time::sleep(ms(20)).await;
         permit.release().await.unwrap();
     }
@@ -106,10 +107,9 @@ async fn a_hand_over_with_a_fault_neither_makes_nor_loses_permits() {
         test.redis.cmd(&["SCRIPT", "LOAD", script]).await;
     }
     let proxy = Proxy::start(&test.server).await;
-    let client = Client::builder()
-        .url(proxy.url())
-        .command_timeout(ms(1_000));
-    let client = client.build().await.unwrap();
+    // A busy machine has this time between the wait and the hand-over.
+    let client = Client::builder().url(proxy.url()).poll_cap(ms(5_000));
+    let client = client.command_timeout(ms(2_000)).build().await.unwrap();
     let seats = client.semaphore(NAME);
     let digest = redis::Script::new(TRANSFER).get_hash().to_owned();
     let is_transfer = move |args: &[String]| args.get(1) == Some(&digest);
@@ -118,12 +118,12 @@ async fn a_hand_over_with_a_fault_neither_makes_nor_loses_permits() {
         let waiting = tokio::spawn(seats.try_acquire_many(3).wait(LONG).into_future());
         test.somebody_waits().await;
         let rule = proxy.on(is_transfer.clone(), action.clone());
-        // It may not learn what became of it.
+        // The call may not get its result.
         let _ = all.release().await;
         rule.wait_hits(1).await;
         let next = tokio::time::timeout(LONG, waiting).await;
         let next = next.expect("in time").unwrap().unwrap();
-        let next = next.expect("it is its turn");
+        let next = next.expect("it gets the permits");
         assert_eq!((test.free().await, test.shares().await), (0, vec![3]));
         next.release().await.unwrap();
         test.eventually_free().await;
@@ -138,7 +138,7 @@ async fn a_hand_over_with_a_fault_neither_makes_nor_loses_permits() {
     rule.wait_hits(1).await;
     let next = tokio::time::timeout(LONG, waiting).await;
     let next = next.expect("in time").unwrap().unwrap();
-    next.expect("it is its turn").release().await.unwrap();
+    next.expect("it gets the permits").release().await.unwrap();
     test.eventually_free().await;
 }
 
@@ -147,7 +147,7 @@ fn wait(seats: &Semaphore) -> JoinHandle<lockdog::Permit> {
     tokio::spawn(async move { request.await.expect("the server answers") })
 }
 
-/// So many tasks acquire and release so often. Returns the number of pairs.
+/// Runs `tasks` that acquire and release. Returns the number of pairs.
 async fn race(seats: &Semaphore, tasks: u64, rounds: u64) -> u64 {
     let mut racing = JoinSet::new();
     for _ in 0..tasks {

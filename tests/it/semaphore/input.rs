@@ -1,4 +1,4 @@
-//! Arguments that are refused before anything is sent, and keys that are something else.
+//! Arguments that are refused before a command is sent, and keys of another type.
 
 use std::time::Duration;
 
@@ -91,14 +91,14 @@ async fn a_name_that_is_in_use_for_something_else_is_refused() {
         );
     }
     assert!(!other.try_set_permits(3).await.unwrap());
-    // The ledger's key is something else.
+    // The ledger's key has another type.
     test.redis.cmd(&["SET", LEDGER, "x"]).await;
     let error = test.seats.try_acquire().await.map(drop).unwrap_err();
     assert!(error.to_string().contains("WRONGTYPE"), "{error}");
     assert_eq!(test.free().await, 3);
 }
 
-/// A script that cannot finish does not begin.
+/// A script that cannot finish changes nothing.
 #[tokio::test]
 async fn a_number_that_is_none_changes_nothing() {
     let test = Fixture::of(3).await;
@@ -124,7 +124,7 @@ async fn a_number_that_is_none_changes_nothing() {
     assert_eq!(test.free().await, 3);
 }
 
-/// What Redis takes for no number, and what this crate does not count with.
+/// Values that Redis does not accept as a number, and numbers that this crate does not support.
 const JUNK: [&str; 11] = [
     "some",
     "1.5",

@@ -1,11 +1,11 @@
-//! The ledger is lost: deleted, evicted, or flushed with everything else.
+//! The ledger is lost: deleted, evicted, or flushed with all keys.
 
 use lockdog::{Client, Permit};
 
 use super::{Fixture, LEDGER, NAME, SOON, ms};
 use crate::support::{Action, Dice, Proxy, eventually};
 
-/// SE1: each holder knows what it has, and gives that back once, until a new ledger has begun.
+/// SE1: each holder returns its permits once, until a new ledger exists.
 #[tokio::test]
 async fn permits_are_given_back_once_after_the_ledger_was_deleted() {
     let test = Fixture::of(6).await;
@@ -19,10 +19,10 @@ async fn permits_are_given_back_once_after_the_ledger_was_deleted() {
         two.release().await.unwrap();
         assert_eq!((test.free().await, test.shares().await), (3, vec![1]));
         drop(one);
-        eventually(SOON, "it is given back", async || test.free().await == 4).await;
+        eventually(SOON, "it is released", async || test.free().await == 4).await;
         if begins_anew {
             another.acquire().await.unwrap().release().await.unwrap();
-            // What the new ledger does not know is lost, and is not given back twice.
+            // Permits that are not in the new ledger are lost and not returned twice.
             let error = theirs.release().await.unwrap_err();
             assert!(error.is_lost(), "{error}");
             test.seats.add_permits(1).await.unwrap();
@@ -39,9 +39,7 @@ async fn permits_are_given_back_once_after_the_ledger_was_deleted() {
 async fn a_repeated_release_counts_once_without_the_ledger() {
     let test = Fixture::of(4).await;
     let proxy = Proxy::start(&test.server).await;
-    let client = Client::builder()
-        .url(proxy.url())
-        .command_timeout(ms(1_500));
+    let client = Client::builder().url(proxy.url()).command_timeout(SOON);
     let seats = client.build().await.unwrap().semaphore(NAME);
     // The scripts are loaded.
     seats.acquire().await.unwrap().release().await.unwrap();
@@ -59,7 +57,7 @@ async fn a_repeated_release_counts_once_without_the_ledger() {
     test.eventually_free().await;
 }
 
-/// What was reclaimed after a new ledger had begun with a part of it.
+/// Permits that were reclaimed after a new ledger had a part of them.
 #[tokio::test]
 async fn reclaimed_permits_are_not_given_back_again_after_the_ledger_was_deleted() {
     let test = Fixture::of(4).await;
@@ -84,8 +82,8 @@ async fn reclaimed_permits_are_not_given_back_again_after_the_ledger_was_deleted
     test.eventually_free().await;
 }
 
-/// A ledger that is lost between two sendings of one release: the second one knows no number, so nothing
-/// is given back twice.
+/// The ledger is lost between two sendings of one release: the second sending has no number, so nothing
+/// is returned twice.
 #[tokio::test]
 async fn the_second_sending_of_a_release_gives_nothing_back_without_the_ledger() {
     let test = Fixture::of(4).await;
@@ -110,7 +108,7 @@ async fn the_second_sending_of_a_release_gives_nothing_back_without_the_ledger()
     .await;
     test.redis.cmd(&["DEL", LEDGER]).await;
     gate.open();
-    // Its outcome may well be unknown.
+    // The outcome may be unknown.
     let _ = releasing.await.unwrap();
     tokio::time::sleep(ms(300)).await;
     assert_eq!(test.free().await, 4);
@@ -139,7 +137,7 @@ async fn nothing_is_made_after_a_flush() {
     test.eventually_free().await;
 }
 
-/// SE1: permits of a number that has ended are no permits of the next one.
+/// SE1: permits of an expired number are no permits of the next one.
 #[tokio::test]
 async fn a_number_that_is_set_again_knows_no_permits_of_before() {
     let test = Fixture::of(3).await;
@@ -154,7 +152,7 @@ async fn a_number_that_is_set_again_knows_no_permits_of_before() {
                 1 => another.add_permits(3).await.unwrap(),
                 _ => another.release(3).await.unwrap(),
             }
-            // A ledger of the new number has begun by then.
+            // The new number has a ledger by then.
             let used = match is_used {
                 true => Some(another.acquire_many(2).await.unwrap()),
                 false => None,
@@ -185,7 +183,7 @@ async fn an_acquire_that_finds_no_number_ends_the_permits_of_before() {
     assert_eq!(test.free().await, 3);
 }
 
-/// The ledger lasts as long as the number, so that it always says which permits came back.
+/// The ledger lasts as long as the number, so that it always knows which permits were returned.
 #[tokio::test]
 async fn the_ledger_does_not_end_before_the_number() {
     let test = Fixture::of(3).await;
@@ -240,10 +238,11 @@ async fn random_losses_make_no_permit() {
         let seats = &clients[client];
         match dice.roll(16) {
             0 => {
-                // The known hole: only the ledger knows what was reclaimed, and what is of an earlier number.
+                // The known limitation: only the ledger knows which permits were reclaimed or belong to
+                // an earlier number.
                 let is_unknown = |held: &mut Held| held.number != number || held.is_reclaimed;
                 for held in held.extract_if(.., is_unknown) {
-                    // It may be lost.
+                    // The permit may be lost.
                     let _ = held.permit.release().await;
                 }
                 test.redis.cmd(&["DEL", LEDGER]).await;
@@ -284,7 +283,7 @@ async fn random_losses_make_no_permit() {
             }
             _ => {
                 let at = dice.roll(held.len() as u64) as usize;
-                // It may be lost.
+                // The permit may be lost.
                 let _ = held.swap_remove(at).permit.release().await;
             }
         }
@@ -307,14 +306,14 @@ async fn random_losses_make_no_permit() {
 struct Held {
     permit: Permit,
     client: usize,
-    /// Which of the numbers it is of.
+    /// The number to which the permit belongs.
     number: u32,
     is_reclaimed: bool,
 }
 
 const TOTAL: u32 = 6;
 
-/// A server that is out of memory refuses acquires, and no release.
+/// A server that is out of memory refuses acquires but no releases.
 #[tokio::test]
 async fn permits_are_given_back_to_a_server_without_memory() {
     let test = Fixture::of(5).await;

@@ -24,7 +24,7 @@ async fn no_permit_is_lost_or_made_under_a_nemesis() {
             tasks.spawn(contend(seats, run.clone(), nemesis.dice.roll(u64::MAX) | 1));
         }
     }
-    // An answered acquire that runs once more is the known hole.
+    // An answered acquire that runs again is the known limitation.
     nemesis
         .harass(LASTS, release(), || {
             run.visits.load(Ordering::Relaxed) >= 20
@@ -32,7 +32,7 @@ async fn no_permit_is_lost_or_made_under_a_nemesis() {
         .await;
     run.is_over.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {
-        task.expect("nobody panics");
+        task.expect("no task panics");
     }
     let visits = run.visits.load(Ordering::Relaxed);
     println!("{visits} acquires succeeded");
@@ -52,7 +52,7 @@ fn release() -> impl Fn(&[String]) -> bool + Clone + Send + Sync + 'static {
 struct Run {
     is_over: AtomicBool,
     visits: AtomicU64,
-    /// The moments between which permits were used, and how many.
+    /// The times between which permits were used, and how many.
     used: Mutex<Vec<(Instant, Instant, i64)>>,
 }
 
@@ -102,13 +102,13 @@ async fn contend(seats: Semaphore, run: Arc<Run>, seed: u64) {
         match roll(4) {
             0 => drop(held),
             1 => drop(tokio::time::timeout(ms(roll(20)), held.release()).await),
-            // Its outcome may well be unknown.
+            // The outcome may be unknown.
             _ => drop(held.release().await),
         }
     }
 }
 
-/// Notes from when to when the permits were used.
+/// Records from when to when the permits were used.
 async fn visit(held: &Permit, run: &Run, stay: Duration) {
     let from = Instant::now();
     tokio::time::sleep(stay).await;

@@ -16,7 +16,7 @@ async fn parts_of_permits_are_released_by_themselves() {
     assert_eq!((test.free().await, test.shares().await), (1, vec![4]));
     rest.merge(two).unwrap();
     assert_eq!(rest.count(), 4);
-    // Parts of one request that were joined are divided elsewhere.
+    // Joined parts of one request are divided differently.
     let taken = rest.split(2).unwrap();
     assert_eq!((rest.count(), taken.count()), (2, 2));
     let sent = test.redis.commandstats().await;
@@ -34,7 +34,7 @@ async fn a_part_that_was_dropped_just_now_is_free() {
     for _ in 0..20 {
         drop(both.split(1).unwrap());
         let one = test.seats.try_acquire().await.unwrap();
-        both.merge(one.expect("it is given back")).unwrap();
+        both.merge(one.expect("it is released")).unwrap();
         assert!(test.seats.try_acquire().await.unwrap().is_none());
     }
     both.release().await.unwrap();

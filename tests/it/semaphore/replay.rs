@@ -1,5 +1,5 @@
-//! Redisson's recorded calls of its semaphore. Ported code has no value for its permits, so it forgets
-//! them.
+//! Redisson's recorded calls of its semaphore. Ported code keeps no value for its permits, so it
+//! forgets them.
 
 use std::time::Duration;
 
@@ -118,12 +118,12 @@ pub(crate) async fn perform(call: Call) -> Result<String> {
             let set = seats.try_set_permits(number(permits)).await?;
             Ok(set.to_string())
         }
-        // Calls that we do not have: the same commands, sent past us.
+        // Calls that our API does not have: the test sends the same commands itself.
         ("expire", ["Duration.ofSeconds(10)"]) => plain(&["PEXPIRE", &name, "100000"]).await,
         ("delete", []) => plain(&["DEL", &name]).await,
         other => panic!("{other:?} is not known"),
     }
 }
 
-/// A recorded wait is so many times longer here, because a machine may be busy.
+/// The factor by which a recorded wait is longer here, because a machine may be busy.
 const SLOWER: u32 = 4;

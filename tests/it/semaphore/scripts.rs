@@ -1,5 +1,5 @@
-//! The scripts of semaphores and latches when the server refuses a command half way, and in states that
-//! clients reach seldom.
+//! The scripts of semaphores and latches when the server refuses one of their commands, and in rare
+//! states.
 
 use redis::{RedisResult, Value};
 

@@ -1,4 +1,4 @@
-//! Who gets permits, when, and with how many commands.
+//! Which waiter gets permits, when, and with how many commands.
 
 use lockdog::{Permit, Semaphore};
 use tokio::task::JoinHandle;
@@ -53,7 +53,7 @@ async fn a_waiter_waits_for_the_semaphore_and_for_more_permits() {
     within_soon(waiting).await.release().await.unwrap();
 }
 
-/// SE5: a waiter for many permits is not passed by one for few.
+/// SE5: a waiter for few permits does not overtake one for many.
 #[tokio::test]
 async fn waiters_of_one_client_are_served_in_the_order_of_their_calls() {
     let test = Fixture::of(2).await;
@@ -73,7 +73,7 @@ async fn waiters_of_one_client_are_served_in_the_order_of_their_calls() {
     within_soon(second).await.release().await.unwrap();
 }
 
-/// SE4: with one message for several permits, each waiter that leaves with one wakes the next.
+/// SE4: after one message for several permits, each waiter that acquires one wakes the next.
 #[tokio::test]
 async fn several_free_permits_cost_a_client_one_command_each_and_one_more() {
     let test = Fixture::of(5).await;
@@ -98,7 +98,7 @@ async fn several_free_permits_cost_a_client_one_command_each_and_one_more() {
     }
 }
 
-/// The contender has its grant when a message of another release comes, and has not read it yet. The
+/// The contender has a grant that it has not read when a message of another release arrives. The
 /// message is for the next waiter.
 #[tokio::test]
 async fn a_release_while_the_contender_reads_its_grant_wakes_the_next_waiter() {
@@ -134,22 +134,32 @@ async fn a_wait_ends_with_its_time() {
     let _held = test.seats.acquire().await.unwrap();
     let another = test.another().await;
     let wait = ms(300);
-    let request = another.try_acquire().wait(wait);
-    let (none, took) = timed(request.into_future()).await;
-    assert!(none.unwrap().is_none());
+    let (none, took) = loop {
+        let request = another.try_acquire().wait(wait);
+        let (ended, took) = timed(request.into_future()).await;
+        match ended {
+            Ok(ended) => break (ended, took),
+            // On a busy machine the first answer may come later than that.
+            Err(error) => assert!(error.is_timeout(), "{error}"),
+        }
+    };
+    assert!(none.is_none());
     assert!(took >= wait, "{took:?}");
     assert!(another.try_acquire().await.unwrap().is_none());
-    test.redis.reset_stats().await;
-    tokio::time::sleep(ms(300)).await;
-    let idle = test.redis.commandstats().await;
-    assert!(!idle.contains_key("evalsha"), "nobody waits: {idle:?}");
-    eventually(SOON, "nobody listens", async || {
+    // The client first undoes a command without an answer.
+    eventually(SOON, "no waiter asks", async || {
+        test.redis.reset_stats().await;
+        tokio::time::sleep(ms(300)).await;
+        !test.redis.commandstats().await.contains_key("evalsha")
+    })
+    .await;
+    eventually(SOON, "no waiter is subscribed", async || {
         test.redis.channels().await.is_empty()
     })
     .await;
 }
 
-/// Without messages a waiter looks each poll cap.
+/// Without messages a waiter polls once per poll cap.
 #[tokio::test]
 async fn a_lost_message_costs_a_poll_cap() {
     let test = Fixture::of(0).await;
@@ -159,7 +169,7 @@ async fn a_lost_message_costs_a_poll_cap() {
     let seats = client.build().await.unwrap().semaphore("seats");
     let waiting = waiter(&seats, 1);
     test.somebody_waits().await;
-    // As a client that is killed before its PUBLISH.
+    // As after the death of a client before its PUBLISH.
     test.redis.cmd(&["SET", "seats", "1"]).await;
     within_soon(waiting).await.release().await.unwrap();
 }

@@ -5,7 +5,7 @@ use lockdog::{Client, Owner};
 use super::SOON;
 use crate::support::{Sentinels, eventually};
 
-/// LE1 and LE2: the leader leads on, or is told, and the next one has a later term.
+/// LE1 and LE2: the leader continues or is notified, and the next leader has a later term.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_next_leader_after_a_failover_has_a_later_term() {
     let all = Sentinels::start().await;
@@ -15,7 +15,7 @@ async fn the_next_leader_after_a_failover_has_a_later_term() {
     let lead = ours.campaign("a").await.unwrap();
     let term = lead.term();
     let mut leaders = theirs.observe();
-    let first = leaders.next().await.unwrap().expect("it leads");
+    let first = leaders.next().await.unwrap().expect("it is the leader");
     assert_eq!(first.term, Some(term));
     let campaign = theirs.campaign("b").owner(&Owner::new()).wait(SOON * 4);
     let next = tokio::spawn(campaign.into_future());
@@ -29,13 +29,13 @@ async fn the_next_leader_after_a_failover_has_a_later_term() {
     }
     let master = all.failover().await.redis().await;
     // The hold is in the data of the new master, so it is kept.
-    eventually(SOON, "the leader says something there", async || {
+    eventually(SOON, "the leader has set its value there", async || {
         lead.proclaim("still a").await.is_ok() && master.exists(SAID).await
     })
     .await;
     lead.resign().await.unwrap();
     let next = tokio::time::timeout(SOON, next).await.expect("in time");
-    let next = next.unwrap().unwrap().expect("it is its turn");
+    let next = next.unwrap().unwrap().expect("it is first in the queue");
     assert!(next.term() > term);
     eventually(SOON, "the observer sees it", async || {
         let seen = tokio::time::timeout(SOON, leaders.next()).await;

@@ -17,7 +17,7 @@ use crate::turn::turn;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_survive_a_failover_and_are_unlocked_at_the_new_master() {
     let all = Sentinels::start().await;
-    // A third of it does not pass in this test.
+    // The test is shorter than a third of this lease, so no regular renewal comes.
     let client = Client::builder().url(all.url()).watchdog_lease(SOON * 10);
     let client = client.build().await.unwrap();
     let watched = client.lock("watched").lock().await.unwrap();
@@ -25,7 +25,7 @@ async fn locks_survive_a_failover_and_are_unlocked_at_the_new_master() {
     let leased = client.lock("leased").lock().lease(SOON * 4).await.unwrap();
     let master = all.failover().await;
     let redis = master.redis().await;
-    // Renewed long before a third of its lease is over, so because of the switch.
+    // The renewal comes long before a third of the lease, so the switch caused it.
     eventually(SOON, "it is renewed", async || {
         let deadline = Instant::now() + watched.remaining();
         deadline > before + ms(100) && redis.exists("watched").await
@@ -46,13 +46,13 @@ async fn locks_survive_a_failover_and_are_unlocked_at_the_new_master() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_missing_on_the_new_master_are_reported_lost() {
     let all = Sentinels::start().await;
-    // A crowd is spread over an eighth of its lease, but not when it may be lost.
+    // Renewals of many holds are spread over an eighth of the lease, but not after a switch.
     let client = Client::builder().url(all.url()).watchdog_lease(SOON * 10);
     let client = client.build().await.unwrap();
     for replica in &all.servers[1..] {
         replica.pause();
     }
-    // Nothing more is sent to them, not even to wait in their sockets.
+    // The replicas are disconnected, so that no further write waits in their sockets.
     let master = all.servers[0].redis().await;
     let cut = master.cut_replicas().await;
     assert_eq!(cut, 2);
@@ -77,18 +77,19 @@ async fn locks_missing_on_the_new_master_are_reported_lost() {
         }
     };
     let told = tokio::time::timeout(SOON, told).await;
-    told.expect("they are told long before a third of their lease");
+    told.expect("the holders learn of the loss well within a third of their lease");
     drop(guards);
-    // And another owner may have it.
+    // Another owner can acquire the lock.
     turn(&client.lock("leased")).await;
     client.shutdown().await;
 }
 
-/// Kept before the failover, kept by a command that no replica got, unlocked after it, and lost in it.
+/// Locks with a least time: left before the failover, left by a command that no replica got, unlocked
+/// after the failover, and lost in it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_with_a_least_time_stay_for_the_rest_of_it_through_a_failover() {
     let all = Sentinels::start().await;
-    // Far longer than the least time: the TTL shows which of them counts.
+    // The lease is far longer than the least time, so the TTL shows which of them applies.
     let client = Client::builder().url(all.url()).watchdog_lease(LEAST * 2);
     let client = client.build().await.unwrap();
     let take = async |name| {
@@ -118,7 +119,7 @@ async fn locks_with_a_least_time_stay_for_the_rest_of_it_through_a_failover() {
         assert!(redis.exists("late").await && redis.exists("held").await);
         replica.pause();
     }
-    // Nothing more is sent to them, not even to wait in their sockets.
+    // The replicas are disconnected, so that no further write waits in their sockets.
     let old = &all.servers[0];
     let cut = old.redis().await.cut_replicas().await;
     assert_eq!(cut, 2);
@@ -157,7 +158,7 @@ async fn contending_tasks_continue_after_the_master_is_killed() {
     is_free(&all).await;
 }
 
-/// When the old master is back, the client neither believes it nor writes to it.
+/// When the old master is back, the client neither trusts it nor writes to it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn contending_tasks_continue_after_the_master_freezes_and_returns() {
     let all = Sentinels::start().await;
@@ -169,10 +170,10 @@ async fn contending_tasks_continue_after_the_master_freezes_and_returns() {
     crowd.goes_on_within(WITHIN).await;
     old.resume();
     let began = Instant::now();
-    // It reads what lay in its sockets before it reads from a connection that is made only now.
+    // The server reads the data in its open sockets before a new connection.
     let late = scripts_run_at(old).await;
     println!("{} scripts run late and just before", late - before);
-    eventually(SOON, "the old master is a replica", async || {
+    eventually(SOON * 4, "the old master is a replica", async || {
         is_master(old).await == Some(false)
     })
     .await;
@@ -186,8 +187,8 @@ async fn contending_tasks_continue_after_the_master_freezes_and_returns() {
     is_free(&all).await;
 }
 
-/// Invariant 15. The old master first reads and grants what was sent to it before the freeze. A client that
-/// does not know of the failover asks before it believes the grant.
+/// Invariant 15. The resumed old master first reads and grants the commands that were sent before the
+/// freeze. A client that does not know of the failover queries the sentinels before the grant counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_of_a_returned_old_master_does_not_count() {
     let all = Sentinels::start().await;
@@ -243,33 +244,36 @@ async fn contending_tasks_continue_through_a_planned_failover() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_sentinels_a_lock_ends_at_its_deadline() {
     let all = Sentinels::start().await;
-    let lease = ms(3000);
+    // On a busy machine a renewal may be seconds late.
+    let lease = ms(6000);
     let client = Client::builder().url(all.url()).watchdog_lease(lease);
     let client = client.build().await.unwrap();
     let guard = client.lock("l").lock().await.unwrap();
-    tokio::time::sleep(lease * 2).await;
+    tokio::time::sleep(lease * 3 / 2).await;
     assert!(guard.is_valid(), "it is renewed");
     let began = Instant::now();
+    let deadline = began + guard.remaining();
     for sentinel in &all.sentinels {
         sentinel.kill();
     }
     let lost = tokio::time::timeout(SOON, guard.lost()).await;
-    let lost = lost.expect("it is told");
+    let lost = lost.expect("it is told of the loss");
     assert_eq!(lost.reason(), LostReason::Deadline);
-    // Renewed for a lease after they were gone at most, and for another one by the last renewal.
+    // Renewals continue for at most a lease after the sentinels are gone, and the last renewal adds
+    // another lease.
     println!("lost after {:?}", began.elapsed());
-    assert!(began.elapsed() >= lease / 2, "{:?}", began.elapsed());
+    assert!(Instant::now() + ms(10) >= deadline, "{:?}", began.elapsed());
     assert!(all.servers[0].is_running());
     client.shutdown().await;
 }
 
-/// Nothing stays of the crowd's lock.
+/// Waits until the crowd's lock is free.
 async fn is_free(all: &Sentinels) {
     let redis = all.master().await.redis().await;
     eventually(SOON, "the lock is free", async || !redis.exists("l").await).await;
 }
 
-/// How many scripts its clients had it run; from its master it gets only what they wrote.
+/// The number of scripts that clients ran on this server. Replication does not run scripts.
 async fn scripts_run_at(server: &RedisServer) -> u64 {
     let stats = server.redis().await.commandstats().await;
     let run = ["eval", "evalsha"].map(|name| stats.get(name).copied().unwrap_or(0));
@@ -278,31 +282,32 @@ async fn scripts_run_at(server: &RedisServer) -> u64 {
 
 /// No test lasts for so long.
 const LEAST: Duration = Duration::from_secs(300);
-/// How soon waiters proceed after the switch.
-const WITHIN: Duration = Duration::from_secs(5);
+/// The time limit for waiters after the switch.
+const WITHIN: Duration = Duration::from_secs(20);
 
-/// The master may be replaced by then, and the one in its place does not know the longer lease.
+/// The master may have been replaced, and the new one may not have the longer lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_re_entry_does_not_lengthen_a_hold_on_a_master_without_recent_confirmation() {
     let all = Sentinels::start().await;
     let client = Client::connect(all.url()).await.unwrap();
     let lock = client.lock("l");
-    let first = Duration::from_secs(16);
+    // A busy machine needs some seconds for what comes after each of these times.
+    let first = Duration::from_secs(26);
     let guard = lock.lock().lease(first).await.unwrap();
     for sentinel in &all.sentinels {
         sentinel.pause();
     }
-    let left = Duration::from_secs(5);
-    eventually(SOON, "the lease is nearly over", async || {
+    let left = Duration::from_secs(11);
+    eventually(SOON, "less of the lease is left", async || {
         guard.remaining() < left
     })
     .await;
-    let longer = Duration::from_secs(8);
+    let longer = Duration::from_secs(13);
     let nested = lock.try_lock().lease(longer).await;
     let error = nested.expect_err("no sentinel has named the master for longer than the lease");
     assert!(error.is_retriable(), "{error:?}");
     assert!(guard.remaining() < left && guard.is_valid());
-    // One that ends before the hold lengthens nothing.
+    // A lease that ends before the hold's own needs no command.
     let short = Duration::from_secs(1);
     let nested = lock.try_lock().lease(short).await.unwrap().unwrap();
     assert!(guard.remaining() < left);

@@ -14,7 +14,7 @@ async fn a_sentinel_of_another_master_with_the_same_name_is_not_believed() {
     let (all, elsewhere) = tokio::join!(Sentinels::start(), RedisServer::start());
     let stranger = Sentinel::start_at(elsewhere.port(), 50).await;
     let line = Proxy::to_port(all.sentinels[0].port()).await;
-    // Both are waited for: two of three would be enough without the one that is further away.
+    // The client waits for both: two of three would be enough without the slower one.
     let hosts = [line.port(), all.sentinels[1].port()];
     let hosts = hosts.map(|port| format!("127.0.0.1:{port}")).join(",");
     let url = format!("redis+sentinel://{hosts}/{MASTER}");
@@ -22,11 +22,14 @@ async fn a_sentinel_of_another_master_with_the_same_name_is_not_believed() {
     let (first, second) = (first.await.unwrap(), second.await.unwrap());
     let guard = first.lock("l").lock().lease(LEASE).await.unwrap();
     let asked = |args: &[String]| args.first().is_some_and(|it| it == "SENTINEL");
-    eventually(SOON, "ours is asked there", async || line.count(asked) >= 4).await;
+    eventually(SOON, "our Sentinel is asked for the address", async || {
+        line.count(asked) >= 4
+    })
+    .await;
     let before = line.commands().len();
     line.aim_at(stranger.port());
     line.cut_all();
-    eventually(SOON, "the stranger is asked", async || {
+    eventually(SOON, "the other Sentinel is asked", async || {
         let since = &line.commands()[before..];
         since.iter().filter(|seen| asked(&seen.args)).count() >= 12
     })
@@ -39,7 +42,7 @@ async fn a_sentinel_of_another_master_with_the_same_name_is_not_believed() {
     let free = second.lock("free").lock().await.unwrap();
     assert!(elsewhere.redis().await.keys().await.is_empty());
     free.unlock().await.unwrap();
-    // A switch of ours is believed as before.
+    // The client still follows a switch of its own master.
     let new = all.failover().await;
     eventually(SOON, "the new master is used", async || {
         let lock = second.lock("after");

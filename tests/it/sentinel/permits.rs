@@ -12,7 +12,7 @@ use crate::support::{Sentinels, eventually};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permits_survive_a_failover_and_are_given_back_at_the_new_master() {
     let all = Sentinels::start().await;
-    // A third of it does not pass in this test.
+    // The test is shorter than a third of this lease, so no regular renewal comes.
     let client = Client::builder().url(all.url()).watchdog_lease(SOON * 10);
     let client = client.build().await.unwrap();
     let seats = client.permit_semaphore(NAME);
@@ -51,17 +51,11 @@ async fn permits_missing_on_the_new_master_are_reported_lost() {
     drop(seats.acquire().await.unwrap());
     let view = all.servers[0].redis().await;
     view.eventually_gone(IN_USE).await;
-    for replica in &all.servers[1..] {
-        let replica = replica.redis().await;
-        eventually(SOON, "it is replicated", async || {
-            replica.ask::<Option<i64>>(&["GET", NAME]).await == Some(200)
-        })
-        .await;
-    }
+    all.await_replication().await;
     for replica in &all.servers[1..] {
         replica.pause();
     }
-    // Nothing more is sent to them, not even to wait in their sockets.
+    // The replicas are disconnected, so that no further write waits in their sockets.
     let cut = view.cut_replicas().await;
     assert_eq!(cut, 2);
     let permits = [
@@ -80,9 +74,9 @@ async fn permits_missing_on_the_new_master_are_reported_lost() {
         }
     };
     let told = tokio::time::timeout(SOON, told).await;
-    told.expect("they are told long before a third of their lease");
+    told.expect("the holders learn of the loss well within a third of their lease");
     drop(permits);
-    // What the new master never had is not given back to it.
+    // A permit that the new master never had is not returned to it.
     let next = seats.acquire_many(200).await.unwrap();
     next.release().await.unwrap();
     assert_eq!(master.redis().await.ask::<i64>(&["GET", NAME]).await, 200);

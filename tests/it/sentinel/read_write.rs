@@ -13,7 +13,7 @@ use crate::support::{Redis, Sentinels, eventually};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holds_of_both_modes_survive_a_failover_and_are_released_at_the_new_master() {
     let all = Sentinels::start().await;
-    // A third of it does not pass in this test.
+    // The test is shorter than a third of this lease, so no regular renewal comes.
     let client = Client::builder().url(all.url()).watchdog_lease(SOON * 10);
     let client = client.build().await.unwrap();
     let (shared, own) = (
@@ -40,7 +40,7 @@ async fn holds_of_both_modes_survive_a_failover_and_are_released_at_the_new_mast
     assert!(tried.unwrap().is_none());
     let tried = stranger.read_write_lock("own").read().try_lock().await;
     assert!(tried.unwrap().is_none());
-    // They change their modes there.
+    // The holds change their modes on the new master.
     let reads_on = writes.downgrade().await.unwrap();
     drop(reads);
     let writes = reads_on.upgrade().await.unwrap();
@@ -60,15 +60,15 @@ async fn holds_that_the_new_master_does_not_have_are_reported_lost() {
         client.read_write_lock("shared"),
         client.read_write_lock("own"),
     );
-    // The client has met the server before.
+    // The client has connected to this server before.
     drop(shared.read().lock().await.unwrap());
     let view = all.servers[0].redis().await;
     view.eventually_gone("shared").await;
+    all.await_replication().await;
     for replica in &all.servers[1..] {
-        replica.redis().await.eventually_gone("shared").await;
         replica.pause();
     }
-    // Nothing more is sent to them, not even to wait in their sockets.
+    // The replicas are disconnected, so that no further write waits in their sockets.
     let cut = view.cut_replicas().await;
     assert_eq!(cut, 2);
     let watched = shared.read().lock().await.unwrap();
@@ -90,9 +90,9 @@ async fn holds_that_the_new_master_does_not_have_are_reported_lost() {
         }
     };
     let told = tokio::time::timeout(SOON, told).await;
-    told.expect("they are told long before a third of their lease");
+    told.expect("the holders learn of the loss well within a third of their lease");
     drop((watched, leased, writes));
-    // Others get in at once.
+    // Other owners acquire at once.
     let stranger = Client::connect(all.url()).await.unwrap();
     for name in ["shared", "own"] {
         let writes = stranger.read_write_lock(name).write().lock();

@@ -25,13 +25,15 @@ async fn a_red_lock_is_held_during_a_sentinel_failover() {
         async move { first_had(&other).await }
     });
 
+    stand.all.await_replication().await;
     let old = &stand.all.servers[0];
+    let killed = Instant::now();
     old.kill();
     let new = stand.all.await_switch_from(old.port()).await;
-    let switched = Instant::now();
-    // The two others are a quorum for each new caller.
-    for clients in [&mine, &yours] {
-        let lock = lock(clients, "another");
+    // The two others are a quorum for each new caller. All clients check at the same time, because the
+    // new master counts again after a lease.
+    let looks = [(&mine, "first"), (&yours, "second")].map(async |(clients, name)| {
+        let lock = lock(clients, name);
         eventually(SOON, "the new master is known not to count", async || {
             let guard = first_had(&lock).await;
             let state = state_at_sentinels(&guard);
@@ -42,8 +44,9 @@ async fn a_red_lock_is_held_during_a_sentinel_failover() {
             matches!(state, InstanceState::Quarantined { .. })
         })
         .await;
-    }
-    println!("does not count: seen after {:?}", switched.elapsed());
+    });
+    join_all(looks).await;
+    println!("does not count: seen after {:?}", killed.elapsed());
     eventually(LEASE * 4, "all count", async || {
         assert!(held.is_valid() && !contender.is_finished());
         let guard = first_had(&lock(&yours, "another")).await;
@@ -52,8 +55,9 @@ async fn a_red_lock_is_held_during_a_sentinel_failover() {
         margin == 1 && held.margin() == 1
     })
     .await;
-    println!("counts again after {:?}", switched.elapsed());
-    assert!(switched.elapsed() > LEASE / 2, "{:?}", switched.elapsed());
+    println!("counts again after {:?}", killed.elapsed());
+    // The clients detect the switch later than this.
+    assert!(killed.elapsed() > LEASE, "{:?}", killed.elapsed());
     assert!(new.redis().await.exists(NAME).await);
     assert!(held.is_valid() && !contender.is_finished(), "two have it");
     assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
@@ -75,35 +79,35 @@ async fn a_master_that_lost_a_lock_allows_no_second_quorum() {
     for replica in replicas {
         replica.pause();
     }
-    // Nothing more is sent to them, not even to wait in their sockets.
+    // The replicas are disconnected, so that no further write waits in their sockets.
     let cut = old.redis().await.cut_replicas().await;
     assert_eq!(cut, 2);
-    // An owner that has two of three, or may have had them.
+    // An owner that holds or may hold two of three.
     let others = stand.clients().await;
-    let long = LEASE * 10;
+    let long = LEASE * 30;
     let forgotten = others[0].lock(NAME).lock().lease(long).await.unwrap();
     let kept = others[1].lock(NAME).lock().lease(long).await.unwrap();
     assert!(lock.try_lock().await.unwrap().is_none());
+    let killed = Instant::now();
     old.kill();
     for replica in replicas {
         replica.resume();
     }
     let new = stand.all.await_switch_from(old.port()).await;
     assert!(!new.redis().await.exists(NAME).await, "it was replicated");
-    let began = Instant::now();
     let guard = tokio::time::timeout(SOON, first_had(&lock)).await;
     let guard = guard.expect("it counts");
-    println!("had after {:?}", began.elapsed());
-    assert!(began.elapsed() > LEASE / 2, "{:?}", began.elapsed());
+    println!("had after {:?}", killed.elapsed());
+    // The client detects the switch later than this.
+    assert!(killed.elapsed() > LEASE, "{:?}", killed.elapsed());
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     assert!(kept.is_valid());
     drop((forgotten, kept));
     shut_down(clients.into_iter().chain(others)).await;
 }
 
-/// The old master lives on as a replica of the one that took its place, and takes that one's place
-/// later: as the same process, with the same run id. Each time the new master has not got what the old
-/// one granted last.
+/// The old master continues as a replica of the new one and later replaces it, as the same process with
+/// the same run id. Each time the new master lacks the latest grants of the old one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_switch_and_a_switch_back_allow_no_second_quorum() {
     let stand = Stand::start().await;
@@ -115,32 +119,32 @@ async fn a_switch_and_a_switch_back_allow_no_second_quorum() {
     lock.lock().await.unwrap().unlock().await.unwrap();
     for (old, new) in [(&servers[0], &servers[1]), (&servers[1], &servers[0])] {
         let redis = old.redis().await;
-        eventually(SOON, "both follow it", async || {
+        eventually(SOON * 4, "both follow it", async || {
             let info: String = redis.ask(&["INFO", "replication"]).await;
             info.contains("connected_slaves:2") && info.matches("state=online").count() == 2
         })
         .await;
-        // It sends them nothing more.
+        // The master sends its replicas no further writes.
         let keep = ["ACL", "SETUSER", "default", "-psync", "-sync"];
         redis.cmd(&keep).await;
         let cut = redis.cut_replicas().await;
         assert_eq!(cut, 2);
-        // An owner that has two of three, or may have had them.
-        let [first, second] = [0, 1].map(|at| others[at].lock(NAME).lock().lease(LEASE * 10));
+        // An owner that holds or may hold two of three.
+        let [first, second] = [0, 1].map(|at| others[at].lock(NAME).lock().lease(LEASE * 30));
         let (forgotten, kept) = (first.await.unwrap(), second.await.unwrap());
         assert!(lock.try_lock().await.unwrap().is_none());
         let began = Instant::now();
-        assert_eq!(stand.all.failover().await.port(), new.port());
+        assert_eq!(stand.all.failover_at_once().await.port(), new.port());
         assert!(!new.redis().await.exists(NAME).await, "it was replicated");
         let give = ["ACL", "SETUSER", "default", "+psync", "+sync"];
         old.redis().await.cmd(&give).await;
         let guard = tokio::time::timeout(SOON * 2, first_had(&lock)).await;
         let guard = guard.expect("it counts again");
         println!("had after {:?}", began.elapsed());
-        // The client saw the switch later than that.
+        // The client detects the switch later than this.
         assert!(began.elapsed() > LEASE, "{:?}", began.elapsed());
         assert!(kept.is_valid());
-        eventually(SOON, "it lives as a replica", async || {
+        eventually(SOON * 4, "it runs as a replica", async || {
             is_master(old).await == Some(false)
         })
         .await;

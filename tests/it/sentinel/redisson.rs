@@ -14,7 +14,7 @@ use crate::support::{Sentinels, eventually};
 async fn locks_pass_between_redisson_and_lockdog_before_and_after_a_failover() {
     let all = Sentinels::start().await;
     let java = Redisson::start(&all.url()).await;
-    // Nothing but a message wakes its waiters in time.
+    // Only a message wakes its waiters in time.
     let client = Client::builder().url(all.url()).poll_cap(SOON * 4);
     let client = client.build().await.unwrap();
     let thread = java.thread("t1");
@@ -41,7 +41,7 @@ async fn locks_pass_between_redisson_and_lockdog_before_and_after_a_failover() {
         assert!(lock.try_lock().await.unwrap().is_none());
         let waiting = tokio::spawn(lock.lock().into_future());
         listens(&all).await;
-        // Its second try, which follows the subscription, is over.
+        // Redisson's second attempt, which follows the subscription, is over.
         tokio::time::sleep(ms(200)).await;
         assert!(!waiting.is_finished(), "two have it");
         let began = Instant::now();
@@ -55,10 +55,10 @@ async fn locks_pass_between_redisson_and_lockdog_before_and_after_a_failover() {
     java.shutdown().await;
 }
 
-/// A waiter hears of the lock at the master.
+/// A waiter subscribes at the master.
 async fn listens(all: &Sentinels) {
     let redis = all.master().await.redis().await;
-    eventually(SOON, "the waiter listens", async || {
+    eventually(SOON * 2, "the waiter listens", async || {
         redis.channels().await == ["redisson_lock__channel:{orders}"]
     })
     .await;

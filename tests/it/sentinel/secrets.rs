@@ -1,4 +1,4 @@
-//! Neither the sentinels' password nor the master's is in anything that may be written down.
+//! No error, log line or debug output contains the password of the sentinels or the master.
 
 use lockdog::config::Protocol;
 use lockdog::{Client, Owner};
@@ -8,8 +8,8 @@ use crate::lock::secrets::{SECRET, all_told, no_secret_in, shown};
 use crate::support::sentinels::MASTER;
 use crate::support::{Action, Logs, Proxy, RedisServer, Sentinels, logs, named};
 
-/// A server that does not know a command repeats its first arguments. The master's are those of a real
-/// server; no sentinel can be without a command, so a proxy says there what servers say.
+/// A server repeats the first arguments of an unknown command in its error. For the master a real
+/// server does that. A sentinel cannot disable a command, so a proxy answers in its place.
 #[test]
 fn no_password_is_in_errors_of_sentinels_and_masters_without_hello_or_auth() {
     logs::alone(
@@ -25,7 +25,7 @@ fn no_password_is_in_errors_of_sentinels_and_masters_without_hello_or_auth() {
                     let user = ["ACL", "SETUSER", USER, "on", &password, "~*", "&*", "+@all"];
                     server.redis().await.cmd(&user).await;
                 }
-                // What redis-rs makes of a refused AUTH has no word of the server in it.
+                // The error of redis-rs for a refused AUTH does not contain the server's text.
                 let expected = if missing == "AUTH" {
                     "WRONGPASS"
                 } else {
@@ -45,8 +45,8 @@ fn no_password_is_in_errors_of_sentinels_and_masters_without_hello_or_auth() {
     );
 }
 
-/// What clients are told by a master that lacks the command with which they log in, and by one that
-/// has it, with right and wrong passwords.
+/// The errors of clients at a master without the login command, and at one with it, with right and
+/// wrong passwords.
 async fn of_master(all: &Sentinels, missing: &str) -> Vec<String> {
     let builder = || Client::builder().url(all.url()).command_timeout(ms(1_000));
     let mut told = Vec::new();
@@ -60,14 +60,14 @@ async fn of_master(all: &Sentinels, missing: &str) -> Vec<String> {
         }
     }
     if missing == "HELLO" {
-        // It is let in, and has a waiter that wants to hear messages.
+        // The client is logged in and has a waiter that subscribes.
         let builder = Client::builder().url(all.url());
         let builder = builder.username(USER).password(SECRET);
         let client = builder.build().await.expect("RESP2 is there");
         let guard = client.lock("l").lock().await.expect("it is free");
         let waiting = client.lock("l").try_lock().wait(ms(1_500));
         let waiting = waiting.owner(&Owner::new()).await;
-        assert!(waiting.expect("the server is well").is_none());
+        assert!(waiting.expect("the server answers").is_none());
         told.push(format!("{client:#?} {guard:?}"));
         guard.unlock().await.expect("it was held");
         client.shutdown().await;
@@ -75,7 +75,7 @@ async fn of_master(all: &Sentinels, missing: &str) -> Vec<String> {
     told
 }
 
-/// What clients are told by sentinels that lack the command, in the words of two generations of servers.
+/// The errors of clients at sentinels without the command, with the texts of two server generations.
 async fn of_sentinels(all: &Sentinels, missing: &str) -> Vec<String> {
     let mut told = Vec::new();
     let protocol = if missing == "HELLO" { "resp3" } else { "resp2" };
@@ -103,7 +103,7 @@ async fn of_sentinels(all: &Sentinels, missing: &str) -> Vec<String> {
     told
 }
 
-/// What servers say of a command that they do not know: the arguments are those that were sent.
+/// The error of servers for an unknown command, with the arguments that were sent.
 fn without(command: &str, quote: char) -> String {
     let arguments = match command {
         "HELLO" => vec!["3", "AUTH", "default", SECRET],

@@ -85,6 +85,10 @@ async fn a_release_whose_grant_the_new_master_missed_adds_nothing() {
             let one = other.semaphore(NAME).acquire().await.unwrap();
             one.release().await.unwrap();
         }
+        eventually(SOON, "the client uses the new master", async || {
+            seats.available().await.is_ok_and(|free| free == 4)
+        })
+        .await;
         let error = three.split(1).unwrap().release().await.unwrap_err();
         assert!(error.is_lost(), "{error}");
         drop(three);

@@ -170,7 +170,7 @@ async fn passwords_change(
         let before = connections(servers).await;
         everywhere(&["ACL", "SETUSER", USER, &rule(">", number)]).await;
         everywhere(&["ACL", "SETUSER", USER, &rule("<", number - 1)]).await;
-        // The program of the holder does not know the new password yet.
+        // The holder's program still has the old password.
         *waiter.lock().unwrap() = number;
         everywhere(&["CLIENT", "KILL", "USER", USER, "SKIPME", "yes"]).await;
         switch(number).await;

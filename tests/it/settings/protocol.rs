@@ -1,4 +1,4 @@
-//! RESP3: the same locks by the other protocol.
+//! The same locks with RESP3.
 
 use lockdog::config::Protocol;
 use lockdog::report::Ttl;
@@ -120,7 +120,7 @@ async fn a_cluster_works_with_resp3() {
     let builder = Client::builder().url(url).client_name("billing");
     let (one, two) = (connect(&builder).await, connect(&builder).await);
     let guard = one.lock("l").lock().await.unwrap();
-    // The watchdog's may be there already.
+    // The watchdog's connection may be open already.
     let spoken = spoken_by(&redis, "billing").await;
     assert!(
         !spoken.is_empty() && spoken.iter().all(|it| it == "3"),

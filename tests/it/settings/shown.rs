@@ -1,4 +1,4 @@
-//! What a builder shows of where the servers are, and what it refuses.
+//! The servers in a builder's debug output, and the settings that it refuses.
 
 use lockdog::config::TlsSettings;
 use lockdog::{Client, Error};

@@ -39,7 +39,7 @@ async fn a_connection_without_the_right_certificates_fails() {
     let trusting = || TlsSettings::new().root_certificates(authority.pem());
     let unknown = stranger.certify(&["orders"]);
     for (what, settings) in [
-        ("none to show", trusting()),
+        ("no certificate", trusting()),
         ("one that no authority signed", both(&authority, &unknown)),
         ("a server that no authority signed", both(&stranger, &own)),
         (
@@ -54,7 +54,7 @@ async fn a_connection_without_the_right_certificates_fails() {
             "{what}: {error}"
         );
     }
-    // And the right ones, but for a server of another name.
+    // The certificates are right, but the server has another name.
     let (_elsewhere, port) = start_as(&authority, "no", &authority.certify(&["example.com"])).await;
     let url = format!("rediss://localhost:{port}");
     let error = refused(Client::builder().url(url).tls(trusting())).await;
@@ -130,7 +130,7 @@ async fn an_invalid_certificate_is_refused_at_once_and_not_shown() {
             "{what}"
         );
     }
-    // Certificates without TLS are a mistake, not a wish.
+    // Certificates without TLS are refused.
     let plain = Client::builder().url("redis://localhost:1").lazy(true);
     let error = refused(plain.tls(both(&authority, &own))).await;
     assert!(error.to_string().contains("rediss://"), "{error}");
@@ -178,7 +178,7 @@ async fn every_node_of_a_cluster_uses_tls() {
             let guard = lock.lock().await.unwrap();
             let waiting = tokio::spawn({
                 let waiting = lock.lock().owner(&Owner::new()).into_future();
-                async { tokio::time::timeout(SOON, waiting).await }
+                async { tokio::time::timeout(SOON * 3, waiting).await }
             });
             if moved && number == 0 {
                 cluster.fail_over(slot(name)).await;
@@ -212,7 +212,7 @@ async fn refused(builder: ClientBuilder) -> Error {
     built.expect_err("it may not connect")
 }
 
-/// A server that is this machine, and its port for TLS.
+/// A server with a certificate for this machine, and its port for TLS.
 async fn start(authority: &Authority, asks: &str) -> (RedisServer, u16) {
     launch(authority, asks, Vec::new()).await
 }
@@ -237,7 +237,7 @@ async fn launch(
     others: Vec<(&'static str, String)>,
 ) -> (RedisServer, u16) {
     let port = free_port();
-    // Debian builds it with TLS; the wheels need not.
+    // Debian's server supports TLS. The one of the wheels may not.
     let mut server = RedisServer::builder()
         .binary(Binary::Redis7)
         .arg("--tls-port", &port.to_string())

@@ -47,7 +47,7 @@ impl Authority {
         let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
         let key = KeyPair::generate().expect("a key can be made");
         let mut params = CertificateParams::new(names).expect("the names are good");
-        // Of the same name as its issuer it would look as if it signed itself.
+        // With the name of its issuer it would look self-signed.
         params
             .distinguished_name
             .push(DnType::CommonName, "a test's own");

@@ -1,5 +1,4 @@
-//! A runtime on a thread of its own, so that what the harness does continues while a test starves its
-//! workers.
+//! A runtime on a separate thread, so that the harness continues while a test blocks its own workers.
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;

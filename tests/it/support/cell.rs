@@ -1,4 +1,4 @@
-//! A plain value outside every server, on which two owners who are both inside lose an update.
+//! A plain value outside the servers. Two holders at the same time lose an update.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -37,9 +37,9 @@ impl Cell {
         self.state.lock().unwrap().value = read + 1;
     }
 
-    /// Reads, sleeps and writes one more if the holder may still act then; false if not. For leases
-    /// that a busy machine may outlast: a holder that is notified writes nothing, and the next one loses
-    /// no update.
+    /// Reads, sleeps, and writes one more if the hold is still valid. Returns false if not. For leases
+    /// that may end on a busy machine: a notified holder writes nothing, so the next one loses no
+    /// update.
     pub(crate) async fn bump_while(&self, pause: Duration, is_valid: impl Fn() -> bool) -> bool {
         let read = self.value();
         tokio::time::sleep(pause).await;
@@ -51,7 +51,7 @@ impl Cell {
         is_valid
     }
 
-    /// Stays inside as a reader, which may overlap with readers but with no `bump`.
+    /// A visit of a reader, which may overlap with other readers but not with a `bump`.
     pub(crate) async fn read_as(&self, who: &str, pause: Duration) -> i64 {
         let _visit = self.enter(who, Access::Shared);
         tokio::time::sleep(pause).await;
@@ -62,7 +62,7 @@ impl Cell {
         self.state.lock().unwrap().value
     }
 
-    /// How many readers were inside together at most.
+    /// The largest number of overlapping readers.
     pub(crate) fn most_inside(&self) -> usize {
         self.state.lock().unwrap().most_inside
     }
@@ -129,8 +129,7 @@ enum Access {
     Shared,
 }
 
-/// Leaves when dropped, so that a visitor whose task was aborted is not thought to be inside for
-/// ever.
+/// Ends the visit when it is dropped, so that the visit of an aborted task ends, too.
 #[derive(Debug)]
 struct Visit {
     cell: Cell,

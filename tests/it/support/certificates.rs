@@ -49,7 +49,7 @@ impl Certificates {
             }
             let made = TempDir::new_in(above).expect("the folder can be written to");
             write(made.path());
-            // Whole or not at all; where another process was quicker, its files are as good.
+            // The rename is atomic. If another process was faster, its files are used.
             if fs::rename(made.path(), folder).is_ok() {
                 let _moved = made.keep();
             }
@@ -60,7 +60,7 @@ impl Certificates {
         })
     }
 
-    /// What a client has to trust.
+    /// The certificate that a client must trust.
     pub(crate) fn issuer(&self) -> PathBuf {
         self.folder.join(ISSUER)
     }
@@ -69,7 +69,7 @@ impl Certificates {
     pub(crate) fn server(&self, port: u16) -> ServerBuilder {
         let path = |name: &str| self.folder.join(name).display().to_string();
         RedisServer::builder()
-            // Debian builds it with TLS; the wheels need not.
+            // Debian's server supports TLS. The one of the wheels may not.
             .binary(Binary::Redis7)
             .arg("--tls-port", &port.to_string())
             .arg("--tls-cert-file", &path(CERTIFICATE))

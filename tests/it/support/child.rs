@@ -10,7 +10,7 @@ pub(crate) fn argument() -> Option<String> {
     std::env::var(ARGUMENT).ok()
 }
 
-/// What a child tells its parent.
+/// Sends a word from a child to its parent.
 pub(crate) fn tell(word: &str) {
     println!("\n{MARK}{word}");
 }
@@ -61,13 +61,13 @@ impl Copy {
         }
     }
 
-    /// The next word that it tells. Blocks: it is for tests that have nothing else to do.
+    /// The next word of the child. Blocks the thread.
     pub(crate) fn hear(&mut self) -> String {
         let mut all = String::new();
         loop {
             let mut line = String::new();
             let read = self.output.read_line(&mut line).expect("it writes text");
-            assert!(read > 0, "it ended without a word: {all}");
+            assert!(read > 0, "it ended without output: {all}");
             if let Some(word) = line.strip_prefix(MARK) {
                 return word.trim_end().to_owned();
             }
@@ -87,7 +87,7 @@ impl Copy {
         process::resume(self.child());
     }
 
-    /// Ends it as a crash does.
+    /// Kills it, as a crash does.
     pub(crate) fn kill(mut self) {
         process::end(self.child.take().expect("it is not dropped"));
     }

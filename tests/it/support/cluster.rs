@@ -1,4 +1,4 @@
-//! A Redis Cluster, private to one test: formed over the wire, and what operators do to it.
+//! A private Redis Cluster of one test, and the operations of an administrator on it.
 
 mod form;
 mod migration;
@@ -51,11 +51,11 @@ impl Cluster {
         self.nodes.iter().map(|node| node.url()).collect()
     }
 
-    /// The node that has the slot, by what the nodes that answer say of themselves.
+    /// The owner of the slot according to the nodes themselves.
     pub(crate) async fn owner(&self, slot: u16) -> Arc<Node> {
         let what = format!("a node that answers has slot {slot}");
         let mut owner = None;
-        // While a node takes over, or the machine is busy, there may be none for a moment.
+        // During a takeover or on a busy machine there may be no owner for a moment.
         eventually(SWITCHED_WITHIN, &what, async || {
             owner = self.try_owner(slot).await;
             owner.is_some()
@@ -81,9 +81,14 @@ impl Cluster {
 
     /// The first names of the form `<prefix>:<number>` that belong to this node now.
     pub(crate) async fn names_at(&self, node: &Node, prefix: &str, n: usize) -> Vec<String> {
-        let view = node.view().await.expect("it answers");
-        let own = view.iter().find(|seen| seen.is("myself"));
-        let own = own.expect("it knows itself");
+        let mut own = None;
+        eventually(SWITCHED_WITHIN, "the node answers", async || {
+            let view = node.view().await.unwrap_or_default();
+            own = view.into_iter().find(|seen| seen.is("myself"));
+            own.is_some()
+        })
+        .await;
+        let own = own.expect("it is there");
         names(prefix, n, |slot| own.has(slot))
     }
 
@@ -121,7 +126,7 @@ impl Cluster {
         self.owner(slot).await
     }
 
-    /// As `await_heir`, and until all that answer agree on it and the cluster is well.
+    /// As `await_heir`, and waits until all answering nodes agree on it and the cluster state is ok.
     pub(crate) async fn await_switch(&self, slot: u16, old: &Node) -> Arc<Node> {
         self.await_heir(slot, old).await;
         self.await_health().await;
@@ -139,11 +144,11 @@ impl Cluster {
         self.await_health().await;
     }
 
-    /// Makes a replica of the slot's owner the owner, though that one is well.
+    /// Makes a replica of the healthy owner of the slot the owner.
     pub(crate) async fn fail_over(&self, slot: u16) -> Arc<Node> {
         let old = self.owner(slot).await;
         let replica = self.replica_of(&old).await;
-        // Asked for while the replica has just attached, it is refused or fails: then again.
+        // A replica that has just attached refuses or fails. Then the test asks again.
         eventually(SWITCHED_WITHIN, "the failover took place", async || {
             let _begun: Option<String> = replica.try_ask("CLUSTER FAILOVER").await;
             for _ in 0..100 {
@@ -177,8 +182,8 @@ impl Cluster {
         to.cmd(&assign).await;
         let others = self.nodes.iter().filter(|it| it.id != to.id);
         for other in std::iter::once(from).chain(others.map(Arc::as_ref)) {
-            // Replicas refuse, and hear of it from their masters. Who gave its last slot away may be
-            // one by now.
+            // Replicas refuse this and get it from their masters. A node that gave its last slot away
+            // may be a replica by now.
             let _told: Option<String> = other.try_ask(&assign).await;
         }
         eventually(SWITCHED_WITHIN, "all agree on the slot", async || {
@@ -188,7 +193,7 @@ impl Cluster {
         .await;
     }
 
-    /// What all nodes that answer say of all that none thinks down: the same slots, the same masters.
+    /// The state on which all answering nodes agree, without nodes that are down: slots and masters.
     async fn agreement(&self) -> Option<Vec<Seen>> {
         let views = join_all(self.nodes.iter().map(|node| node.view())).await;
         let mut views = views.into_iter().flatten();
@@ -216,5 +221,5 @@ impl Cluster {
     }
 }
 
-/// Two seconds until it is thought down, and a few for the votes and their delays.
+/// Two seconds until the node is considered down, and a few for the votes and their delays.
 const SWITCHED_WITHIN: Duration = Duration::from_secs(60);

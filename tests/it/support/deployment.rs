@@ -179,7 +179,7 @@ fn masters(cluster: &Cluster) -> impl Iterator<Item = &RedisServer> {
 async fn start_cluster() -> (Cluster, Vec<(u32, PathBuf)>) {
     let cluster = Cluster::start(MASTERS, 1).await;
     for node in &cluster.nodes {
-        // A busy machine is no failover.
+        // The limit is long, so that a busy machine causes no failover.
         node.cmd("CONFIG SET cluster-node-timeout 600000").await;
         let user = [security::user_of_any_name(), security::of_a_cluster()].concat();
         node.cmd(&user.join(" ")).await;
@@ -193,7 +193,7 @@ async fn start_sentinels() -> (Sentinels, Vec<(u32, PathBuf)>) {
     let all = Sentinels::start().await;
     for sentinel in &all.sentinels {
         let redis = sentinel.redis().await;
-        // A busy machine is no failover.
+        // The limit is long, so that a busy machine causes no failover.
         let set = ["SENTINEL", "SET", MASTER, "down-after-milliseconds"];
         redis.cmd(&[&set[..], &["600000"]].concat()).await;
     }
@@ -217,7 +217,7 @@ async fn empty(server: &RedisServer) {
         }
         for client in clients {
             let id = client.id.to_string();
-            // It may have gone by itself.
+            // The connection may have ended by itself.
             let _ = redis.try_cmd(&["CLIENT", "KILL", "ID", &id]).await;
         }
     }

@@ -18,13 +18,13 @@ impl Dice {
                 .unwrap_or_else(|_| panic!("{SEED} is {text:?}, and not a number")),
             Err(_) => RandomState::new().hash_one(0),
         };
-        // Zero would stay zero.
+        // The state must not be zero.
         let state = seed | 1;
         println!("choices follow from {SEED}={state}");
         Self { state }
     }
 
-    /// From a seed that other dice gave.
+    /// From a seed of another sequence.
     pub(crate) fn of(seed: u64) -> Self {
         Self { state: seed | 1 }
     }

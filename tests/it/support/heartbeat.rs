@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-/// Starts a ticker on the given runtime, which beats until the value is dropped.
+/// Starts a ticker on the given runtime, which runs until the value is dropped.
 pub(crate) fn heartbeat(runtime: &Handle) -> Heartbeat {
     let beats = Arc::new(Mutex::new(Beats {
         last: Instant::now(),
@@ -29,8 +29,8 @@ pub(crate) struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// The longest time without a beat, the time since the last one included: a starved ticker
-    /// cannot report by itself.
+    /// The longest time without a tick, including the time since the last one, because a starved ticker
+    /// cannot report.
     pub(crate) fn largest_gap(&self) -> Duration {
         let beats = self.beats.lock().unwrap();
         beats.largest_gap.max(beats.last.elapsed())

@@ -28,8 +28,8 @@ pub(crate) struct Line {
 }
 
 impl Logs {
-    /// Records this thread until the guard is dropped: what the client's own thread says is not
-    /// heard.
+    /// Records this thread until the guard is dropped. Events of the client's own thread are not
+    /// recorded.
     pub(crate) fn of_this_thread() -> (Self, DefaultGuard) {
         let logs = Self::default();
         let guard = subscribe_thread(Recorder::new(logs.clone()));
@@ -68,7 +68,7 @@ impl Logs {
         lines
     }
 
-    /// What was said of how servers are set up.
+    /// The lines about the servers' configuration.
     pub(crate) fn of_set_up(&self) -> Vec<Line> {
         let mut lines = self.lines();
         lines.retain(|line| line.target == "lockdog::diagnosis");
@@ -271,8 +271,8 @@ impl Subscriber for Panicking {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        // A quorum's warnings may as well come from a busy machine, and those of servers that keep
-        // nothing on disk from every connect.
+        // A busy machine may cause warnings of a quorum, and every connect to a server without
+        // persistence causes one.
         let target = event.metadata().target();
         assert!(
             target == "lockdog::quorum" || target == "lockdog::diagnosis",

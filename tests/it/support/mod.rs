@@ -1,5 +1,5 @@
-//! What tests stand on: private servers, a faulty network, an observer, and a cell that shows lost
-//! exclusion.
+//! The harness of the tests: private servers, a faulty network, an observer, and a cell that detects
+//! lost exclusion.
 
 pub(crate) mod authority;
 pub(crate) mod background;

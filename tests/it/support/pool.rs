@@ -19,7 +19,7 @@ pub(crate) struct Pool<T: 'static> {
 /// One of them, for as long as it is kept.
 pub(crate) struct Lent<T: 'static> {
     pool: &'static Pool<T>,
-    /// Given back before the room is.
+    /// The set-up is returned before its permit.
     value: Option<T>,
     _room: SemaphorePermit<'static>,
 }
@@ -76,7 +76,7 @@ impl<T> Drop for Lent<T> {
     }
 }
 
-/// Has these processes killed, and their folders removed, when this process ends in whatever way.
+/// Starts a process that kills these processes and removes their folders when this process ends.
 fn end_with_this_process(processes: &[(u32, PathBuf)]) {
     static LAST: OnceLock<Mutex<Child>> = OnceLock::new();
     let last = LAST.get_or_init(|| Mutex::new(start_last()));

@@ -28,7 +28,7 @@ pub(crate) fn is_free(port: u16) -> bool {
     TcpListener::bind(("127.0.0.1", port)).is_ok()
 }
 
-/// A port at which nobody listens, and at which no other test can start a server.
+/// A port without a listener at which no other test can start a server.
 pub(crate) fn dead_port() -> u16 {
     dead_ports()[0]
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// A safety net for what takes milliseconds on an idle machine.
+/// A time limit for steps that take milliseconds on an idle machine.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
-/// Outlives every test: a lease, a poll cap, a quarantine.
+/// Longer than every test: for leases, poll caps and quarantines.
 pub(crate) const LONG: Duration = Duration::from_secs(300);
 
 pub(crate) const fn ms(milliseconds: u64) -> Duration {

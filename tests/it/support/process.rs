@@ -17,7 +17,7 @@ pub(crate) fn folder() -> TempDir {
     made.expect("a temporary folder can be made")
 }
 
-/// The process of a server: none before it starts and after it was killed. Ends with the value.
+/// The process of a server, if it runs. It is killed when the value is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Process(Mutex<Option<Child>>);
 
@@ -38,7 +38,7 @@ impl Process {
         act(child.as_ref().expect("the server was killed"))
     }
 
-    /// Ends it as a crash does.
+    /// Kills it, as a crash does.
     pub(crate) fn kill(&self) {
         let child = self.0.lock().unwrap().take();
         if let Some(child) = child {
@@ -57,21 +57,21 @@ impl Drop for Process {
     }
 }
 
-/// Stops the process where it is, and returns once the kernel says that it stands.
+/// Stops the process (SIGSTOP), and returns when the kernel reports that it is stopped.
 pub(crate) fn pause(child: &Child) {
     signal(child, Signal::STOP);
-    await_state(child.id(), "stand still", |state| state == 'T');
+    await_state(child.id(), "stop", |state| state == 'T');
 }
 
 pub(crate) fn resume(child: &Child) {
     signal(child, Signal::CONT);
-    await_state(child.id(), "go on", |state| state != 'T');
+    await_state(child.id(), "continue", |state| state != 'T');
 }
 
 /// Ends the process as a crash does, and leaves no zombie.
 pub(crate) fn end(mut child: Child) {
-    // KILL ends a stopped process too. Without CONT before it, since that would let a paused server
-    // run the commands that wait in its sockets before it dies.
+    // KILL ends a stopped process too. CONT is not sent first, because a resumed server would run the
+    // commands in its sockets before it dies.
     let _ = child.kill();
     let _ = child.wait();
 }

@@ -1,4 +1,4 @@
-//! The test's own view of a server: plain commands, and what the server tells about itself.
+//! The test's own connection to a server: plain commands and the server's statistics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -170,7 +170,7 @@ impl Redis {
         assert_eq!(killed, 1, "client {id} was not connected");
     }
 
-    /// Closes every connection of the client of this name, and says how many those were.
+    /// Closes every connection of the client of this name. Returns their number.
     pub(crate) async fn kill_named(&self, name: &str) -> usize {
         let mut killed = 0;
         for server in self.all() {
@@ -325,6 +325,6 @@ impl ClientInfo {
 
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 const RETRIES_FOR: Duration = Duration::from_secs(2);
-/// A safety net for what takes milliseconds on an idle machine.
+/// A time limit for steps that take milliseconds on an idle machine.
 const RELEASED_WITHIN: Duration = Duration::from_secs(30);
 const CLEAN_WITHIN: Duration = Duration::from_secs(30);

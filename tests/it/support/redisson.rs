@@ -46,7 +46,7 @@ impl Redisson {
         }
     }
 
-    /// The logical thread of this name: one Java thread, made by its first call and kept.
+    /// The logical thread of this name: one Java thread, created by its first call.
     pub(crate) fn thread(&self, name: &str) -> JavaThread {
         JavaThread {
             driver: Arc::clone(&self.jvm.driver),
@@ -111,12 +111,12 @@ impl Drop for Redisson {
     }
 }
 
-/// What to change of Redisson's defaults.
+/// Changes to Redisson's defaults.
 #[must_use = "a builder does nothing itself, use `.start()`"]
 pub(crate) struct Builder {
     settings: Value,
     own_jvm: bool,
-    /// Of the JVM: ahead by so many seconds.
+    /// By how many seconds the JVM's clock is ahead.
     clock: i64,
 }
 
@@ -387,7 +387,8 @@ impl JavaThread {
         )
     }
 
-    /// Waits until its call waits for a message. One that ends the waits of all readers would be lost before.
+    /// Waits until its call waits for a message. A message that ends the waits of all readers would be
+    /// lost before.
     pub(crate) async fn waits_for_message(&self) {
         eventually(READY_WITHIN, "Java waits for a message", async || {
             self.is_waiting_for_a_message().await

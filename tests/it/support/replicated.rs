@@ -17,7 +17,7 @@ pub(crate) struct Replicated {
     pub(crate) replicas: Vec<RedisServer>,
     /// The test's own view of the master.
     pub(crate) redis: Redis,
-    /// What the replicas hear the master through.
+    /// The proxies between the replicas and the master.
     line: Option<Proxy>,
 }
 
@@ -31,7 +31,7 @@ impl Replicated {
         Self::start_with(replicas, |server| server.binary(binary)).await
     }
 
-    /// With servers that are set up otherwise than usual.
+    /// With these server settings.
     pub(crate) async fn start_with(
         replicas: usize,
         set_up: impl Fn(ServerBuilder) -> ServerBuilder,
@@ -57,7 +57,7 @@ impl Replicated {
         all
     }
 
-    /// With replicas that hear of everything this much later.
+    /// With replicas that receive everything this much later.
     pub(crate) async fn start_behind(replicas: usize, lag: Duration) -> Self {
         let mut all = Self::start(replicas).await;
         let line = Proxy::start(&all.master).await;
@@ -87,7 +87,7 @@ impl Replicated {
             info.contains(&line)
         })
         .await;
-        // It counts as following before it has told how far it is.
+        // The master counts a replica before it knows the replica's offset.
         let info: String = self.redis.ask(&["INFO", "replication"]).await;
         let following = info.matches("state=online").count();
         eventually(SOON, "the replicas acknowledge", async || {

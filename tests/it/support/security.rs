@@ -1,4 +1,4 @@
-//! What `docs/security.md` says that a server has to permit.
+//! The permissions that `docs/security.md` documents.
 
 /// The rules of the ACL line, without name, switch and password.
 pub(crate) fn documented() -> Vec<String> {
@@ -61,7 +61,9 @@ fn further(starts: &[&str]) -> Vec<String> {
     let rules = starts.iter().flat_map(|start| {
         let line = PAGE.lines().find_map(|line| line.strip_prefix(start));
         let mut code = line.expect("it has the line").split('`').skip(1).step_by(2);
-        code.next().expect("it says what is needed").split(' ')
+        code.next()
+            .expect("it names the type that it needs")
+            .split(' ')
     });
     rules.map(str::to_owned).collect()
 }

@@ -1,4 +1,4 @@
-//! A master, its replicas, and the sentinels that watch over them, private to one test.
+//! A private master of one test, its replicas and their sentinels.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::support::redis::Redis;
 use crate::support::server::{RedisServer, ServerBuilder};
 use crate::support::wait::{comes_true, eventually};
 
-/// What the sentinels call the master.
+/// The sentinels' name of the master.
 pub(crate) const MASTER: &str = "orders";
 
 /// Three sentinels, and three servers of which the first was the master at the start.
@@ -48,7 +48,7 @@ impl Sentinels {
             redis.cmd(&["REPLICAOF", "127.0.0.1", &port]).await;
         }
         for replica in &servers[1..] {
-            eventually(SOON, "a replica follows", async || {
+            eventually(SWITCHED_WITHIN, "a replica follows", async || {
                 let info: String = replica.redis().await.ask(&["INFO", "replication"]).await;
                 info.contains("master_link_status:up")
             })
@@ -60,7 +60,7 @@ impl Sentinels {
         }
         let all = Self { servers, sentinels };
         for sentinel in &all.sentinels {
-            eventually(SOON, "the sentinels know all", async || {
+            eventually(SWITCHED_WITHIN, "the sentinels know all", async || {
                 let Some(redis) = sentinel.try_redis().await else {
                     return false;
                 };
@@ -98,7 +98,7 @@ impl Sentinels {
         format!("redis+sentinel://{}/{MASTER}", hosts.join(","))
     }
 
-    /// The server that the sentinels name, by the one that knows the latest switch.
+    /// The master according to the sentinel with the highest configuration epoch.
     pub(crate) async fn master(&self) -> &RedisServer {
         let mut best = (0, 0);
         for sentinel in &self.sentinels {
@@ -119,17 +119,33 @@ impl Sentinels {
 
     /// Waits until another server than `old` is the master by what the sentinels say and it says.
     pub(crate) async fn await_switch_from(&self, old: u16) -> &RedisServer {
-        let is_switched = comes_true(SWITCHED_WITHIN, async || {
-            let master = self.master().await;
-            master.port() != old && is_master(master).await == Some(true)
-        });
-        // The logs say whether the sentinels were busy, or did not agree.
+        let is_switched = comes_true(SWITCHED_WITHIN, async || self.is_switched_from(old).await);
+        // The logs show whether the sentinels were busy or disagreed.
         assert!(
             is_switched.await,
             "within {SWITCHED_WITHIN:?} {old} had no successor\n{}",
             self.logs()
         );
         self.master().await
+    }
+
+    async fn is_switched_from(&self, old: u16) -> bool {
+        let master = self.master().await;
+        master.port() != old && is_master(master).await == Some(true)
+    }
+
+    /// Waits until both replicas have executed all that the master executed before this call.
+    pub(crate) async fn await_replication(&self) {
+        let master = self.master().await;
+        let written = offset(master, "master_repl_offset").await;
+        let written = written.expect("a master has an offset");
+        let replicas = self.servers.iter();
+        for replica in replicas.filter(|it| it.port() != master.port()) {
+            eventually(SWITCHED_WITHIN, "a replica has it all", async || {
+                offset(replica, "slave_repl_offset").await >= Some(written)
+            })
+            .await;
+        }
     }
 
     fn logs(&self) -> String {
@@ -145,16 +161,46 @@ impl Sentinels {
         logs.collect::<Vec<_>>().join("\n")
     }
 
-    /// Tells a sentinel to make another server the master, though this one is well.
+    /// Tells a sentinel to make another server the master, though this one is well. The new master has all that
+    /// the old one executed before this call.
     pub(crate) async fn failover(&self) -> &RedisServer {
+        self.await_replication().await;
+        self.failover_at_once().await
+    }
+
+    /// As [`Sentinels::failover`], whatever the replicas have received.
+    pub(crate) async fn failover_at_once(&self) -> &RedisServer {
         let old = self.master().await.port();
         let sentinel = self.sentinels[0].redis().await;
-        sentinel.cmd(&["SENTINEL", "FAILOVER", MASTER]).await;
+        eventually(SWITCHED_WITHIN, "the failover took place", async || {
+            // On a busy machine the sentinel refuses, because it knows no replica that answers, or it gives the
+            // failover up.
+            if self.master().await.port() == old {
+                let command = ["SENTINEL", "FAILOVER", MASTER];
+                let _refused_or_begun = sentinel.try_cmd(&command).await;
+            }
+            for _ in 0..100 {
+                if self.is_switched_from(old).await {
+                    return true;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            false
+        })
+        .await;
         self.await_switch_from(old).await
     }
 }
 
-/// Whether a server says that it is the master; `None` where it says nothing.
+/// A replication offset of a server, which has this name in INFO.
+async fn offset(server: &RedisServer, name: &str) -> Option<u64> {
+    let info: String = server.redis().await.ask(&["INFO", "replication"]).await;
+    let mut lines = info.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    value.trim().parse().ok()
+}
+
+/// Whether a server reports that it is the master. `None` without an answer.
 pub(crate) async fn is_master(server: &RedisServer) -> Option<bool> {
     let ask = async {
         let client = redis::Client::open(server.url()).ok()?;
@@ -176,8 +222,8 @@ impl Sentinel {
         Self::start_at(master, 0).await
     }
 
-    /// As one that knows of so many switches. Another process can take a port between our look and its
-    /// bind; then the next one is tried.
+    /// Starts it with this configuration epoch. Another process can take a port between our check and
+    /// the bind. Then the next port is tried.
     pub(crate) async fn start_at(master: u16, epoch: u64) -> Self {
         for _ in 0..PORT_ATTEMPTS {
             let sentinel = Self::launch(master, epoch);
@@ -258,7 +304,7 @@ impl Sentinel {
         self.process.kill();
     }
 
-    /// Stops the process where it stands.
+    /// Stops the process (SIGSTOP).
     pub(crate) fn pause(&self) {
         self.process.with(pause);
     }
@@ -273,7 +319,8 @@ impl Sentinel {
 }
 
 const PORT_ATTEMPTS: usize = 20;
-/// Two seconds until it is thought down, and a few for the votes and their delays.
-const SWITCHED_WITHIN: Duration = Duration::from_secs(60);
+/// The sentinels consider the master down after two seconds and vote for a few more. A sentinel that got no
+/// processor for two seconds waits another 30 s.
+const SWITCHED_WITHIN: Duration = Duration::from_secs(120);
 /// How many lines of a log a failed test shows.
 const LOGGED: usize = 40;

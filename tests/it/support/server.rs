@@ -114,7 +114,7 @@ impl RedisServer {
         self.process.is_running()
     }
 
-    /// Stops the process where it is, and returns once the kernel says that it stands.
+    /// Stops the process (SIGSTOP), and returns when the kernel reports that it is stopped.
     pub(crate) fn pause(&self) {
         self.process.with(process::pause);
     }
@@ -128,7 +128,7 @@ impl RedisServer {
         clock::set(self.folder.path(), seconds);
     }
 
-    /// Ends the process as a crash does: nothing is written, no connection is closed in good order.
+    /// Kills the process, as a crash does: it writes nothing and closes no connection orderly.
     pub(crate) fn kill(&self) {
         self.process.kill();
     }
@@ -160,8 +160,8 @@ impl RedisServer {
             .expect("the log can be opened");
         let logged_before = log.metadata().expect("the log has a length").len() as usize;
         self.process.set(self.spawn(log));
-        // The log is this process's own, so a stranger who holds the port and answers PING cannot
-        // pass for it.
+        // The log belongs to this process, so another process at the port that answers PING is not
+        // mistaken for it.
         let ready_line = if self.builder.while_loading {
             "Server initialized"
         } else {
@@ -301,8 +301,8 @@ impl ServerBuilder {
     }
 
     pub(crate) async fn start(self) -> RedisServer {
-        // Another process can take a port between our look and the server's bind; then the next
-        // port is tried.
+        // Another process can take a port between our check and the server's bind. Then the next port
+        // is tried.
         for _ in 0..PORT_ATTEMPTS {
             let (port, bus) = self.ports();
             let server = RedisServer {

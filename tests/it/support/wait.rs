@@ -3,27 +3,27 @@
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-/// Asks until the answer is yes; fails the test with `what` when that takes longer than `timeout`.
+/// Repeats the check until it is true. Fails the test with `what` after `timeout`.
 pub(crate) async fn eventually(timeout: Duration, what: &str, holds: impl AsyncFnMut() -> bool) {
     if !comes_true(timeout, holds).await {
         panic!("within {timeout:?} it did not come true that {what}");
     }
 }
 
-/// Asks until the answer is yes, or `timeout` is over.
+/// Repeats the check until it is true or `timeout` is over.
 pub(crate) async fn comes_true(timeout: Duration, mut holds: impl AsyncFnMut() -> bool) -> bool {
     let poll = async {
         let mut pause = SHORTEST_PAUSE;
         while !holds().await {
             tokio::time::sleep(pause).await;
-            // Looks at what takes seconds are not to take the time of other tests.
+            // Checks of slow conditions must not use the processor time of other tests.
             pause = (pause * 3 / 2).min(LONGEST_PAUSE);
         }
     };
     tokio::time::timeout(timeout, poll).await.is_ok()
 }
 
-/// Tries until it succeeds: for what a test needs under limits that a busy machine may exceed.
+/// Repeats the attempt until it succeeds, for steps with time limits that a busy machine may exceed.
 pub(crate) async fn until_ok<T, E: Debug>(
     timeout: Duration,
     mut attempt: impl AsyncFnMut() -> Result<T, E>,

@@ -1,4 +1,4 @@
-//! A bare connection, for those who have to see the replies one by one.
+//! A plain connection that shows the replies one by one.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

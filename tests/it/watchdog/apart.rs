@@ -1,4 +1,4 @@
-//! A server that takes one key in a command and no more, as a proxy in front of a cluster may.
+//! A server that accepts only one key per command, as a proxy of a cluster may.
 
 use lockdog::Guard;
 use lockdog::error::LostReason;
@@ -6,7 +6,7 @@ use lockdog::report::Verdict;
 use tokio::time::{sleep, timeout};
 
 use super::{LEASE, PERIOD, SAFETY, builder, connect, connected, hold_many, is_renewal, renewals};
-use crate::support::{Action, Proxy, RedisServer, named};
+use crate::support::{Action, Proxy, RedisServer, eventually, named};
 
 /// A proxy answers CROSSSLOT to commands of several keys.
 #[tokio::test]
@@ -20,13 +20,12 @@ async fn a_batch_refused_for_its_keys_is_split_and_stays_split() {
     let mut guards = hold_many(&client, "b", LOCKS).await;
     rule.wait_hits(1).await;
     sleep(PERIOD).await;
-    // Whatever was under way at the first refusal was refused, too, and nothing after it.
+    // Commands in flight at the first refusal were refused, too, and no later ones.
     let refused = rule.hits();
     let before = renewals(&proxy);
     sleep(LEASE * 2).await;
     assert_eq!(rule.hits(), refused);
-    let held = |guard: &Guard| guard.is_valid() && guard.verdict() == Verdict::Held;
-    assert!(guards.iter().all(held));
+    all_are_held(&guards).await;
     let each = (renewals(&proxy) - before) as f64 / LOCKS as f64;
     println!("{refused} refused, then {each} renewals for each lock in six periods");
     assert!(each >= 3.0, "{each} renewals for each lock in six periods");
@@ -36,16 +35,21 @@ async fn a_batch_refused_for_its_keys_is_split_and_stays_split() {
     redis.cmd(&["SET", "b:3", "no hash", "PX", "60000"]).await;
     let wrong_type = guards.remove(3);
     let gone = guards.remove(6);
-    let lost = timeout(SAFETY, gone.lost()).await.expect("it is told");
+    let lost = timeout(SAFETY, gone.lost())
+        .await
+        .expect("it is told of the loss");
     assert_eq!(lost.reason(), LostReason::NotOurs);
     let lost = timeout(SAFETY, wrong_type.lost()).await;
-    assert_eq!(lost.expect("it is told").reason(), LostReason::Deadline);
-    assert!(guards.iter().all(held));
+    assert_eq!(
+        lost.expect("it is told of the loss").reason(),
+        LostReason::Deadline
+    );
+    all_are_held(&guards).await;
 
-    // Another connection, which the same server refused nothing yet.
+    // Another connection to the same server, without a refusal so far.
     assert!(proxy.cut_all() >= 2);
     sleep(LEASE * 2).await;
-    assert!(guards.iter().all(held));
+    all_are_held(&guards).await;
     assert_eq!(rule.hits(), refused);
     for guard in guards {
         guard.unlock().await.expect("it was held all the time");
@@ -54,7 +58,7 @@ async fn a_batch_refused_for_its_keys_is_split_and_stays_split() {
     redis.assert_clean().await;
 }
 
-/// Where each of them is refused as well, it is the batch that failed.
+/// If each single command is refused as well, the batch failed.
 #[tokio::test]
 async fn a_split_batch_whose_parts_are_all_refused_is_retried_until_the_deadline() {
     let server = RedisServer::start().await;
@@ -68,21 +72,32 @@ async fn a_split_batch_whose_parts_are_all_refused_is_retried_until_the_deadline
     singles.wait_hits(10).await;
     singles.remove();
     sleep(LEASE * 2).await;
-    assert!(guards.iter().all(|guard| guard.verdict() == Verdict::Held));
-    // Then for good.
+    all_are_held(&guards).await;
+    // Then all commands are refused.
     let singles = proxy.on(
         named("evalsha"),
         Action::ReplyWith("-LOADING wait".to_owned()),
     );
     let singles = singles.always();
     for guard in &guards {
-        let lost = timeout(SAFETY, guard.lost()).await.expect("it is told");
+        let lost = timeout(SAFETY, guard.lost())
+            .await
+            .expect("it is told of the loss");
         assert_eq!(lost.reason(), LostReason::Deadline);
     }
     assert!(singles.hits() >= 5);
     singles.remove();
     drop(guards);
     server.redis().await.assert_clean().await;
+}
+
+/// No guard is lost. On a busy machine a renewal may be late, and puts its holds in jeopardy for a moment.
+async fn all_are_held(guards: &[Guard]) {
+    eventually(SAFETY, "all are held", async || {
+        let mut all = guards.iter();
+        all.all(|guard| guard.is_valid() && guard.verdict() == Verdict::Held)
+    })
+    .await;
 }
 
 /// A renewal of several names.

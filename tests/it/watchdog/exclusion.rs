@@ -1,5 +1,5 @@
-//! Holders that freeze past their leases and look at their guards before they write exclude each
-//! other nevertheless.
+//! Holders that freeze past their leases and check their guards before they write still exclude each
+//! other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,7 +20,7 @@ async fn frozen_holders_that_check_before_they_write_never_overlap() {
     for _ in 0..2 {
         let client = connect(&server.url()).await;
         let (cell, overslept, written) = (cell.clone(), overslept.clone(), written.clone());
-        // A blocked thread of its own for each, so that one's sleep does not hold up the other.
+        // Each holder blocks its own thread, so that its sleep does not delay the other.
         holders.push(std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()

@@ -1,4 +1,4 @@
-//! Holders in processes of their own, stopped or killed with the lock in hand.
+//! Holders in separate processes that are stopped or killed while they hold the lock.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ async fn a_holder_stopped_beyond_its_lease_sees_the_loss_at_its_first_check() {
     };
     assert!(write_if_valid("holding"));
     tell("holding");
-    // No task of this runtime runs from here on.
+    // No task of this runtime runs after this line.
     await_go_ahead();
     tell(if write_if_valid("too late") {
         "still valid"
@@ -90,10 +90,12 @@ async fn a_lock_whose_process_died_is_free_within_a_lease() {
     let client = connect(&server.url()).await;
     let lock = client.lock("a");
     assert!(lock.try_lock().await.unwrap().is_none(), "it is renewed");
-    holder.kill();
     let redis = server.redis().await;
+    holder.kill();
     let left = redis.pttl("a").await;
-    assert!((1..=LEASE.as_millis() as i64).contains(&left), "{left} ms");
+    // On a busy machine the key may be gone by now.
+    let in_time = left == -2 || (1..=LEASE.as_millis() as i64).contains(&left);
+    assert!(in_time, "{left} ms");
     let killed = Instant::now();
     let guard = lock.try_lock().wait(SAFETY).await.unwrap();
     println!("free {:?} after the end of its holder", killed.elapsed());

@@ -38,7 +38,7 @@ async fn a_key_taken_by_another_owner_is_reported_and_left_alone() {
     redis.assert_clean().await;
 }
 
-/// Invariant 1: what the client knows by itself ends the hold.
+/// Invariant 1: the client's own clock ends the hold.
 #[tokio::test]
 async fn a_server_outage_beyond_the_lease_is_reported_everywhere() {
     let (server, redis, client) = start().await;
@@ -52,7 +52,7 @@ async fn a_server_outage_beyond_the_lease_is_reported_everywhere() {
     redis.assert_clean().await;
 }
 
-/// Held, then in jeopardy while renewals fail, then held again; and at last lost.
+/// The verdict is held, then in jeopardy while renewals fail, then held again, and at last lost.
 #[tokio::test]
 async fn the_verdict_follows_the_renewals() {
     let (server, redis, _) = start().await;
@@ -75,7 +75,7 @@ async fn the_verdict_follows_the_renewals() {
     redis.cmd(&["DEL", "a"]).await;
     becomes(Verdict::Lost(LostReason::NotOurs)).await;
     assert!(!guard.is_valid());
-    // A view of it says the same; a lease of its own only ends.
+    // A view reports the same verdict. A fixed lease only ends.
     let (send, receive) = oneshot::channel();
     let fixed = client.lock("b").lock().lease(LEASE);
     fixed
@@ -156,7 +156,7 @@ async fn a_nested_call_after_the_loss_gets_lost_and_a_new_call_after_the_drop_do
     redis.assert_clean().await;
 }
 
-/// Every party that has to be notified when one hold is lost.
+/// Every guard, view and token that must be notified when one hold is lost.
 struct Concerned {
     outer: Guard,
     nested: Guard,
@@ -227,18 +227,20 @@ impl Concerned {
                 self.child.cancelled(),
             )
         };
-        let (outer, nested, fixed, view, ..) = timeout(SAFETY, all).await.expect("all are told");
+        let (outer, nested, fixed, view, ..) = timeout(SAFETY, all)
+            .await
+            .expect("all are told of the loss");
         told_in_time(deadline);
         for (lost, was_valid) in [outer, nested, fixed, view] {
             assert_eq!(lost.reason(), reason);
-            assert!(!was_valid, "told of a loss that was none");
+            assert!(!was_valid, "a loss was reported, and there was none");
         }
         let work = timeout(SAFETY, self.work).await.unwrap().unwrap();
         let Err(Error::Lost(lost)) = work else {
             panic!("{work:?}");
         };
         assert_eq!(lost.reason(), reason);
-        assert_eq!(Arc::strong_count(&self.worked), 1, "the work goes on");
+        assert_eq!(Arc::strong_count(&self.worked), 1, "the work continues");
         assert!(self.outer.remaining().is_zero() && self.fixed.remaining().is_zero());
         for guard in [self.fixed, self.nested, self.outer] {
             let Err(Error::Lost(lost)) = guard.unlock().await else {
@@ -249,7 +251,7 @@ impl Concerned {
     }
 }
 
-/// Told by the deadline, except for the time the test itself took to run on.
+/// Notified by the deadline, apart from the delay of the test itself.
 pub(super) fn told_in_time(deadline: Instant) {
     let now = Instant::now();
     if now <= deadline {
@@ -269,6 +271,6 @@ async fn start() -> (RedisServer, Redis, Client) {
     (server, redis, client)
 }
 
-/// What a test with a busy machine around it may take from being woken to looking at the clock. That
-/// no holder is notified late is shown by the test kit's clock (`losses` in `crates/lockdog-test`).
+/// The time that a test on a busy machine may take from its wake-up to reading the clock. A test in
+/// virtual time checks that no holder is notified late (`losses` in `crates/lockdog-test`).
 const SCHEDULING_NOISE: Duration = Duration::from_secs(5);

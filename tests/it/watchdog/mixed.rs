@@ -9,8 +9,8 @@ use tokio::time::{sleep, timeout};
 use super::{LEASE, SAFETY, connect, is_renewal, renewals, ttl};
 use crate::support::{Proxy, RedisServer};
 
-/// Longer than the watchdog's, so that the smaller one has to continue.
-const TWO_LEASES: Duration = Duration::from_millis(2 * 1200);
+/// Longer than the watchdog's lease. The watchdog must renew the hold after this lease ends.
+const TWO_LEASES: Duration = Duration::from_millis(2 * 2400);
 
 #[tokio::test]
 async fn a_longer_nested_lease_does_not_end_the_renewal() {
@@ -43,7 +43,7 @@ async fn still_held_after_the_longer_lease(take: impl AsyncFnOnce(&Lock) -> (Gua
     assert!(watched.is_valid() && fixed.is_valid());
     assert!(ttl(&redis, "a").await <= LEASE);
     assert!(renewals(&proxy) > 0);
-    // The first unlock takes the guard with the lease; the other one is renewed on.
+    // The first unlock ends the guard with the lease. The other hold is still renewed.
     let unlocked = fixed.unlock().await.unwrap();
     assert_eq!(unlocked, Unlocked::StillHeld { count: 1 });
     sleep(LEASE * 2).await;
@@ -89,7 +89,7 @@ async fn the_renewal_ends_with_the_last_guard_without_a_lease() {
     assert!(!client.holds()[0].watched);
     let lost = timeout(SAFETY, fixed.lost()).await.unwrap();
     assert_eq!(lost.reason(), LostReason::Deadline);
-    // One may have been on its way when the guard went.
+    // A renewal may have been in flight when the guard ended.
     assert!(renewals(&proxy) <= after + 1);
     drop(fixed);
     redis.assert_clean().await;

@@ -1,4 +1,4 @@
-//! What holders, connections and servers go through without losing a lock.
+//! Failures of holders, connections and servers that lose no lock.
 
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -71,14 +71,18 @@ async fn a_killed_watchdog_connection_loses_no_lock() {
     let client = connected(builder(&server.url()).client_name("dog")).await;
     let lock = client.lock("a");
     let guard = lock.lock().await.unwrap();
-    let mut killed = Vec::new();
-    for _ in 0..3 {
-        let id = watchdog_connection(&redis, &lock, &killed).await;
-        redis.kill_client(id).await;
-        killed.push(id);
+    let mut seen = Vec::new();
+    let mut killed = 0;
+    while killed < 3 {
+        let id = watchdog_connection(&redis, &lock, &seen).await;
+        // On a busy machine the watchdog itself may have replaced it.
+        let text = id.to_string();
+        let kill = ["CLIENT", "KILL", "ID", &text];
+        killed += redis.ask::<u64>(&kill).await;
+        seen.push(id);
         sleep(PERIOD).await;
     }
-    watchdog_connection(&redis, &lock, &killed).await;
+    watchdog_connection(&redis, &lock, &seen).await;
     sleep(LEASE * 2).await;
     assert!(guard.is_valid());
     guard.unlock().await.unwrap();
@@ -86,20 +90,18 @@ async fn a_killed_watchdog_connection_loses_no_lock() {
 }
 
 /// The connection that ran the last script, where the callers' last command is another one; none
-/// of those that were `killed`.
-async fn watchdog_connection(redis: &Redis, lock: &lockdog::Lock, killed: &[i64]) -> i64 {
+/// of those that were `seen` before.
+async fn watchdog_connection(redis: &Redis, lock: &lockdog::Lock, seen: &[i64]) -> i64 {
     let mut found = None;
     eventually(SAFETY, "the watchdog has renewed", async || {
         assert!(lock.is_locked().await.unwrap());
         let clients = redis.clients().await;
-        let renewing: Vec<i64> = clients
+        let renewing = clients
             .iter()
             .filter(|info| info.name == "dog" && info.cmd.starts_with("eval"))
-            .map(|info| info.id)
-            .collect();
-        assert!(renewing.len() <= 1, "{clients:?}");
-        found = renewing.first().copied();
-        found.is_some_and(|id| !killed.contains(&id))
+            .map(|info| info.id);
+        found = renewing.filter(|id| !seen.contains(id)).max();
+        found.is_some()
     })
     .await;
     found.expect("it was found just now")
@@ -113,7 +115,7 @@ async fn a_server_frozen_for_half_a_lease_loses_no_lock() {
     let client = connected(builder(&server.url()).watchdog_lease(lease)).await;
     let guards = hold_many(&client, "a", 5).await;
     for _ in 0..2 {
-        // Half a lease is what a busy machine leaves of a hold that was just renewed.
+        // On a busy machine a hold that was just renewed still has half a lease.
         redis.reset_stats().await;
         eventually(SAFETY, "they are renewed", async || {
             scripts_run(&redis).await > 0

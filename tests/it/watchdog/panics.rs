@@ -22,11 +22,11 @@ fn a_panic_of_the_watchdog_is_reported_to_every_guard() {
             redis.cmd(&["DEL", "deleted"]).await;
             tokio::time::timeout(SAFETY, token.cancelled())
                 .await
-                .expect("the guard is told");
+                .expect("the guard is told of the loss");
             assert!(!kept.is_valid());
             assert_eq!(kept.lost().await.reason(), LostReason::Watchdog);
             assert_eq!(deleted.lost().await.reason(), LostReason::NotOurs);
-            // The loop continues: what the guards leave is released, and locks are kept again.
+            // The watchdog continues: it releases the locks of the guards and renews new ones.
             drop((kept, deleted));
             let again = tokio::time::timeout(SAFETY, client.lock("kept").lock().into_future())
                 .await

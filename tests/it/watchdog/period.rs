@@ -67,7 +67,10 @@ async fn a_renewal_never_shortens_a_longer_ttl() {
     redis.cmd(&["PEXPIRE", "a", "60000"]).await;
     proxy.wait_for(is_renewal, renewals(&proxy) + 3).await;
     assert!(ttl(&redis, "a").await > Duration::from_secs(40));
-    assert!(guard.remaining() <= LEASE, "only Redis' word counts");
+    assert!(
+        guard.remaining() <= LEASE,
+        "a guard counts only what Redis granted"
+    );
     guard.unlock().await.unwrap();
     redis.assert_clean().await;
 }
@@ -114,7 +117,7 @@ async fn max_hold_ends_a_watched_hold() {
     assert!(!guard.is_valid() && other.is_valid());
     let of_a = |args: &[String]| is_renewal(args) && args.iter().any(|arg| arg == "a");
     assert!(proxy.count(of_a) >= 2, "{}", proxy.count(of_a));
-    // The guard is still there, and yet the next one may have the lock.
+    // The guard still exists, and the next owner may hold the lock.
     let second = connect(proxy.url()).await;
     let next = second.lock("a").try_lock().wait(SAFETY).await.unwrap();
     next.expect("it is free").unlock().await.unwrap();

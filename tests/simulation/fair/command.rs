@@ -1,15 +1,15 @@
-//! The meaning of a command on the wire: of a fair lock, and of an election, which is one too.
+//! The meaning of a command on the wire: of a fair lock, and of an election, whose lock is fair too.
 
 use crate::simulation::kept::Keeping;
 use crate::simulation::tokens::Granting;
 
-/// It is recognised by its arguments only, so that a changed script changes nothing here.
+/// The parser reads the arguments only, so that it does not depend on the text of a script.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum FairCommand<'a> {
     Look {
         field: &'a str,
         mode: &'a str,
-        /// The further waiters of its client, which it keeps present.
+        /// The other waiters of its client, which the command keeps present.
         others: Vec<&'a str>,
     },
     Lower {
@@ -26,19 +26,19 @@ pub(super) enum FairCommand<'a> {
     Renew {
         fields: Vec<&'a str>,
     },
-    /// Leaves the lock of an ended hold to the rest of its least time.
+    /// Ends a hold, and keeps its lock for the rest of the least time.
     Linger {
         field: &'a str,
         rest_ms: u64,
     },
-    /// A leader says who it is.
+    /// A leader publishes its value.
     Proclaim {
         field: &'a str,
         term: &'a str,
         number: u64,
         value: &'a str,
     },
-    /// Asks who leads.
+    /// Asks for the leader.
     AskLeader,
     Other,
 }
@@ -83,7 +83,7 @@ impl<'a> FairCommand<'a> {
                 mode,
                 others: others.to_vec(),
             },
-            // An election's renewal has the key with what the leader said, too.
+            // An election's renewal has the key of the leader's value, too.
             _ if keys <= 2 => Self::Renew {
                 fields: values.iter().step_by(2).copied().collect(),
             },
@@ -91,7 +91,7 @@ impl<'a> FairCommand<'a> {
         }
     }
 
-    /// Whether it shows that this waiter is there.
+    /// Whether the command shows that this waiter is present.
     pub(super) fn shows(&self, waiter: &str) -> bool {
         match self {
             Self::Look {
@@ -103,7 +103,7 @@ impl<'a> FairCommand<'a> {
         }
     }
 
-    /// The holds that it is about.
+    /// The holds that the command concerns.
     pub(super) fn fields(&self) -> Vec<&'a str> {
         match self {
             Self::Look { field, .. }
@@ -112,12 +112,12 @@ impl<'a> FairCommand<'a> {
             | Self::Linger { field, .. } => vec![field],
             Self::Transfer { from, to } => vec![from, to],
             Self::Renew { fields } => fields.clone(),
-            // They change no hold.
+            // These commands change no hold.
             Self::Proclaim { .. } | Self::AskLeader | Self::Other => Vec::new(),
         }
     }
 
-    /// What it does to a lock that stays for a least time.
+    /// Its effect on a lock that is kept for a least time.
     pub(super) fn keeping(&self) -> Keeping<'a> {
         Keeping {
             grants: self.granting().map(|it| it.field()),
@@ -130,7 +130,7 @@ impl<'a> FairCommand<'a> {
         }
     }
 
-    /// The hold to which it may grant the lock.
+    /// The hold to which the command may grant the lock.
     pub(super) fn granting(&self) -> Option<Granting<'a>> {
         match *self {
             Self::Look { field, .. } => Some(Granting::Acquire(field)),
@@ -155,5 +155,5 @@ pub(in crate::simulation) const KEY: &str = "door";
 pub(in crate::simulation) const QUEUE: &str = "redisson_lock_queue:{door}";
 pub(in crate::simulation) const PLACES: &str = "redisson_lock_timeout:{door}";
 pub(super) const PRESENCE: &str = "lockdog_fair:{door}";
-/// What the leader of an election said of itself.
+/// The leader's value in an election.
 pub(super) const SAID: &str = "lockdog_leader:{door}";

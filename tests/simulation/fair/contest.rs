@@ -14,7 +14,7 @@ use crate::session::Unlocked;
 use crate::simulation::world::SimulatedClient;
 
 pub(super) struct Contest {
-    /// Of an election: its lock.
+    /// The lock of an election.
     lock: Lock,
     election: Option<Election>,
 }
@@ -25,7 +25,7 @@ pub(super) enum Won {
     Lead(Leadership),
 }
 
-/// A hold that ended, as a task knows it.
+/// A hold that ended, from the view of its task.
 #[derive(Clone)]
 pub(super) enum HoldName {
     Field(String),
@@ -47,7 +47,8 @@ impl Contest {
         }
     }
 
-    /// Acquires the lock for `least` at least, or campaigns with this value. Without a wait it makes one attempt.
+    /// Acquires the lock for at least `least`, or campaigns with this value. Without a wait it makes
+    /// one attempt.
     pub(super) fn acquire(
         &self,
         owner: &Owner,
@@ -78,16 +79,16 @@ impl Contest {
     }
 
     pub(super) async fn force_unlock(&self) {
-        // The observer sees what it does.
+        // The observer checks the effect.
         let _ = self.lock.force_unlock().await;
     }
 
-    /// Observes who leads an election.
+    /// Observes the leaders of an election.
     pub(super) fn observe(&self) -> Option<Leaders> {
         self.election.as_ref().map(Election::observe)
     }
 
-    /// Asks who leads. `None` if there is no answer, or no election.
+    /// Asks for the leader. `None` if there is no answer, or no election.
     pub(super) async fn leader(&self) -> Option<Option<Leader>> {
         self.election.as_ref()?.leader().await.ok()
     }
@@ -111,7 +112,7 @@ impl Won {
         }
     }
 
-    /// Publishes another value, if it leads.
+    /// Publishes another value, if the task is the leader.
     pub(super) async fn proclaim(&self, value: String) -> Result<(), Error> {
         match self {
             Self::Hold(_) => Ok(()),

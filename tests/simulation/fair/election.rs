@@ -1,4 +1,4 @@
-//! What must be true of an election beyond a fair lock (design: invariants LE1 and LE3).
+//! The checks of an election in addition to those of a fair lock (design: invariants LE1 and LE3).
 
 use std::collections::HashMap;
 
@@ -14,9 +14,9 @@ pub(super) struct Terms {
     tokens: Tokens,
     /// The field that each term was issued to.
     fields: HashMap<u64, String>,
-    /// What the last leader that said something said of itself; `None` once that is deleted.
+    /// The value that a leader published last; `None` once it is deleted.
     said: Option<Said>,
-    /// What the server answered to those that asked who leads, and when.
+    /// The server's answers to the question for the leader, with their times.
     answers: Vec<(u64, Option<Shown>)>,
 }
 
@@ -27,7 +27,7 @@ struct Said {
     text: (String, String),
 }
 
-/// A leader as the server names it: the field, the term and the value.
+/// A leader in the server's answer: the field, the term and the value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Shown {
     field: String,
@@ -35,7 +35,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// Who leads, as the server would answer now.
+    /// The leader that the server would name now.
     pub(super) fn now(redis: &Redis, holders: &Counts, now_ms: u64) -> Option<Self> {
         let field = holders.keys().next()?.clone();
         let said = redis.text(SAID, now_ms);
@@ -47,7 +47,7 @@ impl Shown {
         Some(Self { field, said })
     }
 
-    /// The term, if the leader said something.
+    /// The term, if the leader published a value.
     pub(super) fn term(&self) -> Option<u64> {
         let (term, _) = self.said.as_ref()?;
         Some(term.parse().expect("a term is a number"))
@@ -63,7 +63,7 @@ impl Shown {
 }
 
 impl Terms {
-    /// Of an election, or of a fair lock, which has none.
+    /// The state of an election, or of a fair lock, which has none.
     pub(super) fn new(is_election: bool) -> Self {
         Self {
             tokens: Tokens::new(is_election.then_some(TokensFrom::Clock), KEY),
@@ -78,7 +78,7 @@ impl Terms {
         self.tokens.lose_counter(redis, now_ms)
     }
 
-    /// Deletes what the leader said of itself. True if there was something.
+    /// Deletes the leader's value. True if there was one.
     pub(super) fn erase(&mut self, redis: &mut Redis, now_ms: u64) -> bool {
         self.said = None;
         let was = redis.exists(SAID, now_ms);
@@ -105,7 +105,7 @@ impl Terms {
         Ok(is_new)
     }
 
-    /// LE3: a leader says who it is as long as it is in the hash.
+    /// LE3: a leader's value exists as long as its field is in the hash.
     pub(super) fn see_proclaimed(
         &mut self,
         command: &FairCommand<'_>,
@@ -127,7 +127,7 @@ impl Terms {
             return Err(format!("{command:?} was answered {answer:?}: {holders:?}"));
         }
         if !had_said {
-            // Its time was over.
+            // Its time had ended.
             self.said = None;
         }
         let is_newer = |said: &Said| said.field == field && said.number > number;
@@ -142,8 +142,8 @@ impl Terms {
         Ok(true)
     }
 
-    /// LE3: who is named is in the hash, and said what is shown. What it said is shown while its client believes in
-    /// its leadership. True if it is shown.
+    /// LE3: the named leader is in the hash, and published the value that the answer has. The answer
+    /// has its value while its client counts it as the leader. True if the answer has the value.
     pub(super) fn see_leader(
         &mut self,
         answer: &Value,
@@ -173,7 +173,7 @@ impl Terms {
                 }
                 _ => return Err(format!("who leads is {answer:?}")),
             },
-            // A script that the server does not know.
+            // The server does not have the script.
             _ => return Ok(false),
         };
         self.answers.push((now, shown.clone()));
@@ -195,7 +195,7 @@ impl Terms {
         }
     }
 
-    /// LE3: a call that began then returned what the server answered meanwhile.
+    /// LE3: a call that began at this time returned an answer that the server gave since then.
     pub(super) fn is_answer_since(&self, began: u64, leader: &Option<Shown>) -> bool {
         let mut since = self.answers.iter().rev().take_while(|(at, _)| *at >= began);
         since.any(|(_, answer)| answer == leader)

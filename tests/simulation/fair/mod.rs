@@ -1,6 +1,7 @@
-//! The same world with a fair lock in it: invariants FA1 to FA8 of the design, after every event. The
-//! waiters find out by their timers: messages arrive only in some of the elections. These are a third of the locks,
-//! have invariants LE1 to LE4 beside them, and are observed. In some runs a client dies.
+//! The same simulation with a fair lock: invariants FA1 to FA8 of the design, after every event.
+//! Messages arrive only in some of the elections, so the waiters depend on their timers. A third of the
+//! locks are those of elections: they have invariants LE1 to LE4 too, and observers. In some runs a
+//! client dies.
 
 pub(super) mod command;
 mod contest;
@@ -33,7 +34,7 @@ fn no_seed_violates_an_invariant() {
     let Some((seeds, seen)) = SIMULATION.no_seed_fails(SEEDS) else {
         return;
     };
-    // A run that never meets a fault would prove nothing.
+    // Runs in which no fault occurs would prove nothing.
     let rates = [
         seen.executed / 10,
         seen.copies,

@@ -1,4 +1,4 @@
-//! Sees both sides at once and checks what must be true (design: invariants FA1 to FA8, and 1 to 7).
+//! Compares the clients with the server, and checks invariants FA1 to FA8 and 1 to 7 of the design.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -28,13 +28,13 @@ pub(super) struct Observer {
     network: Arc<Network>,
     pub(super) found: Findings,
     patience: Patience,
-    /// The fields with which each wait has waited.
+    /// The fields that each wait has used.
     waits: HashMap<String, u64>,
-    /// The first waiter of a lock that is free and awaited, and since when.
+    /// The first waiter of a free lock, and the time since which it is the first.
     free_since: Option<(String, u64)>,
-    /// In a run without faults.
+    /// Set in a run without faults.
     vacancy: Option<Vacancy>,
-    /// Of an election.
+    /// The terms of an election.
     terms: Terms,
     watches: Watches,
     kept: Kept,
@@ -44,10 +44,10 @@ pub(super) struct Observer {
     lost: HashSet<(usize, u64)>,
     /// The last executed command about each hold.
     executed: HashMap<String, u64>,
-    /// The last sent of those.
+    /// The last sent one of these commands.
     newest: HashMap<String, u64>,
-    /// Fields that took a place by a command that had run before, or after a later one: others pass them
-    /// after their silence.
+    /// Fields that took a place by a command that had run before, or that ran after a later one: others
+    /// pass them once their presence has expired.
     late: HashSet<String>,
     /// Fields that a command deleted, and those that a force unlock deleted.
     deleted: HashSet<String>,
@@ -55,7 +55,7 @@ pub(super) struct Observer {
     pub(super) seen: Seen,
 }
 
-/// How often the run met the cases that it is meant to test.
+/// How often each case occurred that the simulation is meant to test.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
     pub(super) executed: u64,
@@ -64,9 +64,9 @@ pub(super) struct Seen {
     pub(super) entered: u64,
     pub(super) grants: u64,
     pub(super) transfers: u64,
-    /// Waiters that gave their places back.
+    /// Waiters that released their places.
     pub(super) left: u64,
-    /// Waiters that were silent and lost their places.
+    /// Waiters that lost their places because they sent nothing.
     pub(super) dropped: u64,
     pub(super) losses: u64,
     pub(super) forced: u64,
@@ -76,18 +76,19 @@ pub(super) struct Seen {
     pub(super) redissons_turns: u64,
     /// Grants to a waiter of lockdog while one of Redisson waits behind it.
     pub(super) before_redisson: u64,
-    /// Clients that died, and those of them that had the lock.
+    /// Clients that died, and those of them that held the lock.
     pub(super) deaths: u64,
     pub(super) dead_leaders: u64,
-    /// Awaited locks that nobody had for a while, in runs without faults, and those whose holder had died.
+    /// Locks without a holder for which calls waited, in runs without faults, and those whose holder
+    /// had died.
     pub(super) vacancies: u64,
     pub(super) after_deaths: u64,
     pub(super) terms: u64,
     pub(super) counters_lost: u64,
     pub(super) proclaimed: u64,
-    /// Answers of the server with what the leader said of itself.
+    /// Answers of the server with the leader's value.
     pub(super) shown: u64,
-    /// Calls that were told who leads.
+    /// Calls that returned a leader.
     pub(super) asked: u64,
     pub(super) erased: u64,
     /// Leaders that streams reported, those that followed others, those after a pause, and those whose time was bound.
@@ -95,7 +96,7 @@ pub(super) struct Seen {
     pub(super) changes: u64,
     pub(super) resumed: u64,
     pub(super) in_time: u64,
-    /// Of locks with a least time.
+    /// Counts of locks with a least time.
     pub(super) least: KeptSeen,
 }
 
@@ -131,7 +132,7 @@ impl Seen {
     }
 }
 
-/// What is true in a run without faults.
+/// The limits in a run without faults.
 struct Limits {
     without_faults: bool,
     silence_ms: u64,
@@ -153,8 +154,9 @@ impl Limits {
         }
     }
 
-    /// How long one waiter may be first and not take the free lock. `is_known`: another waiter of its client is
-    /// polled, and finds that it is not there. If not, others wait for the end of its silence.
+    /// How long one waiter may be the first and not take the free lock. `is_known`: another waiter of
+    /// its client is polled, and finds that the first one is not polled. Without such a waiter, others
+    /// wait until its presence expires.
     fn longest_free_ms(&self, is_known: bool) -> u64 {
         let found = TAKEN_OVER_MS + 3 * self.poll_cap_ms;
         match is_known {
@@ -164,7 +166,7 @@ impl Limits {
     }
 }
 
-/// What the server has of the lock.
+/// The state of the lock on the server.
 #[derive(Debug)]
 pub(super) struct Stand {
     pub(super) holders: BTreeMap<String, i64>,
@@ -175,7 +177,8 @@ pub(super) struct Stand {
 }
 
 impl Stand {
-    /// Whether a waiter has shown that it is there. One of Redisson is there up to its score.
+    /// Whether a waiter has shown that it is present. A waiter of Redisson counts as present until the
+    /// time of its score.
     fn is_there(&self, field: &str, now_ms: u64) -> bool {
         let until = match is_redissons(field) {
             true => self.places.get(field),
@@ -262,7 +265,7 @@ impl Observer {
         }
     }
 
-    /// This client does nothing more.
+    /// This client has died.
     pub(super) fn die(&mut self, client: usize) {
         self.found.note(|| format!("client{client} dies"));
         self.found.dead = Some(client);
@@ -298,7 +301,7 @@ impl Observer {
         }
     }
 
-    /// Sends what was published on its way.
+    /// Sends the published messages.
     fn tell_published(&mut self) {
         for (channel, text) in self.redis.take_published() {
             self.network.publish(&channel, &text);
@@ -382,7 +385,7 @@ impl Observer {
         }
     }
 
-    /// FA1 and FA2, whoever sent the command.
+    /// FA1 and FA2, for the commands of every client.
     fn look_at_stand(&mut self, after: &Stand) {
         let mut wrong = |what: String| self.found.violated(what);
         if after.holders.len() > 1 {
@@ -449,7 +452,7 @@ impl Observer {
                 wrong(format!("granted {field}"));
             }
         }
-        // FA4: those that stay keep their order, and new ones come last.
+        // FA4: the waiters that stay keep their order, and new ones join at the end.
         let stay: Vec<&String> = before
             .queue
             .iter()
@@ -463,8 +466,8 @@ impl Observer {
             if !is_own && before.is_there(field, now) {
                 wrong(format!("removed {field}, which is there"));
             }
-            // Each look of a waiter that is polled comes from its place. With a short poll cap others may take it for
-            // one that is not polled, while it pauses between two steps.
+            // Each poll of a waiter comes from its place. With a short poll cap, other waiters may
+            // count a waiter as not polled while it pauses between two steps.
             let is_patient = self.limits.poll_cap_ms > PAUSES_MS && patient.contains(field);
             if is_own && is_patient && before.is_there(field, now) && !granted.contains(&field) {
                 wrong(format!("gave the place of {field} back, which still waits"));
@@ -513,7 +516,8 @@ impl Observer {
         } = command
         {
             let first = *self.entered_by.entry((*field).to_owned()).or_insert(serial);
-            // A call that is not polled for a while finds its time for an answer over, and asks again.
+            // A call that was not polled for a while finds that its command has timed out, and sends it
+            // again.
             if first != serial && self.limits.without_faults && self.is_patient(field) {
                 self.found
                     .violated(format!("{field} asks for a place for the second time"));
@@ -558,7 +562,7 @@ impl Observer {
         }
     }
 
-    /// The holds in which their clients believe.
+    /// The holds that their clients consider valid.
     fn believed(&self) -> Vec<String> {
         let mut believed = Vec::new();
         for (_, core) in self.found.living() {
@@ -570,7 +574,8 @@ impl Observer {
         believed
     }
 
-    /// LE4. Looks before a command, too, which may end what it looks for.
+    /// LE4. The check runs before a command, too, because the command may end the state that is
+    /// checked.
     fn look_at_vacancy(&mut self, stand: &Stand) {
         let Some(mut vacancy) = self.vacancy.take() else {
             return;
@@ -587,22 +592,24 @@ impl Observer {
         }
     }
 
-    /// Whether it waits, and its future is polled until the end of the wait. The waiter goes on with another field
-    /// when its client deleted this one by a force unlock, which a grant without an answer had made.
+    /// Whether the call waits, and its future is polled until the end of the wait. The waiter continues
+    /// with another field when its client deleted this one, which a grant without an answer had made,
+    /// by a force unlock.
     fn is_patient(&self, field: &str) -> bool {
         self.patience.is_of(&self.waits, field)
             && !self.late.contains(field)
             && !self.forced.contains(field)
     }
 
-    /// What is true without faults: a waiter that is polled shows that it is there (FA4), and a lock for which
-    /// it waits does not stay free (FA6, FA7).
+    /// The checks without faults: a waiter that is polled shows that it is present (FA4), and a lock
+    /// for which it waits does not stay free (FA6, FA7).
     fn look_at_patient_waiters(&mut self, stand: &Stand) {
         let now = self.found.now_ms();
         let waits = stand.queue.iter().filter(|it| self.is_patient(it));
         let patient: Vec<String> = waits.cloned().collect();
         let absent = patient.iter().find(|it| !stand.is_there(it, now));
-        // It takes that long until others have the role of a contender that is left while it looks.
+        // A contender may be abandoned during its poll. It takes this time until another waiter has its
+        // role.
         if self.limits.silence_ms >= TAKEN_OVER_MS
             && let Some(absent) = absent
         {
@@ -610,7 +617,7 @@ impl Observer {
                 .violated(format!("{absent} waits, and does not show it: {stand:?}"));
         }
         let head = stand.queue.iter().find(|it| stand.is_there(it, now));
-        // A waiter of Redisson takes it when it looks, or never.
+        // A waiter of Redisson takes the lock at its next poll, or never.
         let head = head.filter(|it| !is_redissons(it));
         let Some(head) = head.filter(|_| stand.holders.is_empty() && !patient.is_empty()) else {
             self.free_since = None;
@@ -649,7 +656,7 @@ impl Observer {
         if matches!(phase, HoldPhase::Lost(_)) && self.lost.insert(id) {
             self.seen.losses += 1;
         }
-        // The holder does not notice a force unlock before its next renewal.
+        // The holder does not learn of a force unlock before its next renewal.
         if !valid || self.forced.contains(&field) {
             return;
         }
@@ -669,7 +676,7 @@ impl Observer {
         }
     }
 
-    /// Must be true when no command is in flight and no job is pending.
+    /// The checks when no command is in flight and no job is pending.
     pub(super) fn look_at_rest(&mut self) {
         let mut listed = HashSet::new();
         for (_, core) in self.found.living() {
@@ -695,7 +702,7 @@ impl Observer {
         (last as u64).saturating_sub(self.found.now_ms())
     }
 
-    /// Must be true when every lease has ended.
+    /// The checks when every lease has ended.
     pub(super) fn look_at_the_end(&mut self) {
         let living = self.found.living();
         let left: usize = living.map(|(_, core)| core.holds.all().len()).sum();
@@ -703,12 +710,12 @@ impl Observer {
             .claim(left == 0, || format!("the clients still list {left} holds"));
     }
 
-    /// FA8: the last acquires have passed the entries that late commands left.
+    /// FA8: the last acquires have removed the entries that late commands left.
     pub(super) fn look_whether_all_left(&mut self) {
         let stand = self.stand();
         let is_empty = stand.holders.is_empty() && stand.queue.is_empty();
         self.found.claim(is_empty, || format!("left is {stand:?}"));
-        // LE3: what a leader said ends with it.
+        // LE3: a leader's value ends with its hold.
         let said = self.redis.text(SAID, self.found.now_ms());
         self.found.claim(said.is_none(), || {
             format!("nobody leads, and said is {said:?}")
@@ -763,10 +770,10 @@ impl Observes for Observer {
         });
         self.compare(&command, &before, &after);
         if let (FairCommand::Look { field, .. }, Value::Int(-5)) = (&command, &value) {
-            // It has lost its place, and asks for another one.
+            // The waiter has lost its place, and asks for another one.
             self.entered_by.remove(*field);
         }
-        // A script that the server does not know is sent once more.
+        // A client sends a script again that the server does not have.
         if !matches!(value, Value::ServerError(_)) {
             self.account(&command, delivery.serial, &before, &after);
             self.look_at_terms(&command, &value, had_said, [&before, &after]);
@@ -818,7 +825,8 @@ fn client_of(field: &str) -> &str {
 /// How long a waiter may pause between its steps.
 const PAUSES_MS: u64 = 160;
 
-/// The time for an answer, a poll cap, the time for a sign of life, and what a client draws beside them.
+/// The command timeout, a poll cap, the time for which a waiter counts as present, and the client's
+/// random additions to them.
 const TAKEN_OVER_MS: u64 = 1_700;
 
 /// The owner in a field, `<client uuid>:<owner>.<number of the hold>`.

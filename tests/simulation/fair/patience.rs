@@ -7,14 +7,14 @@ use parking_lot::Mutex;
 
 use super::observer::owner_of;
 
-/// Shared by the tasks and the observer. An owner is its name in a field.
+/// Shared by the tasks and the observer. Owners are identified by their names in the fields.
 #[derive(Clone, Default)]
 pub(super) struct Patience {
     /// The number of the wait of each owner that waits now.
     waits: Arc<Mutex<(u64, HashMap<String, u64>)>>,
 }
 
-/// The wait lasts as long as this.
+/// The wait lasts until this value is dropped.
 pub(super) struct PatientWait {
     patience: Patience,
     owner: String,

@@ -1,4 +1,5 @@
-//! The steps of one run: derived from its seed, and shortened to find the shortest failing plan.
+//! The steps of one run. They are derived from its seed, and shortened in the search for the shortest
+//! failing plan.
 
 use crate::simulation::chance::Chance;
 use crate::simulation::network::Faults;
@@ -8,17 +9,17 @@ use crate::simulation::shorter::{self, Parts};
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Plan {
-    /// Clocks, faults, pauses and settings. Its own tasks are left out.
+    /// Clocks, faults, pauses and settings. Its own tasks are not used.
     pub(super) world: plan::Plan,
     pub(super) tasks: Vec<Task>,
     /// The lock is that of an election.
     pub(super) is_election: bool,
     pub(super) death: Option<Death>,
-    /// A Redisson client beside the others.
+    /// A Redisson client runs, too.
     pub(super) redisson: Option<RedissonPlan>,
 }
 
-/// A client dies: its tasks and its watchdog end, and it sends nothing more.
+/// A client dies: its tasks and its watchdog end, and it sends no more commands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Death {
     pub(super) client: usize,
@@ -37,7 +38,7 @@ pub(super) enum Step {
     Acquire {
         wait_ms: Option<u64>,
         lease_ms: Option<u64>,
-        /// How long the lock stays at least.
+        /// The least time of the lock.
         least_ms: Option<u64>,
         cancel: Cancel,
     },
@@ -51,9 +52,9 @@ pub(super) enum Step {
     Rest(u64),
     /// The leader publishes another value.
     Proclaim(Cancel),
-    /// Asks who leads.
+    /// Asks for the leader.
     AskLeader,
-    /// What the leader said of itself is deleted.
+    /// The leader's value is deleted.
     Erase,
     /// Awaits the next leader with the task's stream, or with a new one if it has none.
     Observe(Cancel),
@@ -66,10 +67,11 @@ impl Plan {
         let mut world = plan::Plan::draw(seed);
         world.tasks.clear();
         let mut chance = Chance::new(seed, 20);
-        // Two of three runs in which waiters are dropped that are silent for a time that faults reach.
+        // With two of the three values, faults can keep a waiter silent for so long that it loses its
+        // place.
         world.silence_ms = chance.one_of(&[10_000, 6 * world.poll_cap_ms, 2_000]);
         if chance.percent(25) {
-            // The server is silent for longer than a waiter may take to answer.
+            // The server does not answer for longer than a waiter's presence lasts.
             let begin = chance.within(50, 1_500);
             world.faults.stalls = [begin, begin + chance.within(100, 3_500)];
             world.command_timeout_ms = chance.one_of(&[world.command_timeout_ms, 5_000]);
@@ -79,7 +81,7 @@ impl Plan {
         let tasks = (0..chance.within(2, 6)).map(|task| {
             let steps = chance.within(3, 8);
             Task {
-                // Two clients, and in one of them most of the tasks.
+                // There are two clients, and one of them has most of the tasks.
                 client: usize::from(task % 3 == 1),
                 steps: (0..steps).map(|_| step(&mut chance, lease_ms)).collect(),
             }
@@ -122,7 +124,7 @@ impl Plan {
         }
     }
 
-    /// Adds what only candidates do. The other choices of a seed stay those of a fair lock.
+    /// Adds the steps of candidates. The other choices of a seed stay those of a fair lock.
     fn be_an_election(&mut self) {
         let mut chance = Chance::new(self.world.seed, 22);
         for task in &mut self.tasks {
@@ -146,14 +148,14 @@ impl Plan {
         let watchers: Vec<Task> = watchers.collect();
         self.tasks.extend(watchers);
         if chance.percent(40) {
-            // A message comes long before the next question.
+            // A message arrives long before the next poll.
             self.world.listens = true;
             self.world.poll_cap_ms = 2_000;
             self.world.silence_ms = 10_000;
         }
     }
 
-    /// How long Redis may have the lock of the run after the last command.
+    /// How long the lock of the run may exist on the server after the last command.
     pub(super) fn longest_lease_ms(&self) -> u64 {
         let steps = self.tasks.iter().flat_map(|task| &task.steps);
         let leases = steps.filter_map(|step| match step {
@@ -165,7 +167,7 @@ impl Plan {
         leases.fold(self.world.watchdog_lease_ms, u64::max)
     }
 
-    /// Every plan that is a little shorter than this one.
+    /// Every plan that is one change shorter than this one.
     pub(super) fn smaller(&self) -> Vec<Self> {
         let mut plans = shorter::plans(
             self,
@@ -187,7 +189,7 @@ impl Plan {
 }
 
 impl Death {
-    /// In a quarter of the runs, of which half have no faults.
+    /// Draws a death in a quarter of the runs, half of which have no faults.
     fn draw(seed: u64, world: &mut plan::Plan) -> Option<Self> {
         let mut chance = Chance::new(seed, 23);
         if !chance.percent(25) {
@@ -207,7 +209,7 @@ impl Death {
     }
 }
 
-/// One owner has the lock for longer than others of its client may be silent.
+/// One owner holds the lock for longer than other owners of its client may send nothing.
 fn long_hold(chance: &mut Chance) -> Vec<Task> {
     let acquire = Step::Acquire {
         wait_ms: Some(9_000),
@@ -226,7 +228,7 @@ fn long_hold(chance: &mut Chance) -> Vec<Task> {
     ]
 }
 
-/// What one does that observes who leads.
+/// The steps of an observer of the leaders.
 fn watch(chance: &mut Chance) -> Vec<Step> {
     match chance.within(0, 99) {
         0..60 => {

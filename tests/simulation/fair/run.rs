@@ -1,4 +1,5 @@
-//! One run: the real engine on virtual time, the tasks of a plan, and the observer between them.
+//! One run: the real engine in virtual time, the tasks of a plan, and the observer between the clients
+//! and the server.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -123,17 +124,18 @@ async fn story(
     rest(&plan.world, network, observer).await;
     observer.borrow_mut().look_at_rest();
     let lease = plan.longest_lease_ms();
-    // A slower clock notices a little later what expired on the server.
+    // A client with a slower clock notices an expiry on the server a little later.
     tokio::time::sleep(Duration::from_millis(lease + lease / 50 + 10)).await;
     observer.borrow_mut().look_at_the_end();
 
-    // The place of a Redisson thread that died stands up to its score, which counts those that stood before it.
+    // The place of a Redisson thread that died lasts until its score, which includes the time of those
+    // before it.
     let dead = observer.borrow().redissons_last_ms();
     tokio::time::sleep(Duration::from_millis(dead)).await;
     let dead = observer.borrow().found.dead;
     let living = clients.into_iter().enumerate();
     for (_, client) in living.filter(|(number, _)| dead != Some(*number)) {
-        // An entry that a late command left is passed after its silence.
+        // Other waiters pass an entry that a late command left, once its presence has expired.
         let wait = Duration::from_millis(plan.world.silence_ms + 5_000);
         let owner = Owner::from_id(100);
         let contest = Contest::new(&client, plan.is_election);

@@ -19,7 +19,7 @@ use crate::simulation::network::Network;
 use crate::simulation::plan::Cancel;
 use crate::simulation::task::{LeastTime, cancelled};
 
-/// What a task reports to the observer.
+/// The reports of a task to the observer.
 pub(super) enum Report {
     Says(String),
     /// An unlock returned that this hold is deleted in Redis.
@@ -28,23 +28,23 @@ pub(super) enum Report {
     Keeps(HoldName, LeastTime),
     /// An unlock returned that Redis keeps this hold's lock for this time.
     Kept(HoldName, Duration),
-    /// This owner leads.
+    /// This owner is the leader.
     Leads {
         owner: String,
         term: u64,
     },
-    /// A call that began then, in nanoseconds, returned who leads.
+    /// A call returned the leader. The time, in nanoseconds, is that of its beginning.
     Asked {
         began: u64,
         leader: Option<Shown>,
     },
-    /// What the leader said of itself is to be deleted.
+    /// The leader's value is to be deleted.
     Erases,
     /// A stream is polled from now on, until it returns or for a while.
     Observes(StreamId),
-    /// It is not polled any more.
+    /// The stream is no longer polled.
     LooksAway(StreamId),
-    /// A stream whose call began then returned who leads.
+    /// A stream returned the leader. The time is that of the beginning of its call.
     Observed {
         stream: StreamId,
         began: u64,
@@ -63,7 +63,7 @@ pub(super) enum Left {
     },
 }
 
-/// A stream, and what its call returned.
+/// A stream, and the result of its call.
 type Observed = (Leaders, Result<Option<Leader>>);
 
 /// Runs every step, and returns the remaining holds and the abandoned calls.
@@ -107,9 +107,10 @@ struct Runner {
     won: Vec<Won>,
     /// From the oldest to the newest.
     left: Vec<Left>,
-    /// How many values it has made.
+    /// The number of values that the task has made.
     values: u64,
-    /// The stream with which it observes who leads, and how many it has begun.
+    /// The stream with which the task observes the leaders, and the number of streams that it has
+    /// begun.
     leaders: Option<(StreamId, Leaders)>,
     streams: u64,
 }
@@ -130,7 +131,7 @@ impl Runner {
                 let value = self.value();
                 let contest = &self.contest;
                 let mut call = contest.acquire(&self.owner, wait, lease, at_least, value);
-                // The pending holds of an owner that left a call are not told apart.
+                // The pending holds of an owner that abandoned a call are not distinguished.
                 let is_patient =
                     cancel == Cancel::Never && wait_ms.is_some() && self.left.is_empty();
                 let owner = self.owner.to_string();
@@ -197,7 +198,7 @@ impl Runner {
             Step::Proclaim(cancel) => {
                 let value = self.value();
                 if let Some(won) = self.won.last() {
-                    // The observer sees whether it is said.
+                    // The observer checks whether the value was published.
                     let _ = cancelled(won.proclaim(value), cancel).await;
                 }
             }
@@ -278,7 +279,7 @@ impl Runner {
         self.won.extend(won);
     }
 
-    /// One that nobody has said before.
+    /// A value that no leader has published before.
     fn value(&mut self) -> String {
         self.values += 1;
         format!("value {} of {}", self.values, self.owner)
@@ -290,5 +291,5 @@ impl Runner {
     }
 }
 
-/// How long a task awaits the next leader at most, when it has resumed that.
+/// How long a task waits for the next leader at most, after it has resumed that call.
 const MOST_MS: u64 = 1_000;

@@ -1,17 +1,18 @@
-//! For how long nobody leads while somebody could (design: invariant LE4; FA6 and FA7 of a fair lock).
+//! How long an election has no leader while a waiter could be the leader (design: invariant LE4; FA6
+//! and FA7 of a fair lock).
 
 use std::collections::HashMap;
 
 use super::observer::Stand;
 use super::plan::Plan;
 
-/// What is true in a run without faults. The times are in milliseconds.
+/// The checks in a run without faults. The times are in milliseconds.
 pub(super) struct Vacancy {
-    /// While there is no leader, or only one that died.
+    /// The period in which there is no leader, or only one that died.
     open: Option<Open>,
-    /// Since when each waiter in the queue is there, or is not there any more.
+    /// The time since which each waiter in the queue is present, or no longer present.
     seen: HashMap<String, (bool, u64)>,
-    /// When a waiter of Redisson last stood before the first one that is there.
+    /// The last time at which a waiter of Redisson was before the first present one.
     redissons: u64,
     /// How long the next leader may take beyond the lease.
     longest: u64,
@@ -20,14 +21,14 @@ pub(super) struct Vacancy {
 
 struct Open {
     since: u64,
-    /// For how long the lease of the dead leader went on then.
+    /// The remaining lease of the dead leader at the beginning.
     lease: u64,
     is_awaited: bool,
 }
 
-/// Who can lead, as the observer knows it.
+/// The observer's view of the waiters.
 pub(super) trait Candidates {
-    /// Whether a waiter is polled until its turn.
+    /// Whether a waiter is polled until it acquires the lock.
     fn is_active(&self, field: &str) -> bool;
     fn is_dead(&self, field: &str) -> bool;
     fn is_redissons(&self, field: &str) -> bool;
@@ -45,7 +46,8 @@ impl Vacancy {
         }
     }
 
-    /// Returns how a vacancy ended for which somebody waited: whether its leader had died.
+    /// Returns whether the last leader had died, if this is the end of a vacancy during which a call
+    /// waited.
     pub(super) fn look(
         &mut self,
         now: u64,
@@ -86,7 +88,7 @@ impl Vacancy {
         if before.iter().any(|it| who.is_redissons(it)) {
             self.redissons = now;
         }
-        // It is the turn of the first one only when those before it are not there any more.
+        // A waiter is served only when those before it are no longer present.
         let since = stand.queue[..=first].iter().map(|it| self.seen[it].1);
         let since = since.fold(self.redissons.max(open.since), u64::max);
         let (lasts, longest) = (now - since, open.lease + self.longest);

@@ -1,4 +1,4 @@
-//! Those that observe who leads an election (`Election::observe`): what each stream reports, and when.
+//! The observers of an election (`Election::observe`): the reports of each stream, and their times.
 
 use std::collections::HashMap;
 
@@ -16,29 +16,29 @@ pub(super) struct StreamId {
 /// The times are in milliseconds.
 pub(super) struct Watches {
     streams: HashMap<StreamId, Stream>,
-    /// Who leads, and since when.
+    /// The leader, and the time since which it is the leader.
     leader: (Option<Shown>, u64),
     /// How long a stream may take to report another one.
     longest: u64,
-    /// The clients listen to messages. When the last one was published.
+    /// Whether the clients are subscribed to messages, and the time of the last published message.
     listens: bool,
     published: Option<u64>,
 }
 
 #[derive(Default)]
 struct Stream {
-    /// Since when it is polled, if it is.
+    /// The time since which the stream is polled, if it is.
     polled: Option<u64>,
     has_paused: bool,
     last: Option<Option<Shown>>,
     term: u64,
 }
 
-/// What a stream reported.
+/// The report of a stream.
 pub(super) struct News {
-    /// It reported another leader before.
+    /// The stream reported another leader before.
     pub(super) is_change: bool,
-    /// It was not polled for a while, or its call was cancelled.
+    /// The stream was not polled for a while, or its call was cancelled.
     pub(super) is_resumed: bool,
 }
 
@@ -62,7 +62,7 @@ impl Watches {
         self.streams.entry(stream).or_default().polled = Some(now);
     }
 
-    /// It is not polled any more, and has not returned.
+    /// The stream is no longer polled, and has not returned.
     pub(super) fn pause(&mut self, stream: StreamId) {
         if let Some(stream) = self.streams.get_mut(&stream) {
             stream.polled = None;
@@ -79,7 +79,7 @@ impl Watches {
         self.streams.retain(|stream, _| stream.client != client);
     }
 
-    /// Each report is another one than the last, and its term is not lower.
+    /// Each report differs from the last, and its term is not lower.
     pub(super) fn report(&mut self, id: StreamId, leader: Option<Shown>) -> Result<News, String> {
         let stream = self.streams.entry(id).or_default();
         stream.polled = None;
@@ -98,7 +98,7 @@ impl Watches {
         })
     }
 
-    /// What is true without faults: a stream that is polled reports another leader soon.
+    /// The check without faults: a stream that is polled reports another leader soon.
     pub(super) fn look(&mut self, leader: Option<Shown>, now: u64) -> Result<(), String> {
         if self.leader.0 != leader {
             self.leader = (leader, now);
@@ -116,7 +116,7 @@ impl Watches {
             if late > self.longest {
                 return Err(format!("{id:?} does not report {leader:?} for {late} ms"));
             }
-            // It listens from its second call on.
+            // The stream is subscribed from its second call on.
             let listens = |at: &u64| stream.last.is_some() && polled + PAUSES_MS <= *at;
             if let Some(at) = published.filter(listens)
                 && now - at > PAUSES_MS
@@ -129,5 +129,5 @@ impl Watches {
     }
 }
 
-/// Two questions, and the pauses before them.
+/// Two polls, and the pauses before them.
 const PAUSES_MS: u64 = 300;

@@ -1,6 +1,6 @@
 //! The meaning of a group lock's command on the wire.
 
-/// It is recognised by its arguments only, so that a changed script changes nothing here.
+/// The parser reads the arguments only, so that it does not depend on the text of a script.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum GroupCommand<'a> {
     Acquire {
@@ -44,7 +44,7 @@ impl<'a> GroupCommand<'a> {
         }
     }
 
-    /// The holds that it concerns.
+    /// The holds that the command concerns.
     pub(super) fn fields(&self) -> &[&'a str] {
         match self {
             Self::Acquire { field, .. } | Self::Lower { field } | Self::Force { field } => {
@@ -55,7 +55,7 @@ impl<'a> GroupCommand<'a> {
         }
     }
 
-    /// The hold whose count it may change.
+    /// The hold whose count the command may change.
     pub(super) fn counted(&self) -> Option<&'a str> {
         match self {
             Self::Acquire { field, .. } | Self::Lower { field } => Some(field),

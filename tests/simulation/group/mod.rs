@@ -1,4 +1,5 @@
-//! The same world with locks of values of a group: invariants GL1 to GL4 of the design, after every event.
+//! The same simulation with locks of values of a group: invariants GL1 to GL4 of the design, after
+//! every event.
 
 pub(super) mod command;
 mod observer;
@@ -27,7 +28,7 @@ fn no_seed_violates_an_invariant() {
     let Some((seeds, seen)) = SIMULATION.no_seed_fails(SEEDS) else {
         return;
     };
-    // A run that never meets a fault would prove nothing.
+    // Runs in which no fault occurs would prove nothing.
     let rates = [
         seen.executed / 10,
         seen.copies,

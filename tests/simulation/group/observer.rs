@@ -1,4 +1,4 @@
-//! Sees both sides at once and checks what must be true (design: invariants GL1 to GL4, and 1 to 7).
+//! Compares the clients with the server, and checks invariants GL1 to GL4 and 1 to 7 of the design.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,31 +20,31 @@ pub(super) struct Observer {
     lost: HashSet<(usize, u64)>,
     /// The last executed command about each hold's count.
     executed: HashMap<String, u64>,
-    /// Fields that a command has reached twice: the second time it may have made them again.
+    /// Fields that one command has reached twice: the second delivery may have created them again.
     reached_twice: HashSet<String>,
-    /// Fields that a command has deleted, and those that a force unlock has.
+    /// Fields that a command has deleted, and those that a force unlock has deleted.
     deleted: HashSet<String>,
     forced: HashSet<String>,
     pub(super) seen: Seen,
 }
 
-/// How often the run met the cases that it is meant to test.
+/// How often each case occurred that the simulation is meant to test.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
     pub(super) executed: u64,
     pub(super) copies: u64,
     pub(super) grants: u64,
-    /// Grants while others have other values.
+    /// Grants while other owners hold other values.
     pub(super) beside: u64,
     /// Acquires that found a value taken.
     pub(super) busy: u64,
     pub(super) inner: u64,
-    /// Values that an acquire took from an owner whose time was over.
+    /// Values that an acquire took from an owner whose time had ended.
     pub(super) taken_over: u64,
     pub(super) renewals: u64,
     pub(super) losses: u64,
     pub(super) forced: u64,
-    /// Grants to Redisson, and values of lockdog whose time was over that it took.
+    /// Grants to Redisson, and values that it took from owners of lockdog whose time had ended.
     pub(super) redissons: u64,
     pub(super) redisson_took: u64,
 }
@@ -179,7 +179,8 @@ impl Observer {
         }
     }
 
-    /// Executes a command of Redisson. It takes no value of lockdog before the end of its time.
+    /// Executes a command of Redisson. The command must take no value of a lockdog owner before the end
+    /// of its time.
     fn execute_redissons(&mut self, delivery: &Delivery) -> Value {
         let before = self.stand();
         let value = self.redis.execute(&delivery.args, self.found.now_ms());
@@ -251,7 +252,7 @@ impl Observer {
         None
     }
 
-    /// Must be true when no command is in flight and no job is pending.
+    /// The checks when no command is in flight and no job is pending.
     pub(super) fn look_at_rest(&mut self) {
         let stand = self.stand();
         let mut listed = HashSet::new();
@@ -274,7 +275,7 @@ impl Observer {
                 }
             }
         }
-        // Shortly before it ends, the client does not list a hold any more whose lease ends.
+        // Shortly before the end of a lease the client no longer lists the hold.
         let ends = (self.found.now_ms() + ENDS_MS) as f64;
         for (value, has) in stand.values.iter().filter(|(_, has)| has.ends > ends) {
             let field = &has.field;
@@ -290,7 +291,7 @@ impl Observer {
         }
     }
 
-    /// Must be true when every lease has ended: GL4.
+    /// GL4: the check when every lease has ended.
     pub(super) fn look_at_the_end(&mut self) {
         let names = self.redis.names(self.found.now_ms());
         self.found
@@ -363,10 +364,10 @@ impl Observes for Observer {
     }
 }
 
-/// Whether a field is a Redisson client's: it has no number of a hold.
+/// Whether a field is that of a Redisson client: it has no number of a hold.
 fn is_redissons(field: &str) -> bool {
     !field.contains('.')
 }
 
-/// Longer than what a client takes off the longest lease for clocks that run at different rates.
+/// Longer than the client's deduction from the longest lease for clocks that run at different rates.
 const ENDS_MS: u64 = 60;

@@ -1,4 +1,5 @@
-//! The steps of one run: derived from its seed, and shortened to find the shortest failing plan.
+//! The steps of one run. They are derived from its seed, and shortened in the search for the shortest
+//! failing plan.
 
 use super::command::VALUES;
 use crate::simulation::chance::Chance;
@@ -8,10 +9,10 @@ use crate::simulation::shorter::{self, Parts};
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Plan {
-    /// Clocks, faults, pauses and settings. Its own tasks are left out.
+    /// Clocks, faults, pauses and settings. Its own tasks are not used.
     pub(super) world: plan::Plan,
     pub(super) tasks: Vec<Task>,
-    /// A Redisson client beside the others.
+    /// A Redisson client runs, too.
     pub(super) redisson: Option<RedissonPlan>,
 }
 
@@ -25,7 +26,7 @@ pub(super) struct Task {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Step {
     Acquire {
-        /// A bit for each value; those that the owner has in place of them, if it has some.
+        /// One bit for each value. An owner that holds some values uses those instead.
         values: u8,
         wait_ms: Option<u64>,
         lease_ms: Option<u64>,
@@ -51,20 +52,20 @@ impl Plan {
         let tasks = (0..chance.within(2, 5)).map(|task| {
             let steps = chance.within(3, 9);
             Task {
-                // Two clients, and in one of them most of the tasks.
+                // There are two clients, and one of them has most of the tasks.
                 client: usize::from(task == 1),
                 steps: (0..steps).map(|_| step(&mut chance, lease_ms)).collect(),
             }
         });
         Self {
             tasks: tasks.collect(),
-            // A clock that is ahead takes values whose time is not over.
+            // A client whose clock is ahead takes values before the end of their time.
             redisson: RedissonPlan::draw(seed, &[0, -500, -60_000], lease_ms),
             world,
         }
     }
 
-    /// How long Redis may have anything of the run after the last command.
+    /// How long a key of the run may exist on the server after the last command.
     pub(super) fn longest_lease_ms(&self) -> u64 {
         let steps = self.tasks.iter().flat_map(|task| &task.steps);
         let leases = steps.filter_map(|step| match step {
@@ -74,7 +75,7 @@ impl Plan {
         leases.fold(self.world.watchdog_lease_ms, u64::max)
     }
 
-    /// Every plan that is a little shorter than this one.
+    /// Every plan that is one change shorter than this one.
     pub(super) fn smaller(&self) -> Vec<Self> {
         shorter::plans(
             self,
@@ -91,7 +92,7 @@ impl Plan {
 fn step(chance: &mut Chance, lease_ms: u64) -> Step {
     let [cancel_acquire, cancel_end] = [30, 20].map(|percent| Cancel::draw(chance, percent));
     let mut values = || chance.within(1, (1 << VALUES.len()) - 1) as u8;
-    // Two of the draws: few values, so that locks stand beside each other.
+    // The intersection of two draws has few values, so that several locks can be held at once.
     let (values, all) = (values() & values(), values());
     let values = if values == 0 { all } else { values };
     match chance.within(0, 99) {

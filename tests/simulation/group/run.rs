@@ -1,4 +1,5 @@
-//! One run: the real engine on virtual time, the tasks of a plan, and the observer between them.
+//! One run: the real engine in virtual time, the tasks of a plan, and the observer between the clients
+//! and the server.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -43,7 +44,7 @@ async fn simulate(plan: &Plan, redis: Redis, traced: bool) -> (RunOutcome<Seen>,
     (outcome, observer.redis)
 }
 
-/// Those of all values for which a bit is set.
+/// The values whose bits are set.
 fn some_of(values: u8) -> Vec<Value> {
     let all = VALUES.iter().enumerate();
     let some = all.filter(|(i, _)| values & (1 << i) != 0);
@@ -85,7 +86,7 @@ async fn story(
     let mut guards = Vec::new();
     for task in tasks {
         match task.await {
-            // What was abandoned is dropped here.
+            // The abandoned calls are dropped here.
             Ok((held, _left)) => guards.extend(held),
             Err(error) => observer
                 .borrow_mut()
@@ -104,7 +105,7 @@ async fn story(
     rest(&plan.world, network, observer).await;
     observer.borrow_mut().look_at_rest();
     let lease = plan.longest_lease_ms();
-    // A slower clock notices a little later what expired on the server.
+    // A client with a slower clock notices an expiry on the server a little later.
     tokio::time::sleep(Duration::from_millis(lease + lease / 50 + 10)).await;
     observer.borrow_mut().look_at_the_end();
 

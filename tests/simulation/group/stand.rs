@@ -1,11 +1,11 @@
-//! What the server has of the group.
+//! The state of the group on the server.
 
 use std::collections::BTreeMap;
 
 use super::command::KEY;
 use crate::simulation::redis::Redis;
 
-/// Who has a value.
+/// The owner of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Has {
     pub(super) field: String,
@@ -14,7 +14,7 @@ pub(super) struct Has {
     pub(super) count: i64,
 }
 
-/// Who has which value, also if the time of an owner is over.
+/// The owner of each value, including owners whose time has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Stand {
     pub(super) values: BTreeMap<String, Has>,
@@ -42,7 +42,7 @@ impl Stand {
         }
     }
 
-    /// What one hold has, also if its time is over.
+    /// The values of one hold, also if its time has ended.
     pub(super) fn of_field(&self, field: &str) -> impl Iterator<Item = (&String, &Has)> {
         self.values
             .iter()
@@ -50,5 +50,5 @@ impl Stand {
     }
 }
 
-/// What the server's clock shows at the start.
+/// The time of the server's clock at the start.
 pub(super) const EPOCH_MS: u64 = 1_800_000_000_000;

@@ -14,7 +14,7 @@ use crate::session::Unlocked;
 use crate::simulation::plan::Cancel;
 use crate::simulation::task::cancelled;
 
-/// What a task reports to the observer.
+/// The reports of a task to the observer.
 pub(super) enum Report {
     Says(String),
     /// An unlock returned that this field is deleted in Redis.

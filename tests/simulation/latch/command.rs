@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-/// What a command asks for. The mark of its request is a key.
+/// The operation of a command. The mark of its request is a key.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum LatchCommand<'a> {
     CountDown { mark: &'a str },

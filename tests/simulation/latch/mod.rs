@@ -1,5 +1,5 @@
-//! The same world with a count-down latch: invariants CL1 to CL4 of the design, after every event. Clients
-//! listen to messages or poll, messages are lost, and the server starts again without its data.
+//! The same simulation with a count-down latch: invariants CL1 to CL4 of the design, after every event.
+//! Clients subscribe to messages or poll, messages are lost, and the server restarts without its data.
 
 pub(super) mod command;
 mod observer;
@@ -27,7 +27,7 @@ fn no_seed_violates_an_invariant() {
     let Some((seeds, seen)) = SIMULATION.no_seed_fails(SEEDS) else {
         return;
     };
-    // A run that never meets a fault would prove nothing.
+    // Runs in which no fault occurs would prove nothing.
     let rates = [
         seen.executed / 10,
         seen.copies,

@@ -1,4 +1,4 @@
-//! Sees both sides at once and checks what must be true (design: invariants CL1 to CL4).
+//! Compares the clients with the server, and checks invariants CL1 to CL4 of the design.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -18,18 +18,19 @@ pub(super) struct Observer {
     pub(super) redis: Redis,
     network: Arc<Network>,
     pub(super) found: Findings,
-    /// What the count should be.
+    /// The expected count.
     count: Option<i64>,
-    /// What each request was answered.
+    /// The answer to each request.
     answers: HashMap<String, i64>,
-    /// The requests of all count-downs that were executed, or refused for good.
+    /// The requests of all count-downs that were executed, or finally refused.
     counted: HashSet<String>,
     /// How many count-downs the callers began.
     begun: u64,
-    /// When the latch was open, in nanoseconds: from and to.
+    /// The periods in which the latch was open, in nanoseconds: begin and end.
     open: Vec<[u64; 2]>,
     waits: BTreeMap<WaitNumber, Wait>,
-    /// Which clients read a message of a zero that was under way for longer than a poll cap, and when.
+    /// The clients that read a message of a zero that was in transit for longer than a poll cap, and
+    /// the times.
     late: Vec<(usize, u64)>,
     times: Times,
     pub(super) seen: Seen,
@@ -40,7 +41,7 @@ struct Wait {
     client: usize,
     began: u64,
     is_polled: bool,
-    /// When it has to end at the latest.
+    /// The latest time at which the wait has to end.
     until: u64,
 }
 
@@ -51,11 +52,11 @@ struct Times {
     answer: u64,
     command_timeout: u64,
     pauses_end: u64,
-    /// Since when no fault happens.
+    /// The time since which no fault occurs.
     calm: Option<u64>,
 }
 
-/// How often the run met the cases that it is meant to test.
+/// How often each case occurred that the simulation is meant to test.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
     pub(super) executed: u64,
@@ -67,17 +68,17 @@ pub(super) struct Seen {
     pub(super) zeros: u64,
     /// Waits that ended with an open latch.
     pub(super) opened: u64,
-    /// Waits that ended so while the latch was closed again.
+    /// Those that ended while the latch was closed again.
     pub(super) by_message: u64,
     /// Waits that ended with their time.
     pub(super) passed_over: u64,
     /// Messages of a zero.
     pub(super) heard: u64,
-    /// Those that were under way for too long.
+    /// Those that were in transit for too long.
     pub(super) late: u64,
     pub(super) restarts: u64,
     pub(super) left: u64,
-    /// What Redisson changed.
+    /// Changes by Redisson.
     pub(super) redissons: u64,
 }
 
@@ -115,7 +116,7 @@ impl Observer {
             late: Vec::new(),
             times: Times {
                 poll_cap: ns(plan.poll_cap_ms),
-                // There and back, three times: a look, the subscription, and a look behind it.
+                // Three round trips: a poll, the subscription, and a poll after it.
                 answer: ns(3 * 6 + 2),
                 command_timeout: ns(plan.command_timeout_ms),
                 pauses_end: ns(plan.pauses_end_ms()),
@@ -141,7 +142,8 @@ impl Observer {
         }
     }
 
-    /// From now on no fault happens. What is silent is found out within a command timeout.
+    /// No fault occurs from now on. A client detects a connection without answers within a command
+    /// timeout.
     pub(super) fn calm(&mut self) {
         let silent = self.times.command_timeout * 2 + RECONNECTED;
         self.times.calm = Some(self.network.now() + silent);
@@ -243,7 +245,7 @@ impl Observer {
                 if let Some(last) = self.open.last_mut() {
                     last[1] = now;
                 }
-                // It need not have lasted until they looked.
+                // The latch need not have stayed open until they polled.
                 for wait in self.waits.values_mut() {
                     wait.until = u64::MAX;
                 }
@@ -252,7 +254,7 @@ impl Observer {
         }
     }
 
-    /// What the request has to be answered, and what it has to change: CL1.
+    /// The answer that the request has to get, and the change that it has to make: CL1.
     fn expect(&mut self, mark: &str, [answer, count]: [Option<i64>; 2]) -> i64 {
         if let Some(answer) = self.answers.get(mark) {
             self.seen.repeated += 1;
@@ -323,8 +325,8 @@ impl Observer {
         }
     }
 
-    /// CL2: who has waited for a poll cap, and whose client was subscribed when the message came, has to end,
-    /// whatever the count is then.
+    /// CL2: a wait that has lasted for a poll cap, and whose client was subscribed when the message
+    /// arrived, has to end, whatever the count is then.
     fn look_at_messages(&mut self) {
         let now = self.network.now();
         // The clients' clocks differ from the server's.
@@ -364,7 +366,7 @@ impl Observer {
             .claim(late.is_none(), || late.unwrap_or_default());
     }
 
-    /// Must be true when every call was answered: each count-down counted, once.
+    /// The check when every call was answered: each count-down counted once.
     pub(super) fn has_counted_all(&self) -> bool {
         self.counted.len() as u64 == self.begun
     }
@@ -401,7 +403,7 @@ impl Observes for Observer {
                 delivery.serial, delivery.connection,
             )
         });
-        // A digest that the server does not know any more.
+        // The server no longer has the script of this digest.
         if !matches!(value, Value::ServerError(_))
             && let Some(answer) = self.expected(&command)
         {
@@ -416,7 +418,7 @@ impl Observes for Observer {
     }
 
     fn refuse(&mut self, delivery: &Delivery, error: &str) {
-        // The client sends it no more: this error may last.
+        // The client does not send it again: this error may last.
         if let LatchCommand::CountDown { mark } = LatchCommand::of(&delivery.args)
             && error.starts_with("OOM")
         {
@@ -438,5 +440,5 @@ impl Observes for Observer {
     }
 }
 
-/// How long a client may need to have its connections again, in nanoseconds.
+/// How long a client may need to restore its connections, in nanoseconds.
 const RECONNECTED: u64 = 100_000_000;

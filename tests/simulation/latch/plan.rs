@@ -1,4 +1,5 @@
-//! The steps of one run: derived from its seed, and shortened to find the shortest failing plan.
+//! The steps of one run. They are derived from its seed, and shortened in the search for the shortest
+//! failing plan.
 
 use crate::simulation::chance::Chance;
 use crate::simulation::plan::{self, Cancel};
@@ -7,10 +8,10 @@ use crate::simulation::shorter::{self, Parts};
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Plan {
-    /// Clocks, faults, pauses and settings. Its own tasks are left out.
+    /// Clocks, faults, pauses and settings. Its own tasks are not used.
     pub(super) world: plan::Plan,
     pub(super) tasks: Vec<Task>,
-    /// A Redisson client beside the others.
+    /// A Redisson client runs, too.
     pub(super) redisson: Option<RedissonPlan>,
 }
 
@@ -28,12 +29,12 @@ pub(super) enum Step {
     },
     CountDown(Cancel),
     Delete(Cancel),
-    /// Begins to wait in a task of its own.
+    /// Begins a wait in a task of its own.
     Wait {
         limit_ms: Option<u64>,
         cancel: Cancel,
     },
-    /// The server starts again without its data.
+    /// The server restarts without its data.
     Restart,
     Rest(u64),
 }
@@ -49,7 +50,7 @@ impl Plan {
         let tasks = (0..chance.within(2, 5)).map(|task| {
             let steps = chance.within(3, 9);
             Task {
-                // Two clients, and in one of them most of the tasks.
+                // There are two clients, and one of them has most of the tasks.
                 client: usize::from(task == 1),
                 steps: (0..steps).map(|_| step(&mut chance, restarts)).collect(),
             }
@@ -61,7 +62,7 @@ impl Plan {
         }
     }
 
-    /// Every plan that is a little shorter than this one.
+    /// Every plan that is one change shorter than this one.
     pub(super) fn smaller(&self) -> Vec<Self> {
         shorter::plans(
             self,

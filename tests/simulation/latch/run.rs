@@ -1,4 +1,5 @@
-//! One run: the real engine on virtual time, the tasks of a plan, and the observer between them.
+//! One run: the real engine in virtual time, the tasks of a plan, and the observer between the clients
+//! and the server.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -130,7 +131,7 @@ async fn calm(
         patience -= 1;
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    // What is sent again has arrived, too.
+    // The repeated commands have arrived, too.
     rest(&plan.world, network, observer).await;
     let Some(latch) = latch else { return };
     while latch.delete().await.is_err() {}

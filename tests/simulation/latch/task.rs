@@ -14,7 +14,7 @@ use crate::simulation::network::Network;
 use crate::simulation::plan::Cancel;
 use crate::simulation::task::cancelled;
 
-/// What a task reports to the observer.
+/// The reports of a task to the observer.
 pub(super) enum Report {
     Says(String),
     /// A count-down begins.
@@ -31,7 +31,7 @@ pub(super) enum Report {
     },
 }
 
-/// The task, and which of its waits.
+/// The task, and the number of its wait.
 pub(super) type WaitNumber = (usize, usize);
 
 pub(super) struct Waiting {

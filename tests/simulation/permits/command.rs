@@ -1,6 +1,6 @@
 //! The meaning of a semaphore's command on the wire.
 
-/// It is recognised by its arguments only, so that a changed script changes nothing here.
+/// The parser reads the arguments only, so that it does not depend on the text of a script.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum PermitCommand<'a> {
     Acquire { ids: Vec<&'a str> },
@@ -29,7 +29,7 @@ impl<'a> PermitCommand<'a> {
         }
     }
 
-    /// The permits that it may take, extend or give back.
+    /// The permits that the command may take, extend or release.
     pub(super) fn ids(&self) -> &[&'a str] {
         match self {
             Self::Acquire { ids } | Self::GiveBack { ids } | Self::Renew { ids } => ids,
@@ -39,7 +39,7 @@ impl<'a> PermitCommand<'a> {
     }
 }
 
-/// The permits that a command may take or give back.
+/// The permits that a command may take or release.
 pub(super) fn counted(args: &[String]) -> Vec<String> {
     match PermitCommand::of(args) {
         PermitCommand::Renew { .. } => Vec::new(),

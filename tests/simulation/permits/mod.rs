@@ -1,4 +1,4 @@
-//! The same world with a semaphore in it: invariants PE1 to PE3 of the design, after every event.
+//! The same simulation with a semaphore: invariants PE1 to PE3 of the design, after every event.
 
 pub(super) mod command;
 mod observer;
@@ -26,7 +26,7 @@ fn no_seed_violates_an_invariant() {
     let Some((seeds, seen)) = SIMULATION.no_seed_fails(SEEDS) else {
         return;
     };
-    // A run that never meets a fault would prove nothing.
+    // Runs in which no fault occurs would prove nothing.
     let rates = [
         seen.executed / 10,
         seen.copies,

@@ -1,4 +1,4 @@
-//! Sees both sides at once and checks what must be true (design: invariants PE1 to PE3).
+//! Compares the clients with the server, and checks invariants PE1 to PE3 of the design.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -20,18 +20,18 @@ pub(super) struct Observer {
     pub(super) found: Findings,
     total: i64,
     lost: HashSet<(usize, u64)>,
-    /// The last executed command that may take each permit or give it back.
+    /// For each permit, the last executed command that may take or release it.
     executed: HashMap<String, u64>,
-    /// Permits that a command has reached twice: the second time it may have taken them again.
+    /// Permits that one command has reached twice: the second delivery may have taken them again.
     reached_twice: HashSet<String>,
-    /// Permits of which only the ids are known.
+    /// Permits of which the task has only the ids.
     handed_out: HashSet<String>,
-    /// Permits that a command has given back.
+    /// Permits that a command has released.
     given_back: HashSet<String>,
     pub(super) seen: Seen,
 }
 
-/// How often the run met the cases that it is meant to test.
+/// How often each case occurred that the simulation is meant to test.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
     pub(super) executed: u64,
@@ -39,13 +39,13 @@ pub(super) struct Seen {
     pub(super) grants: u64,
     /// Acquires that found too few permits.
     pub(super) full: u64,
-    /// Expired permits that an acquire took back.
+    /// Expired permits that an acquire reclaimed.
     pub(super) swept: u64,
     pub(super) renewals: u64,
     pub(super) losses: u64,
     /// Releases by ids.
     pub(super) given_back: u64,
-    /// Grants to Redisson, and permits of lockdog whose leases were over that it took.
+    /// Grants to Redisson, and permits that it took from lockdog after their leases had ended.
     pub(super) redissons: u64,
     pub(super) redisson_swept: u64,
 }
@@ -129,7 +129,8 @@ impl Observer {
         (free, in_use.collect())
     }
 
-    /// Executes a command of Redisson. It takes permits of lockdog only after their leases.
+    /// Executes a command of Redisson. It may take permits of lockdog only after their leases have
+    /// ended.
     fn execute_redissons(&mut self, delivery: &Delivery) -> Value {
         let before = self.in_use();
         let value = self.redis.execute(&delivery.args, self.found.now_ms());
@@ -156,7 +157,7 @@ impl Observer {
         value
     }
 
-    /// PE1, and with what `look` checks also PE2.
+    /// PE1. Together with the checks of `look` it covers PE2, too.
     fn look_at_total(&mut self, free: i64, in_use: &InUse) {
         let total = free + in_use.len() as i64;
         self.found.claim(total == self.total, || {
@@ -190,7 +191,8 @@ impl Observer {
         }
     }
 
-    /// A command must not give back a permit other than its own, unless it expired, nor shorten a lease.
+    /// A command must not release a permit other than its own, unless that one expired, and must not
+    /// shorten a lease.
     fn compare(&mut self, command: &PermitCommand<'_>, before: &InUse, after: &InUse) {
         let now = self.found.now_ms() as f64;
         for (id, ends) in before {
@@ -245,13 +247,13 @@ impl Observer {
         }
     }
 
-    /// Must be true when no command is in flight and no job is pending.
+    /// The checks when no command is in flight and no job is pending.
     pub(super) fn look_at_rest(&mut self) {
         let mut listed = HashSet::new();
         for (core, _) in &self.found.clients {
             listed.extend(core.holds.all().iter().map(|hold| core.field(hold)));
         }
-        // Shortly before it expires, the client does not list a permit any more whose lease ends.
+        // Shortly before it expires, the client no longer lists a permit whose lease ends.
         let ends = (self.found.now_ms() + ENDS_MS) as f64;
         for (id, _) in self.in_use().iter().filter(|(_, until)| **until > ends) {
             let is_known = listed.contains(id)
@@ -265,7 +267,7 @@ impl Observer {
         }
     }
 
-    /// Must be true when every lease has ended.
+    /// The checks when every lease has ended.
     pub(super) fn look_at_the_end(&mut self) {
         for client in 0..self.found.clients.len() {
             let left = self.found.clients[client].0.holds.all().len();
@@ -333,5 +335,5 @@ impl Observes for Observer {
     }
 }
 
-/// Longer than what a client takes off the longest lease for clocks that run at different rates.
+/// Longer than the client's deduction from the longest lease for clocks that run at different rates.
 const ENDS_MS: u64 = 60;

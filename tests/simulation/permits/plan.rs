@@ -1,4 +1,5 @@
-//! The steps of one run: derived from its seed, and shortened to find the shortest failing plan.
+//! The steps of one run. They are derived from its seed, and shortened in the search for the shortest
+//! failing plan.
 
 use crate::simulation::chance::Chance;
 use crate::simulation::plan::{self, Cancel};
@@ -7,12 +8,12 @@ use crate::simulation::shorter::{self, Parts};
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Plan {
-    /// Clocks, faults, pauses and settings. Its own tasks are left out.
+    /// Clocks, faults, pauses and settings. Its own tasks are not used.
     pub(super) world: plan::Plan,
     /// How many permits the semaphore has.
     pub(super) total: u32,
     pub(super) tasks: Vec<Task>,
-    /// A Redisson client beside the others.
+    /// A Redisson client runs, too.
     pub(super) redisson: Option<RedissonPlan>,
 }
 
@@ -38,7 +39,7 @@ pub(super) enum Step {
     Split,
     /// Keeps the ids of the newest value, and not the value.
     HandOut,
-    /// Gives the oldest ids back.
+    /// Releases the oldest ids.
     GiveBack(Cancel),
     /// Resumes the oldest abandoned call.
     Resume,
@@ -55,7 +56,7 @@ impl Plan {
         let tasks = (0..chance.within(2, 5)).map(|task| {
             let steps = chance.within(3, 9);
             Task {
-                // Two clients, and in one of them most of the tasks.
+                // There are two clients, and one of them has most of the tasks.
                 client: usize::from(task == 1),
                 steps: (0..steps)
                     .map(|_| step(&mut chance, lease_ms, total))
@@ -64,14 +65,14 @@ impl Plan {
         });
         Self {
             tasks: tasks.collect(),
-            // A clock that is ahead takes permits whose leases are not over.
+            // A client whose clock is ahead takes permits before the end of their leases.
             redisson: RedissonPlan::draw(seed, &[0, -500, -60_000], lease_ms),
             world,
             total,
         }
     }
 
-    /// How long Redis may have a permit of the run after the last command.
+    /// How long a permit of the run may exist on the server after the last command.
     pub(super) fn longest_lease_ms(&self) -> u64 {
         let steps = self.tasks.iter().flat_map(|task| &task.steps);
         let leases = steps.filter_map(|step| match step {
@@ -81,7 +82,7 @@ impl Plan {
         leases.fold(self.world.watchdog_lease_ms, u64::max)
     }
 
-    /// Every plan that is a little shorter than this one.
+    /// Every plan that is one change shorter than this one.
     pub(super) fn smaller(&self) -> Vec<Self> {
         shorter::plans(
             self,

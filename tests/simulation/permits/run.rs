@@ -1,4 +1,5 @@
-//! One run: the real engine on virtual time, the tasks of a plan, and the observer between them.
+//! One run: the real engine in virtual time, the tasks of a plan, and the observer between the clients
+//! and the server.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -86,14 +87,14 @@ async fn story(
     }
     network.calm();
     observer.borrow_mut().found.note(|| "calm".to_owned());
-    // What is abandoned stays abandoned while the client comes to rest, and is dropped then.
+    // The abandoned calls stay abandoned until the client has no work left, and are dropped then.
     rest(&plan.world, network, observer).await;
     observer.borrow_mut().look_at_rest();
     drop(remaining);
     rest(&plan.world, network, observer).await;
     observer.borrow_mut().look_at_rest();
     let lease = plan.longest_lease_ms();
-    // A slower clock notices a little later what expired on the server.
+    // A client with a slower clock notices an expiry on the server a little later.
     tokio::time::sleep(Duration::from_millis(lease + lease / 50 + 10)).await;
     observer.borrow_mut().look_at_the_end();
 

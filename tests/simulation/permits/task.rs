@@ -12,14 +12,14 @@ use crate::permit_semaphore::{LeasedPermit, PermitSemaphore};
 use crate::simulation::plan::Cancel;
 use crate::simulation::task::cancelled;
 
-/// What a task reports to the observer.
+/// The reports of a task to the observer.
 pub(super) enum Report {
     Says(String),
-    /// A release returned that these permits are given back.
+    /// A release returned that these permits are released.
     Released(Vec<PermitId>),
     /// A release by ids returned that none of these permits is in use.
     GivenBack(Vec<PermitId>),
-    /// No value of the client has these permits any more, and they are not given back.
+    /// No value of the client has these permits any more, and they are not released.
     HandedOut(Vec<PermitId>),
 }
 

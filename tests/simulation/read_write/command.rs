@@ -1,6 +1,6 @@
 //! The meaning of a read/write lock's command on the wire.
 
-/// It is recognised by its arguments only, so that a changed script changes nothing here.
+/// The parser reads the arguments only, so that it does not depend on the text of a script.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum RwCommand<'a> {
     Acquire {
@@ -59,7 +59,7 @@ impl<'a> RwCommand<'a> {
         }
     }
 
-    /// The holds that it concerns.
+    /// The holds that the command concerns.
     pub(super) fn fields(&self) -> &[&'a str] {
         match self {
             Self::Acquire { field, .. } | Self::Lower { field, .. } => std::slice::from_ref(field),

@@ -1,4 +1,4 @@
-//! Readers that come all the time, and a writer that waits behind one that holds for long (RW6).
+//! A continuous sequence of readers, and a writer that waits for a reader with a long hold (RW6).
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use crate::owner::Owner;
 use crate::read_write_lock::ReadWriteLock;
 use crate::simulation::chance::Chance;
 
-/// A crowd of readers, half of them in the writer's client. One of them holds for longer than the others come.
+/// A reader with a hold of its own length, and after it readers at a fixed interval, half of them in
+/// the writer's client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Crowd {
     long_ms: u64,
@@ -22,12 +23,13 @@ impl Crowd {
         Self {
             long_ms: chance.within(100, 16_000),
             every_ms,
-            // At each moment one of them would hold.
+            // The holds overlap: without the writer, one of the readers would hold the lock at each
+            // moment.
             each_ms: every_ms + chance.within(50, 1_000),
         }
     }
 
-    /// Lets them come, and says what is wrong with how long the writer waits.
+    /// Runs the readers and the writer, and returns an error if the writer waits too long.
     pub(super) async fn come(
         self,
         [here, there]: [ReadWriteLock; 2],
@@ -61,7 +63,7 @@ impl Crowd {
         for reader in readers {
             reader.await.ok()?;
         }
-        // The crowd looks once per reader, and the watchdog releases what is dropped.
+        // The loop checks the writer once per reader, and the watchdog releases dropped holds.
         let slack = self.every_ms + SLACK_MS;
         let from = (self.long_ms + self.every_ms).max(6_000);
         let bound = ms(from + 2_000 + self.each_ms + poll_cap_ms + slack);

@@ -1,4 +1,4 @@
-//! The same world with a read/write lock in it: invariants RW1 to RW8 of the design.
+//! The same simulation with a read/write lock: invariants RW1 to RW8 of the design.
 
 pub(super) mod command;
 mod crowd;
@@ -28,7 +28,7 @@ fn no_seed_violates_an_invariant() {
     let Some((seeds, seen)) = SIMULATION.no_seed_fails(SEEDS) else {
         return;
     };
-    // A run that never meets a fault would prove nothing.
+    // Runs in which no fault occurs would prove nothing.
     let rates = [
         seen.executed / 10,
         seen.copies,

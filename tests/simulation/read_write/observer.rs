@@ -1,4 +1,4 @@
-//! Sees both sides at once and checks what must be true (design: invariants RW1 to RW7).
+//! Compares the clients with the server, and checks invariants RW1 to RW7 of the design.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -22,14 +22,14 @@ pub(super) struct Observer {
     lost: HashSet<(usize, u64)>,
     /// The last executed command about each hold's count.
     executed: HashMap<String, u64>,
-    /// Fields that a command has reached twice: the second time it may have made them again.
+    /// Fields that one command has reached twice: the second delivery may have created them again.
     reached_twice: HashSet<String>,
-    /// Owners that left a hold to its lease.
+    /// Owners that have left a hold to its lease.
     left: HashSet<String>,
     pub(super) seen: Seen,
 }
 
-/// How often the run met the cases that it is meant to test.
+/// How often each case occurred that the simulation is meant to test.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
     pub(super) executed: u64,
@@ -39,21 +39,21 @@ pub(super) struct Seen {
     pub(super) copied_inner: u64,
     pub(super) reads: u64,
     pub(super) writes: u64,
-    /// Reads that were granted beside other readers.
+    /// Reads that were granted while other readers held the lock.
     pub(super) shared: u64,
-    /// Grants to an owner that has the other mode.
+    /// Grants to an owner that holds the other mode.
     pub(super) both_modes: u64,
     pub(super) announced: u64,
     pub(super) upgrades: u64,
-    /// Write holds that were lost at their deadlines while their owners read.
+    /// Write holds that were lost at their deadlines while their owners held reads.
     pub(super) outlived: u64,
     pub(super) renewals: u64,
     pub(super) losses: u64,
     pub(super) crowds: u64,
     pub(super) together: u64,
-    /// Unlocks after which the key lives shorter.
+    /// Unlocks after which the key's TTL is shorter.
     pub(super) trimmed: u64,
-    /// Grants to Redisson, some of them beside readers of lockdog.
+    /// Grants to Redisson, some of them while readers of lockdog held the lock.
     pub(super) redissons: u64,
     pub(super) redissons_beside: u64,
 }
@@ -130,7 +130,7 @@ impl Observer {
         }
     }
 
-    /// Executes a command of Redisson. It changes no hold of another.
+    /// Executes a command of Redisson. It must change no hold of another owner.
     fn execute_redissons(&mut self, delivery: &Delivery) -> Value {
         let before = self.hash().unwrap_or_default();
         let value = self.redis.execute(&delivery.args, self.found.now_ms());
@@ -151,7 +151,7 @@ impl Observer {
             self.seen.redissons_beside += u64::from(beside);
         }
         for (field, count) in before.counts.iter().filter(|it| !is_redissons(it.0)) {
-            // It deletes what readers left whose leases are over.
+            // It deletes the fields of readers whose leases have ended.
             let is_over = self.over(&before).contains(field);
             let is_same = after.counts.get(field) == Some(count);
             self.found.claim(is_same || is_over, || {
@@ -163,7 +163,7 @@ impl Observer {
         value
     }
 
-    /// RW7: a command changes no other hold. It may remove readers whose leases are over.
+    /// RW7: a command changes no other hold. It may remove readers whose leases have ended.
     fn compare(&mut self, command: &RwCommand<'_>, before: &Hash, after: &Hash, over: &[String]) {
         let own = command.fields();
         for (field, count) in &before.counts {
@@ -181,7 +181,7 @@ impl Observer {
         }
     }
 
-    /// How long a reader has its longest lease still, in ms. `None`: it is over.
+    /// The remaining time of a reader's longest lease, in ms. `None`: it has ended.
     fn reads_for(&self, field: &str, count: i64) -> Option<i64> {
         let now_ms = self.found.now_ms();
         let ends =
@@ -189,8 +189,9 @@ impl Observer {
         ends.max().map(|ends| (ends - now_ms) as i64)
     }
 
-    /// RW3: after an unlock that leaves readers, the key does not outlive them by much, or it lives as long as
-    /// before, and the hold that ended was not near that. `mine`: how long that hold had its lease still.
+    /// RW3: after an unlock that leaves readers, the key does not outlive their leases by much, or it
+    /// lasts as long as before, and the lease of the ended hold was not near that. `mine`: the
+    /// remaining lease of the ended hold.
     fn look_at_ttl(
         &mut self,
         command: &RwCommand<'_>,
@@ -211,7 +212,7 @@ impl Observer {
             .max();
         let left = (until - self.found.now_ms()) as i64;
         let is_short = longest.is_some_and(|longest| left <= longest * 8 / 7 + 1);
-        // Its lease was not shorter than what is left of it.
+        // Its whole lease was not shorter than the remaining one.
         let mine = mine.unwrap_or(0);
         let is_far = !field.ends_with(WRITER) && mine + mine / 4 < left;
         self.seen.trimmed += u64::from(before.until_ms > after.until_ms);
@@ -221,7 +222,7 @@ impl Observer {
         });
     }
 
-    /// The readers in the hash whose leases are over.
+    /// The readers in the hash whose leases have ended.
     fn over(&self, hash: &Hash) -> Vec<String> {
         let now_ms = self.found.now_ms();
         let fields = hash.counts.keys();
@@ -289,7 +290,7 @@ impl Observer {
         })
     }
 
-    /// RW2: beside a valid write hold no hold of another owner is valid.
+    /// RW2: while a write hold is valid, no hold of another owner is valid.
     fn look_at_guards(&mut self) {
         let mut valid = Vec::new();
         for (core, _) in &self.found.clients {
@@ -322,7 +323,7 @@ impl Observer {
         }
     }
 
-    /// Must be true when no command is in flight and no job is pending.
+    /// The checks when no command is in flight and no job is pending.
     pub(super) fn look_at_rest(&mut self) {
         let Some(hash) = self.hash() else { return };
         let mut listed = HashSet::new();
@@ -339,7 +340,7 @@ impl Observer {
                 }
             }
         }
-        // Shortly before it expires, the client does not list a hold any more whose lease ends.
+        // Shortly before it expires, the client no longer lists a hold whose lease ends.
         let now_ms = self.found.now_ms();
         let ends = |until: Option<u64>| until.is_some_and(|it| it < now_ms + ENDS_MS);
         if ends(hash.until_ms) {
@@ -369,7 +370,7 @@ impl Observer {
             .claim(names.is_empty(), || format!("left behind: {names:?}"));
     }
 
-    /// Must be true when every lease has ended.
+    /// The checks when every lease has ended.
     pub(super) fn look_at_the_end(&mut self) {
         for client in 0..self.found.clients.len() {
             let left = self.found.clients[client].0.holds.all().len();
@@ -449,7 +450,7 @@ impl Observes for Observer {
     }
 }
 
-/// Whether a field is a Redisson client's: it has no number of a hold.
+/// Whether a field is that of a Redisson client: it has no number of a hold.
 fn is_redissons(field: &str) -> bool {
     !field.contains('.')
 }
@@ -463,5 +464,5 @@ fn owner_of(field: &str) -> &str {
 /// The settlement of a write hold that its owner's read hold outlives has been answered by then.
 const LATE: Duration = Duration::from_millis(700);
 
-/// Longer than what a client takes off the longest lease for clocks that run at different rates.
+/// Longer than the client's deduction from the longest lease for clocks that run at different rates.
 const ENDS_MS: u64 = 60;

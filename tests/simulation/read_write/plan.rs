@@ -1,4 +1,5 @@
-//! The steps of one run: derived from its seed, and shortened to find the shortest failing plan.
+//! The steps of one run. They are derived from its seed, and shortened in the search for the shortest
+//! failing plan.
 
 use super::crowd::Crowd;
 use super::together::{POLL_CAP_MS, Together};
@@ -10,12 +11,12 @@ use crate::simulation::shorter::{self, Parts};
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Plan {
-    /// Clocks, faults, pauses and settings. Its own tasks are left out.
+    /// Clocks, faults, pauses and settings. Its own tasks are not used.
     pub(super) world: plan::Plan,
     pub(super) tasks: Vec<Task>,
-    /// A Redisson client beside the others.
+    /// A Redisson client runs, too.
     pub(super) redisson: Option<RedissonPlan>,
-    /// In place of the tasks.
+    /// It replaces the tasks.
     pub(super) scene: Option<Scene>,
 }
 
@@ -47,7 +48,7 @@ pub(super) enum Step {
     Drop,
     /// Leaves the oldest guard to its lease.
     Leave,
-    /// Turns the newest guard into one of the other mode.
+    /// Converts the newest guard to the other mode.
     Change {
         wait_ms: u64,
         cancel: Cancel,
@@ -88,7 +89,8 @@ impl Plan {
             plan.world.faults = Faults::default();
             plan.world.pauses.clear();
         } else {
-            // A shorter lease of Redisson's watchdog cuts the leases of others.
+            // A shorter lease of Redisson's watchdog would shorten the key's TTL below the leases of
+            // others.
             plan.redisson = RedissonPlan::draw(seed, &[0], plan.longest_lease_ms());
         }
         plan
@@ -98,7 +100,7 @@ impl Plan {
         self.world.faults == Faults::default() && self.world.pauses.is_empty()
     }
 
-    /// How long Redis may have anything of the run after the last command.
+    /// How long a key of the run may exist on the server after the last command.
     pub(super) fn longest_lease_ms(&self) -> u64 {
         let steps = self.tasks.iter().flat_map(|task| &task.steps);
         let leases = steps.filter_map(|step| match step {
@@ -108,7 +110,7 @@ impl Plan {
         leases.fold(self.world.watchdog_lease_ms, u64::max)
     }
 
-    /// Every plan that is a little shorter than this one.
+    /// Every plan that is one change shorter than this one.
     pub(super) fn smaller(&self) -> Vec<Self> {
         shorter::plans(
             self,

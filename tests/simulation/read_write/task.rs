@@ -15,10 +15,10 @@ use crate::session::Unlocked;
 use crate::simulation::plan::Cancel;
 use crate::simulation::task::cancelled;
 
-/// What a task reports to the observer.
+/// The reports of a task to the observer.
 pub(super) enum Report {
     Says(String),
-    /// A guard left this field to its lease, and maybe that of its owner in the other mode.
+    /// A guard left this field to its lease, and possibly the field of its owner in the other mode.
     Left(String),
 }
 

@@ -1,4 +1,5 @@
-//! Readers of one client that wait for a writer of another. They ask together, and hold the lock together.
+//! Readers of one client that wait for a writer of another client. They poll at once, and hold the lock
+//! at once.
 
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ impl Together {
         }
     }
 
-    /// Lets them wait, and says what is wrong with how long that takes after the end of the write.
+    /// Runs the readers, and returns an error if their waits take too long after the end of the write.
     pub(super) async fn wait(self, locks: [ReadWriteLock; 2]) -> Option<String> {
         match self.took(locks).await {
             Ok(took) if took > ASKED => Some(format!("the readers were in after {took:?}")),
@@ -47,7 +48,7 @@ impl Together {
         tokio::time::sleep(Duration::from_millis(self.held_ms)).await;
         let began = Instant::now();
         write.unlock().await?;
-        // None of them leaves before the last one is in, so no release wakes another.
+        // No reader unlocks before the last one has the lock, so no release wakes another.
         let mut guards = Vec::new();
         for reader in readers {
             guards.push(reader.await.expect("a reader does not panic")?);

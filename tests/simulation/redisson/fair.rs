@@ -70,11 +70,11 @@ async fn wait(thread: &mut RedissonThread) -> Option<bool> {
 }
 
 const CHANNEL: &str = "redisson_lock__channel:{door}";
-/// What a place is worth, in milliseconds, and that of a waiter that dies.
+/// The time that a place adds to the score, in milliseconds, and that of a waiter that dies.
 const WORTH: &str = "300000";
 const DIES_WORTH: &str = "2000";
 
-/// Drops the heads whose time is over, by the clock of the client.
+/// Removes the first waiters whose time has ended by the clock of the client.
 macro_rules! stale_heads {
     ($rest:literal) => {
         concat!(

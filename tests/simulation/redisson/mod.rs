@@ -1,6 +1,7 @@
-//! A Redisson client beside the others. Its scripts take the steps of Redisson's own, which `recorded` holds against
-//! the recordings of a real one. It has a clock of its own. Beside the plain lock its commands may be late, and it
-//! sends them again; else they run once.
+//! A Redisson client that runs together with the lockdog clients. Its scripts do what Redisson's own
+//! scripts do; `recorded` compares them with the recordings of a real Redisson. It has a clock of its
+//! own. In the runs of the plain lock its commands may be late, and it sends them again; in the others
+//! they run once.
 
 pub(super) mod fair;
 pub(super) mod group;
@@ -21,7 +22,7 @@ use tokio::time::Instant;
 use super::chance::Chance;
 use super::network::{Network, RedissonWire};
 
-/// What a Redisson client of a run does is drawn from this.
+/// The steps of a run's Redisson client are drawn from this.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct RedissonPlan {
     seed: u64,
@@ -32,7 +33,7 @@ pub(super) struct RedissonPlan {
 }
 
 impl RedissonPlan {
-    /// In two of five runs.
+    /// Draws a Redisson client in two of five runs.
     pub(super) fn draw(seed: u64, aheads: &[i64], lease_ms: u64) -> Option<Self> {
         let mut chance = Chance::new(seed, 50);
         chance.percent(40).then(|| Self {
@@ -47,7 +48,7 @@ impl RedissonPlan {
         self.lease_ms
     }
 
-    /// Begins what its threads do; they have numbers. They end with the returned value.
+    /// Starts its threads, which have numbers. They end when the returned value is dropped.
     pub(super) fn begin<F>(plan: Option<Self>, thread: impl Fn(Self, u64) -> F) -> JoinSet<()>
     where
         F: Future<Output = ()> + Send + 'static,
@@ -69,7 +70,7 @@ pub(super) struct RedissonThread {
     /// Its client and itself, as in Redis.
     pub(super) owner: String,
     plan: RedissonPlan,
-    /// What the server's clock shows at the start of the run.
+    /// The time of the server's clock at the start of the run.
     epoch_ms: u64,
 }
 
@@ -128,14 +129,14 @@ impl RedissonThread {
         tokio::time::sleep(Duration::from_millis(ms)).await;
     }
 
-    /// Between two looks of a waiter, which hears no message, and at most until then.
+    /// Pauses between two polls of a waiter without messages, until this time at most.
     pub(super) async fn pause(&mut self, until: Instant) {
         let ms = self.chance.within(5, 60);
         let next = Instant::now() + Duration::from_millis(ms);
         tokio::time::sleep_until(next.min(until)).await;
     }
 
-    /// Until when it waits.
+    /// The end of its wait.
     pub(super) fn patience(&mut self) -> Instant {
         let ms = self.chance.one_of(&[0, 100, 1_000, 5_000]);
         Instant::now() + Duration::from_millis(ms)

@@ -9,7 +9,7 @@ use super::{RedissonPlan, RedissonThread};
 use crate::simulation::network::Network;
 use crate::simulation::permits::command::{CHANNEL, IN_USE, KEY};
 
-/// Takes permits and gives them back, where their leases are not over.
+/// Takes permits, and releases those whose leases have not ended.
 pub(in crate::simulation) async fn run(network: Arc<Network>, plan: RedissonPlan, number: u64) {
     let mut thread = RedissonThread::new(&network, plan, number, EPOCH_MS);
     for round in 0..thread.chance.within(1, 5) {
@@ -34,7 +34,7 @@ pub(in crate::simulation) async fn run(network: Arc<Network>, plan: RedissonPlan
                 thread
                     .run(RELEASE_ALL, &[KEY, CHANNEL, IN_USE], &args)
                     .await;
-                // If one of them is over, it gives the others back.
+                // If one of the leases has ended, the thread releases the others.
                 for id in ids {
                     let args = [&**id, "1", &now, "publish"];
                     thread.run(RELEASE, &[KEY, CHANNEL, IN_USE], &args).await;
@@ -69,9 +69,10 @@ async fn wait(thread: &mut RedissonThread, ids: &[String]) -> bool {
     }
 }
 
-/// How its permits begin.
+/// The beginning of the ids of its permits.
 pub(in crate::simulation) const IDS: &str = "redisson-";
-/// What the server's clock shows at the start. Redisson's may be behind it, and no score is below zero.
+/// The time of the server's clock at the start. Redisson's clock may be behind it, and no score is
+/// below zero.
 pub(in crate::simulation) const EPOCH_MS: u64 = 1_800_000_000_000;
 const NEVER: &str = "922337203685477";
 

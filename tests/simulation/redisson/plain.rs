@@ -1,4 +1,5 @@
-//! Threads that use the plain lock, the spin lock or the non-reentrant lock. Each listens by a connection of its own.
+//! Threads that use the plain lock, the spin lock or the non-reentrant lock. Each subscribes on a
+//! connection of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +60,7 @@ enum Acquired {
     Held,
     /// The lock's TTL in milliseconds; below zero if it has none.
     Busy(i64),
-    /// It has no answer, or is refused. Redisson throws.
+    /// The call got no answer, or was refused. Redisson throws an exception.
     Failed,
 }
 

@@ -38,7 +38,7 @@ pub(in crate::simulation) async fn run(network: Arc<Network>, plan: RedissonPlan
     }
 }
 
-/// Some writers write again meanwhile, or go on as readers.
+/// Some writers acquire the write lock again meanwhile, or continue as readers.
 async fn write(thread: &mut RedissonThread) {
     let (lease, field) = (thread.lease(), format!("{}:write", thread.owner));
     let again = thread.chance.percent(20) && acquire(thread, WRITE).await;

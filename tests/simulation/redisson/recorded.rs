@@ -1,5 +1,5 @@
-//! The scripts of the simulated Redisson against recordings of a real one: each recorded call of a script makes the
-//! same commands, and has the same reply.
+//! Compares the scripts of the simulated Redisson with recordings of a real one: each recorded call of
+//! a script calls the same commands, and has the same reply.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use super::{fair, group, latch, permits, plain, read_write, semaphore};
 use crate::simulation::redis::Redis;
 
-/// The beginning of the digest of each script, and the script that takes its steps here.
+/// The beginning of the digest of each script, and its counterpart here.
 const SCRIPTS: &[(&str, &str)] = &[
     ("149c5a8b", plain::ACQUIRE),
     ("68664592", plain::UNLOCK),
@@ -97,7 +97,7 @@ fn compare(redis: &mut Redis, command: &Json, at: u64) -> Option<&'static str> {
     let words = texts(&command["cmd"], at);
     let run = |redis: &mut Redis, args: &[String]| redis.execute(args, at);
     if words.first().is_none_or(|name| name != "EVALSHA") {
-        // What is no data is not simulated, and not needed.
+        // Commands that are not about data are not simulated, and not needed.
         if !words.is_empty() {
             run(redis, &words);
         }
@@ -110,7 +110,7 @@ fn compare(redis: &mut Redis, command: &Json, at: u64) -> Option<&'static str> {
     }
     let script = SCRIPTS.iter().find(|(digest, _)| *digest == words[1]);
     let Some((digest, script)) = script else {
-        // What it did is done in the same way.
+        // Its effect is reproduced.
         for call in recorded {
             let call: Vec<String> = call.iter().map(|it| filled(it, at)).collect();
             run(redis, &call);
@@ -140,14 +140,14 @@ fn compare(redis: &mut Redis, command: &Json, at: u64) -> Option<&'static str> {
         masked_all(recorded),
         "{args:?} -> {reply:?}\n{command:#}"
     );
-    // What was sent by hand has no recorded reply.
+    // A command that the test sent itself has no recorded reply.
     if let Some(theirs) = command.get("reply") {
         assert_eq!(shown(&reply), shown_json(theirs), "{args:?}\n{command:#}");
     }
     Some(digest)
 }
 
-/// The server did not know the script yet, and the client sent it again.
+/// The server did not have the script yet, and the client sent it again.
 fn is_unknown_script(reply: &Json) -> bool {
     let error = reply["error"].as_str();
     error.is_some_and(|error| error.starts_with("NOSCRIPT"))
@@ -223,7 +223,7 @@ fn masked_all(calls: Vec<Vec<String>>) -> Vec<String> {
         words.join(" ")
     };
     let mut calls: Vec<String> = calls.into_iter().map(shown).collect();
-    // A server tells the fields of a hash in any order.
+    // A server returns the fields of a hash in any order.
     if calls.iter().any(|call| call.starts_with("hkeys")) {
         calls.sort();
     }
@@ -267,8 +267,9 @@ fn lasts_ms(step: &Json) -> Option<u64> {
     is_known.then(|| last.max(took).max(passes).unwrap_or(0) + QUIET_MS)
 }
 
-/// In the first a lease ends, and it was not recorded when. The second has names with spaces, which stand in quotes.
-/// In the third the key was deleted between the calls, which is not recorded.
+/// In the first one a lease ends, and the recording has no time for that. The second one has names with
+/// spaces, which are quoted. In the third one the key was deleted between the calls, and the recording
+/// does not have that.
 const LEFT_OUT: [&str; 3] = ["wait_without_lease", "names", "lease"];
 const HIDDEN_LATCH: &str = "<latch";
 const EPOCH_MS: u64 = 1_800_000_000_000;

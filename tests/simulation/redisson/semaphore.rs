@@ -9,7 +9,7 @@ use super::{RedissonPlan, RedissonThread};
 use crate::simulation::network::Network;
 use crate::simulation::semaphore::command::{CHANNEL, KEY};
 
-/// Takes permits and gives all of them back.
+/// Takes permits, and releases all of them.
 pub(in crate::simulation) async fn run(network: Arc<Network>, plan: RedissonPlan, number: u64) {
     let mut thread = RedissonThread::new(&network, plan, number, 0);
     for _ in 0..thread.chance.within(1, 5) {

@@ -1,6 +1,6 @@
 //! The meaning of a semaphore's command on the wire.
 
-/// It is recognised by its arguments only, so that a changed script changes nothing here.
+/// The parser reads the arguments only, so that it does not depend on the text of a script.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum SemaphoreCommand<'a> {
     Acquire {
@@ -10,7 +10,7 @@ pub(super) enum SemaphoreCommand<'a> {
         field: &'a str,
         target: u32,
     },
-    /// From one request to another.
+    /// A hand-over from one request to another.
     Transfer {
         from: &'a str,
         to: &'a str,
@@ -18,7 +18,7 @@ pub(super) enum SemaphoreCommand<'a> {
     Set {
         permits: i64,
     },
-    /// Of all requests that begin so.
+    /// The requests whose names begin with this text.
     Reclaim {
         prefix: &'a str,
     },

@@ -1,5 +1,6 @@
-//! The same world with a semaphore whose permits have no leases: invariants SE1 to SE3 of the design, after
-//! every event. The ledger is deleted, and the number of permits ends and is set again.
+//! The same simulation with a semaphore whose permits have no leases: invariants SE1 to SE3 of the
+//! design, after every event. The ledger is deleted, and the number of permits is deleted and set
+//! again.
 
 pub(super) mod command;
 mod observer;
@@ -27,7 +28,7 @@ fn no_seed_violates_an_invariant() {
     let Some((seeds, seen)) = SIMULATION.no_seed_fails(SEEDS) else {
         return;
     };
-    // A run that never meets a fault would prove nothing.
+    // Runs in which no fault occurs would prove nothing.
     let rates = [
         seen.executed / 10,
         seen.copies,

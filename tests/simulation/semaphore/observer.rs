@@ -1,4 +1,4 @@
-//! Sees both sides at once and checks what must be true (design: invariants SE1 to SE3).
+//! Compares the clients with the server, and checks invariants SE1 to SE3 of the design.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -20,24 +20,24 @@ pub(super) struct Observer {
     current: HashSet<String>,
     /// Requests that earlier numbers granted. A late repetition may take permits of the present one for them.
     earlier: HashSet<String>,
-    /// What requests had when the ledger was lost, and did not give back since then.
+    /// The permits that requests had when the ledger was lost, and have not released since then.
     unknown: HashMap<String, i64>,
-    /// The ledger was lost since the number was made.
+    /// The ledger was lost since the number was set.
     is_lost: bool,
     /// Requests whose permits others released.
     reclaimed: HashSet<String>,
     /// Requests whose share a release has lowered.
     lowered: HashSet<String>,
-    /// The known hole: permits of releases that came once more after the ledger was lost.
+    /// The known limitation: permits of releases that were repeated after the ledger was lost.
     excess: i64,
-    /// What Redisson has.
+    /// The permits of Redisson.
     redissons: i64,
-    /// Requests that a command has reached twice: the second time it may have taken permits again.
+    /// Requests that one command has reached twice: the second delivery may have taken permits again.
     reached_twice: HashSet<String>,
     pub(super) seen: Seen,
 }
 
-/// How often the run met the cases that it is meant to test.
+/// How often each case occurred that the simulation is meant to test.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
     pub(super) executed: u64,
@@ -45,7 +45,7 @@ pub(super) struct Seen {
     pub(super) grants: u64,
     /// Acquires that found too few permits.
     pub(super) few: u64,
-    /// Acquires that came after the end of their request.
+    /// Acquires that arrived after the end of their request.
     pub(super) ended: u64,
     /// Releases of a part.
     pub(super) partly: u64,
@@ -53,7 +53,7 @@ pub(super) struct Seen {
     pub(super) handed_on: u64,
     /// Losses of the ledger.
     pub(super) ledgers: u64,
-    /// Releases of permits that only their client knew.
+    /// Releases of permits that only their client had a record of.
     pub(super) known: u64,
     /// Requests whose permits others released, and those of them whose client released them later.
     pub(super) reclaimed: u64,
@@ -82,7 +82,7 @@ impl Seen {
     }
 }
 
-/// What the server has.
+/// The state on the server.
 struct Books {
     /// `None`: there is no number.
     free: Option<i64>,
@@ -104,7 +104,7 @@ impl Observer {
     ) -> Self {
         // As Redisson sets it: the first acquire begins the ledger.
         redis.set(KEY, &total.to_string());
-        // The ledger tells a moment from a number of permits by its size.
+        // The ledger distinguishes a time from a number of permits by its size.
         redis.begin_at(1_800_000_000_000);
         Self {
             redis,
@@ -125,7 +125,7 @@ impl Observer {
     }
 
     pub(super) fn lose_ledger(&mut self) {
-        // The known hole: only the ledger knows what was reclaimed.
+        // The known limitation: only the ledger has what was reclaimed.
         if !self.reclaimed.is_empty() {
             return;
         }
@@ -148,7 +148,7 @@ impl Observer {
         self.redis.execute(&command, self.found.now_ms());
     }
 
-    /// Whether every permit can be had when nothing is held.
+    /// Whether every permit can be acquired when none is held.
     pub(super) fn is_whole(&self) -> bool {
         !self.is_lost && self.books().shares.is_empty()
     }
@@ -198,7 +198,8 @@ impl Observer {
                 if has(before, from) && has(after, to) {
                     self.seen.handed_on += 1;
                     self.lowered.insert((*from).to_owned());
-                    // What the number before granted is not of this one, whoever has it.
+                    // Permits that the earlier number granted do not belong to the new one, whichever
+                    // request has them.
                     let set = match self.earlier.contains(*from) {
                         true => &mut self.earlier,
                         false => &mut self.current,
@@ -252,10 +253,10 @@ impl Observer {
         }
     }
 
-    /// SE1: a command moves permits between the number and its own request, and makes none.
+    /// SE1: a command moves permits between the number and its own request, and creates none.
     fn compare(&mut self, command: &SemaphoreCommand<'_>, [before, after]: [&Books; 2]) {
         let (Some(was), Some(sum)) = (before.sum(), after.sum()) else {
-            // The number was made, or there is none.
+            // The number was set by this command, or there is none.
             let sum = after.sum().unwrap_or(self.total);
             self.found
                 .claim(sum == self.total, || format!("{command:?} made {sum}"));
@@ -277,7 +278,7 @@ impl Observer {
                 .claim(made == 0, || format!("{command:?} made {made} permits"));
             return;
         };
-        // Only what the server does not know any more may come from the client.
+        // A release may create only permits of which the server has lost its record.
         self.seen.known += 1;
         if self.reclaimed.contains(*field) {
             self.found
@@ -316,7 +317,7 @@ impl Observer {
         });
     }
 
-    /// Must be true when no command is in flight and no job is pending.
+    /// The checks when no command is in flight and no job is pending.
     pub(super) fn look_at_rest(&mut self) {
         if self.is_lost {
             return;
@@ -341,7 +342,7 @@ impl Observer {
         }
     }
 
-    /// Must be true when everything was given back.
+    /// The check when everything was released.
     pub(super) fn look_at_the_end(&mut self) {
         for client in 0..self.found.clients.len() {
             let left = self.found.clients[client].0.holds.all().len();

@@ -1,4 +1,5 @@
-//! The steps of one run: derived from its seed, and shortened to find the shortest failing plan.
+//! The steps of one run. They are derived from its seed, and shortened in the search for the shortest
+//! failing plan.
 
 use crate::simulation::chance::Chance;
 use crate::simulation::plan::{self, Cancel};
@@ -7,12 +8,12 @@ use crate::simulation::shorter::{self, Parts};
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Plan {
-    /// Clocks, faults, pauses and settings. Its own tasks are left out.
+    /// Clocks, faults, pauses and settings. Its own tasks are not used.
     pub(super) world: plan::Plan,
     /// How many permits the semaphore has.
     pub(super) total: u32,
     pub(super) tasks: Vec<Task>,
-    /// A Redisson client beside the others.
+    /// A Redisson client runs, too.
     pub(super) redisson: Option<RedissonPlan>,
 }
 
@@ -38,7 +39,7 @@ pub(super) enum Step {
     Split,
     /// Forgets the newest value, and releases as many permits by their number.
     ByNumber(Cancel),
-    /// Releases what the requests of the other client have, which still runs.
+    /// Releases the permits of the other client's requests while that client still runs.
     Reclaim,
     /// The ledger is deleted, unless something was reclaimed.
     LoseLedger,
@@ -56,7 +57,8 @@ impl Plan {
         let mut chance = Chance::new(seed, 12);
         world.listens = chance.percent(60);
         let total = chance.one_of(&[1, 2, 3, 5]);
-        // The known hole: a ledger that is lost after the number was set again does not know what had ended.
+        // The known limitation: if the ledger is lost after the number was set again, nothing shows
+        // which requests had ended.
         let losses = match chance.within(0, 9) {
             0..3 => [true, false],
             3..6 => [false, true],
@@ -65,7 +67,7 @@ impl Plan {
         let tasks = (0..chance.within(2, 5)).map(|task| {
             let steps = chance.within(3, 9);
             Task {
-                // Two clients, and in one of them most of the tasks.
+                // There are two clients, and one of them has most of the tasks.
                 client: usize::from(task == 1),
                 steps: (0..steps)
                     .map(|_| step(&mut chance, total, losses))
@@ -75,14 +77,14 @@ impl Plan {
         let redisson = RedissonPlan::draw(seed, &[0], 0);
         Self {
             tasks: tasks.collect(),
-            // What it took of a number that ends it would give back to the next one.
+            // It would release permits of a deleted number to the next number.
             redisson: redisson.filter(|_| !losses[1]),
             world,
             total,
         }
     }
 
-    /// Every plan that is a little shorter than this one.
+    /// Every plan that is one change shorter than this one.
     pub(super) fn smaller(&self) -> Vec<Self> {
         shorter::plans(
             self,

@@ -1,4 +1,5 @@
-//! One run: the real engine on virtual time, the tasks of a plan, and the observer between them.
+//! One run: the real engine in virtual time, the tasks of a plan, and the observer between the clients
+//! and the server.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -97,9 +98,9 @@ async fn story(
     while is_set.is_err() {
         is_set = seats(&clients[0]).try_set_permits(plan.total).await;
     }
-    // The client takes a slow release over from a future that is not polled.
+    // The client completes a slow release itself if the future of the call is not polled.
     tokio::time::sleep(Duration::from_millis(LEFT_MS)).await;
-    // What is abandoned stays abandoned while the client comes to rest, and is dropped then.
+    // The abandoned calls stay abandoned until the client has no work left, and are dropped then.
     rest(&plan.world, network, observer).await;
     observer.borrow_mut().look_at_rest();
     drop(remaining);

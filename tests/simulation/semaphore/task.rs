@@ -12,7 +12,7 @@ use crate::semaphore::{Permit, Semaphore};
 use crate::simulation::plan::Cancel;
 use crate::simulation::task::cancelled;
 
-/// What a task reports to the observer.
+/// The reports of a task to the observer.
 pub(super) enum Report {
     Says(String),
     LosesLedger,

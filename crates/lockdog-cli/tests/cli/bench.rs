@@ -60,7 +60,7 @@ async fn each_row_counts_what_the_server_was_asked() {
     for (line, count) in lines.iter().zip(&counts) {
         assert!(*count >= 1, "{line}");
         match line["per_second"].as_f64() {
-            // A sixth of the time is the least that each row takes.
+            // Each row takes at least a sixth of the time.
             Some(per_second) => assert!(per_second <= *count as f64 / 0.1 + 1.0, "{line}"),
             None => assert_eq!(line["tasks"], 2),
         }
@@ -70,7 +70,7 @@ async fn each_row_counts_what_the_server_was_asked() {
     }
     let stats = redis.commandstats().await;
     let calls = |name| stats.get(name).copied().unwrap_or(0);
-    // Scripts ask EXISTS, too.
+    // Scripts call EXISTS, too.
     assert!(calls("exists") >= counts[0], "{stats:?}");
     let pairs = counts[1..4].iter().sum::<u64>();
     let asked = 2 * (pairs + counts[5]) + counts[4];
@@ -95,7 +95,7 @@ async fn each_row_counts_what_the_server_was_asked() {
     }
 }
 
-/// At once, and not after the lease: the bench has ended.
+/// The check does not wait for the lease, because the bench has ended.
 async fn assert_has_no_key(redis: &Redis) {
     assert_eq!(redis.keys().await, [""; 0]);
 }
@@ -104,7 +104,7 @@ async fn assert_has_no_key(redis: &Redis) {
 async fn ctrl_c_leaves_no_key() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let args = ["bench", "--duration", "6s", "--lock-prefix", "ours:"];
+    let args = ["bench", "--duration", "24s", "--lock-prefix", "ours:"];
     let running = lockdog(&server, &args).start();
     // The server answers no script, so that the keys stay.
     let mut keys = Vec::new();
@@ -130,8 +130,8 @@ async fn ctrl_c_leaves_no_key() {
     assert_has_no_key(&redis).await;
 }
 
-/// Only an acquire of a lock that another one holds needs PTTL, so the waiter of the last row is refused while the
-/// other client holds the lock.
+/// Only an acquire of a held lock calls PTTL, so the server refuses the waiter of the last row while
+/// the other client holds the lock.
 #[tokio::test]
 async fn an_error_leaves_no_key() {
     let server = RedisServer::start().await;

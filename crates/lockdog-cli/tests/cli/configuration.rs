@@ -6,7 +6,7 @@ use crate::program::{Ended, Files, lockdog_at};
 use crate::support::RedisServer;
 
 const SECRET: &str = "geheimnis-4711";
-/// Nobody listens there.
+/// No server listens at this address.
 const NOWHERE: &str = "redis://127.0.0.1:1";
 
 /// The path of a file with this text.
@@ -42,7 +42,7 @@ async fn every_command_takes_its_servers_from_a_file_and_shows_no_password_of_it
             &["top", "--once"],
             &["doctor"],
         ] {
-            // The flag comes before LOCKDOG_URL.
+            // The flag overrides LOCKDOG_URL.
             let by_flag = [&["-vvv", "--config", file], args].concat();
             let by_flag = lockdog_at(NOWHERE, &by_flag).env("REDIS_PW", SECRET);
             let by_variable = lockdog_at("", &[&["-vvv"], args].concat());
@@ -58,7 +58,7 @@ async fn every_command_takes_its_servers_from_a_file_and_shows_no_password_of_it
             }
         }
     }
-    // What the flags and the environment say comes before what the file says.
+    // Flags and environment variables override the file.
     let ended = lockdog_at("", &["--config", &own, "ls"]).env("LOCKDOG_PASSWORD", "wrong");
     ended.end().await.code(125).complains("LOCKDOG_PASSWORD");
     let missing = lockdog_at("", &["--config", &java, "ls"])
@@ -82,7 +82,7 @@ async fn two_answers_to_which_servers_are_refused() {
     }
     let run = lockdog_at(NOWHERE, &["run", "orders", "true"]).env("LOCKDOG_CONFIG", &file);
     run.end().await.code(125).complains("LOCKDOG_CONFIG");
-    // A flag decides.
+    // A flag overrides the environment.
     let by_url = lockdog_at("", &["--url", NOWHERE, "ls"]).env("LOCKDOG_CONFIG", "/no/such/file");
     by_url.end().await.code(125).complains("127.0.0.1:1");
     let unread = lockdog_at("", &["--config", "/no/such/file", "ls"])

@@ -24,7 +24,7 @@ async fn each_step_to_a_good_server_is_timed_and_nothing_is_left() {
         assert!(found["took_us"].as_u64().is_some(), "{found}");
     }
     assert_eq!(step(&lines, "clock")["state"], "ok");
-    // The server of a test keeps nothing on disk, and the doctor says so.
+    // A test's server has no persistence, and the doctor reports that.
     ended.code(1);
     let redis = server.redis().await;
     assert!(redis.keys().await.is_empty() && redis.channels().await.is_empty());

@@ -47,7 +47,7 @@ async fn a_busy_lock_ends_with_75_or_the_wanted_code_and_runs_nothing() {
     redis.cmd(&["HSET", "orders", "other:1", "1"]).await;
     for (args, code) in [
         (&["-n"][..], 75),
-        (&["-w", "1s"], 75),
+        (&["-w", "4s"], 75),
         (&["-n", "-E", "9"], 9),
         (&["--wait", "0"], 75),
     ] {

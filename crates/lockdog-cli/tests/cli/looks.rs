@@ -47,7 +47,7 @@ async fn a_lock_of_a_redisson_thread_is_shown_and_waited_for() {
     let line = format!("Redisson, thread {thread} of a JVM");
     assert!(ended.stdout.contains(&line), "{}", ended.stdout);
 
-    lockdog(&server, &["run", "-w", "1s", "orders", "true"])
+    lockdog(&server, &["run", "-w", "4s", "orders", "true"])
         .end()
         .await
         .code(75);
@@ -65,10 +65,10 @@ async fn a_lock_of_a_redisson_thread_is_shown_and_waited_for() {
     t1.unlock("orders").await.unwrap();
     assert!(files.text("ran").is_empty(), "Java still holds it once");
     t1.unlock("orders").await.unwrap();
-    // Without Java's message it would wait for a poll cap, and without a look for the TTL.
+    // Without Java's message the waiter would wait for a poll cap, and without polling for the TTL.
     running.end().await.code(0);
     assert!(!files.text("ran").is_empty());
-    // And the other way round.
+    // The lock is free again.
     lockdog(&server, &["inspect", "orders"]).end().await.code(1);
 }
 
@@ -143,7 +143,7 @@ async fn what_is_no_lock_and_what_never_ends_is_named() {
         (&seen["persistent"], &seen["ttl_ms"]),
         (&true.into(), &serde_json::Value::Null)
     );
-    // A name of others must not control the terminal.
+    // A lock name from another program must not control the terminal.
     redis
         .cmd(&[
             "HSET",
@@ -195,7 +195,7 @@ async fn ls_finds_exactly_the_locks_among_many_keys_and_blocks_nobody() {
         !stats.contains_key("keys") && stats["scan"] > 100,
         "{stats:?}"
     );
-    // How long the server took for each command, itself and not the machine's other work: the middle of all.
+    // The median of the server's own time for each command, without the load of the machine.
     let log: Vec<Vec<redis::Value>> = redis.ask(&["SLOWLOG", "GET", "-1"]).await;
     let mut times: Vec<i64> = log
         .iter()
@@ -271,7 +271,7 @@ async fn a_quorum_is_shown_server_by_server() {
         guards.push(client.lock("orders").lock().lease(LONG).await.unwrap());
     }
     servers[2].kill();
-    let args = ["--command-timeout", "1s", "inspect", "orders", "--json"];
+    let args = ["--command-timeout", "4s", "inspect", "orders", "--json"];
     let seen = lockdog_at(&urls, &args).end().await.code(0).json();
     assert_eq!((&seen["held_on"], &seen["need"]), (&2.into(), &2.into()));
     assert!(seen["instances"][2]["error"].is_string(), "{seen}");
@@ -337,7 +337,7 @@ async fn the_hash_in_a_log_leads_to_the_lock_and_its_holder() {
         .find(|line| line.contains("orders:42"))
         .unwrap();
     assert!(row.contains(&hash), "{table}");
-    // As a person may copy it.
+    // A user may copy the hash with spaces and in upper case.
     let copied = format!(" {} ", hash.to_uppercase());
     let seen = lockdog(&server, &["inspect", "--hash", &copied])
         .end()

@@ -1,12 +1,10 @@
-//! What becomes of the command when its lock is lost.
-
-use std::time::Duration;
+//! What `lockdog run` does with its command when the lock is lost.
 
 use crate::program::{Files, is_running, lockdog, lockdog_at};
 use crate::support::prelude::{SOON, ms};
 use crate::support::{Direction, Proxy, RedisServer, eventually};
 
-/// Longer than three seconds, because KILL comes just before the end of the shortest lease.
+/// It takes as long as a lease, because KILL comes just before its end.
 #[tokio::test]
 async fn a_command_that_ignores_term_is_killed_before_another_one_holds_the_lock() {
     let server = RedisServer::start().await;
@@ -14,10 +12,11 @@ async fn a_command_that_ignores_term_is_killed_before_another_one_holds_the_lock
     let proxy = Proxy::start(&server).await;
     let files = Files::new();
     let [log, begun] = ["log", "begun"].map(|name| files.path(name).display().to_string());
-    // Its last line is its last write. The writer is below the shell, which ends at TERM.
+    // The last line of the log is the last write. The writer is a child of the shell, and the shell
+    // ends at TERM.
     let script = "(trap 'echo term >> \"$0\"' TERM; date +%s%N > \"$0\"; while [ -e \"$0\" ]; do date +%s%N >> \"$0\"; done) & \
                   trap 'exit 0' TERM; wait; wait";
-    let args = ["run", "--lease", "2s", "orders", "sh", "-c", script, &log];
+    let args = ["run", "--lease", "6s", "orders", "sh", "-c", script, &log];
     let first = lockdog_at(proxy.url(), &args).start();
     files.lines("log").await;
     let args = ["run", "orders", "sh", "-c", "date +%s%N > \"$0\"", &begun];
@@ -26,7 +25,7 @@ async fn a_command_that_ignores_term_is_killed_before_another_one_holds_the_lock
         !redis.channels().await.is_empty()
     })
     .await;
-    // The first lockdog hears nothing more. The server lives, so the key ends with its lease.
+    // The first lockdog gets no more answers. The server runs, so the key expires with its lease.
     proxy.blackhole(Direction::ToServer);
     let ended = first.end().await.code(76);
     assert!(
@@ -59,7 +58,7 @@ async fn a_deleted_key_stops_the_command_at_the_next_renewal() {
     let script = "trap 'echo term >> \"$0\"; exit 0' TERM; echo ready >> \"$0\"; \
                   while :; do sleep 0.05; done";
     let args = [
-        "run", "--lease", "3s", "--report", &report, "orders", "sh", "-c", script, &log,
+        "run", "--lease", "6s", "--report", &report, "orders", "sh", "-c", script, &log,
     ];
     let running = lockdog(&server, &args).start();
     files.lines("log").await;
@@ -83,7 +82,7 @@ async fn kill_gives_the_command_no_time() {
     let pid = files.path("pid").display().to_string();
     let script = "trap '' TERM; echo $$ > \"$0\"; while :; do sleep 0.05; done";
     let args = [
-        "run", "--lost", "kill", "--lease", "3s", "orders", "sh", "-c", script, &pid,
+        "run", "--lost", "kill", "--lease", "6s", "orders", "sh", "-c", script, &pid,
     ];
     let running = lockdog(&server, &args).start();
     let pid = files.number("pid").await;
@@ -104,7 +103,7 @@ async fn warn_lets_the_command_end_as_it_likes() {
         "--lost",
         "warn",
         "--lease",
-        "2s",
+        "3s",
         "orders",
         "sh",
         "-c",
@@ -114,8 +113,8 @@ async fn warn_lets_the_command_end_as_it_likes() {
     let running = lockdog(&server, &args).stdin(reader).start();
     files.lines("ready").await;
     redis.cmd(&["DEL", "orders"]).await;
-    // Two renewals.
-    tokio::time::sleep(ms(1_500)).await;
+    // More than a lease.
+    tokio::time::sleep(ms(4_000)).await;
     drop(writer);
     let ended = running.end().await.code(6);
     assert!(ended.stderr.contains("orders was lost"), "{}", ended.stderr);
@@ -127,9 +126,9 @@ async fn a_command_that_runs_too_long_is_stopped_and_the_lock_is_released() {
     let args = [
         "run",
         "--max-hold",
-        "200ms",
+        "3s",
         "--grace",
-        "100ms",
+        "3s",
         "orders",
         "sh",
         "-c",
@@ -146,7 +145,7 @@ async fn a_command_that_runs_too_long_is_stopped_and_the_lock_is_released() {
             "{}",
             ended.stderr
         );
-        assert!(began.elapsed() >= Duration::from_millis(200));
+        assert!(began.elapsed() >= ms(3_000));
         assert!(server.redis().await.keys().await.is_empty());
     }
 }

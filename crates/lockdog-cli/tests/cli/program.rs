@@ -24,7 +24,7 @@ pub(crate) fn lockdog(server: &RedisServer, args: &[&str]) -> Invocation {
 
 /// As `lockdog`, with this LOCKDOG_URL.
 pub(crate) fn lockdog_at(url: &str, args: &[&str]) -> Invocation {
-    // Whoever started the tests may ignore signals that the program under test is to hear.
+    // The process that started the tests may ignore signals that the program under test must receive.
     let mut command = Command::new("env");
     command.arg("--default-signal").arg(LOCKDOG).args(args);
     for name in [
@@ -118,7 +118,7 @@ impl Ended {
         self
     }
 
-    /// Fails unless it says this on stderr, and all of it in one line.
+    /// Fails unless stderr has this text and is one line.
     #[track_caller]
     pub(crate) fn complains(self, what: &str) -> Self {
         assert!(self.stderr.contains(what), "{what:?} is not in {self:#?}");
@@ -160,7 +160,7 @@ pub(crate) fn is_running(pid: u32) -> bool {
     state.is_some_and(|state| state != 'Z')
 }
 
-/// A folder in which commands leave what a test wants to know. It goes with the value.
+/// A folder in which commands write files for a test. It is removed when the value is dropped.
 pub(crate) struct Files(TempDir);
 
 impl Files {

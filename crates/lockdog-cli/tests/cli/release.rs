@@ -13,7 +13,7 @@ async fn only_the_named_holder_loses_the_lock_and_learns_it() {
     let redis = server.redis().await;
     let client = Client::builder()
         .url(server.url())
-        .watchdog_lease(ms(3_000));
+        .watchdog_lease(ms(9_000));
     let client = client.build().await.unwrap();
     let guard = client.lock("orders").lock().await.unwrap();
     let field = client.holds()[0].field.clone();
@@ -50,7 +50,7 @@ async fn only_the_named_holder_loses_the_lock_and_learns_it() {
     assert!(!redis.exists("orders").await);
     let lost = tokio::time::timeout(SOON, guard.lost())
         .await
-        .expect("a renewal tells it");
+        .expect("a renewal shows the loss");
     assert_eq!(lost.reason(), LostReason::NotOurs);
     let ended = lockdog(&server, &args).end().await.code(1).json();
     assert_eq!(
@@ -87,7 +87,7 @@ async fn each_reader_and_the_waiters_of_a_fair_lock_are_told() {
     let other = Client::connect(server.url()).await.unwrap();
     let waiting = other.fair_lock("fair");
     let waiter = tokio::spawn(async move { waiting.lock().await.map(drop) });
-    crate::support::eventually(SOON, "it stands in the queue", async || {
+    crate::support::eventually(SOON, "it waits in the queue", async || {
         client.inspect("fair").await.unwrap().queued == 1
     })
     .await;
@@ -107,7 +107,7 @@ async fn each_reader_and_the_waiters_of_a_fair_lock_are_told() {
     lockdog(&server, &args).end().await.code(0);
     tokio::time::timeout(SOON, waiter)
         .await
-        .expect("it is its turn")
+        .expect("it is first in the queue")
         .unwrap()
         .unwrap();
     drop(fair);

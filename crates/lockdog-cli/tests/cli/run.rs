@@ -151,7 +151,7 @@ async fn a_long_wait_says_for_whom_with_v() {
     let field = "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d:57";
     redis.cmd(&["HSET", "orders", field, "1"]).await;
     redis.cmd(&["PEXPIRE", "orders", "300000"]).await;
-    let ended = lockdog(&server, &["-v", "run", "-w", "1500ms", "orders", "true"])
+    let ended = lockdog(&server, &["-v", "run", "-w", "5s", "orders", "true"])
         .end()
         .await;
     let ended = ended.code(75);
@@ -187,5 +187,5 @@ async fn what_a_finished_command_leaves_runs_on() {
     .await;
 }
 
-/// Of each of the two. A round starts four processes.
+/// Rounds of each of the two loops. A round starts four processes.
 const ROUNDS: u32 = 10;

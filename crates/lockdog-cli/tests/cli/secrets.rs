@@ -48,7 +48,7 @@ async fn no_command_shows_the_password() {
             assert_silent(&ended);
         }
     }
-    // The log is there, so that the checks above prove something.
+    // The log is written, so the checks above prove something.
     let ended = lockdog(&server, &["-vvv", "run", "orders", "true"])
         .end()
         .await;
@@ -134,7 +134,7 @@ async fn no_process_has_the_password_in_its_arguments_and_no_command_in_its_envi
             assert!(!has(pid, "cmdline"));
         }
         assert!(!has(command, "environ") && !has(launcher, "environ"));
-        // The check finds what is there.
+        // The check finds a password that is in the environment.
         assert!(has(running.pid(), "environ"));
         drop(writer);
         running.end().await.code(1);

@@ -54,12 +54,12 @@ async fn a_lockdog_that_is_killed_takes_its_command_along() {
     let server = RedisServer::start().await;
     let files = Files::new();
     let pids = files.path("pids");
-    // Neither of them ends by anything but KILL.
+    // Only KILL ends these two processes.
     let script = "trap '' TERM HUP INT; sleep 60 & echo $$ $! > \"$0\"; wait";
     let args = [
         "run",
         "--lease",
-        "2s",
+        "6s",
         "orders",
         "sh",
         "-c",
@@ -71,7 +71,7 @@ async fn a_lockdog_that_is_killed_takes_its_command_along() {
     let pids: Vec<u32> = line.split(' ').map(|pid| pid.parse().unwrap()).collect();
     running.signal(Signal::KILL);
     assert_eq!(running.end().await.status.code(), None);
-    // Nobody released the lock: it ends with its lease.
+    // No client released the lock, so it expires with its lease.
     for pid in pids {
         eventually(SOON, "it is gone", async || !is_running(pid)).await;
     }
@@ -120,7 +120,7 @@ async fn a_signal_that_was_ignored_at_the_start_is_ignored_by_the_command_too() 
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let mask = u64::from_str_radix(text.trim().rsplit('\t').next().unwrap(), 16).unwrap();
-    // Beyond them are the signals of the C library.
+    // Higher signals belong to the C library.
     let standard = mask & ((1 << 31) - 1);
     assert_eq!(standard, 1, "{text}");
 }
@@ -171,6 +171,6 @@ async fn a_launcher_that_is_killed_ends_the_run() {
     let launcher: u32 = children(running.pid())[0].parse().unwrap();
     kill(launcher, Signal::KILL);
     running.end().await.code(137);
-    // No lockdog looks after it any more.
+    // No lockdog supervises the command any more.
     eventually(SOON, "the command is gone", async || !is_running(command)).await;
 }

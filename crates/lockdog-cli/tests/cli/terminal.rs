@@ -1,4 +1,4 @@
-//! `lockdog` on a terminal, which script(1) makes.
+//! `lockdog` on a terminal that script(1) creates.
 
 use std::fs;
 use std::process::Stdio;
@@ -74,7 +74,7 @@ async fn ctrl_c_reaches_the_command_once_and_the_terminal_stays_as_it_was() {
             .filter(|line| *line == "int")
             .count()
     };
-    eventually(SOON, "it heard", async || count() > 0).await;
+    eventually(SOON, "it received the signal", async || count() > 0).await;
     fs::write(files.path("stop"), "").unwrap();
     files.lines("after").await;
     // Its shell heard Ctrl-C, too.
@@ -91,10 +91,10 @@ async fn a_lost_lock_stops_what_the_command_started_on_a_terminal_too() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let files = Files::new();
-    // It outlives TERM, and the end of the terminal.
+    // The command ignores TERM and the end of the terminal.
     let inner = "trap : TERM; trap '' HUP; echo $$ > log; while [ -e log ]; do sleep 1; done";
     fs::write(files.path("inner"), inner).unwrap();
-    let text = "$LOCKDOG run --lease 2s orders sh -c 'sh inner & wait'; echo $? > code";
+    let text = "$LOCKDOG run --lease 6s orders sh -c 'sh inner & wait'; echo $? > code";
     let terminal = Terminal::open(&server, &files, text);
     files.lines("log").await;
     redis.cmd(&["DEL", "orders"]).await;
@@ -115,7 +115,7 @@ async fn a_wait_of_a_second_is_told_on_a_terminal() {
         .cmd(&["HSET", "orders", "other:1", "1"])
         .await;
     let files = Files::new();
-    let text = "$LOCKDOG run -w 1500ms orders true\necho $? > code";
+    let text = "$LOCKDOG run -w 5s orders true\necho $? > code";
     let ended = Terminal::open(&server, &files, text).end().await;
     assert!(
         ended.stdout.contains("waiting for orders, held by"),
@@ -160,8 +160,8 @@ async fn top_gives_the_terminal_back_as_it_was() {
         $LOCKDOG top --interval 100ms; echo $? > code
         stty -a > after";
     let mut terminal = Terminal::open(&server, &files, text);
-    // The second look comes after the screen is open.
-    eventually(SOON, "it looks twice", async || {
+    // `top` scans a second time only after it opened the screen.
+    eventually(SOON, "it polls twice", async || {
         redis
             .commandstats()
             .await

@@ -23,14 +23,16 @@ async fn each_change_is_told_until_the_lock_is_free() {
         "--json",
     ];
     let running = lockdog(&server, &args).start();
-    // It looks: each look asks for the listeners.
+    // Each scan of `watch` asks for the number of listeners.
     let asked = async || {
         let stats = redis.commandstats().await;
         stats.get("pubsub|numsub").copied().unwrap_or(0)
     };
-    eventually(SOON, "it looks", async || asked().await >= 2).await;
-    let before = asked().await;
+    eventually(SOON, "it polls", async || asked().await >= 2).await;
     let again = lock.lock().await.unwrap();
+    // A scan that began before the change may end after it, so only the second scan has certainly seen
+    // it.
+    let before = asked().await;
     eventually(SOON, "it has seen it", async || asked().await >= before + 2).await;
     redis.cmd(&["PERSIST", "orders"]).await;
     let before = asked().await;

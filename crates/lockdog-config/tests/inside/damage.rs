@@ -43,7 +43,7 @@ replica_ack:
 ",
 ];
 
-/// A small generator of numbers that look random, from a seed that a failure names.
+/// A small generator of pseudo-random numbers from a seed that a failed test prints.
 struct Dice(u64);
 
 impl Dice {

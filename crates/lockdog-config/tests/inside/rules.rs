@@ -13,7 +13,7 @@ const SECTIONS: [Section; 5] = [
     Section::Replicated,
 ];
 
-/// A file of the section with one more key there; it stands in line 4.
+/// A file of the section with one more key, in line 4.
 fn with(section: Section, key: &str, value: &str) -> String {
     format!("{}\n  {key}: {value}\n", begin(section))
 }
@@ -29,7 +29,8 @@ fn begin(section: Section) -> String {
     format!("{}:\n{address}", section.key())
 }
 
-/// Each key in each place where it may stand: the file's text with a value, and the key as it is shown.
+/// Visits each key in each section that may contain it, with the file's text for a value and the
+/// displayed key.
 fn all(mut visit: impl FnMut(&'static Key, &dyn Fn(&str) -> String, &str, usize)) {
     for key in Class::Config.keys() {
         let file = |value: &str| format!("{}\n{}: {value}\n", begin(Section::Single), key.name);

@@ -1,4 +1,4 @@
-//! One file for both sides: they meet at one lock.
+//! Redisson and lockdog use one lock with the same configuration file.
 
 use lockdog_test::Server;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::java::ask;
 use crate::from_str;
 
-/// Several threads, because the question to Java blocks one, and the server needs another one meanwhile.
+/// Two threads, because the call to Java blocks one thread while the server needs another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn java_and_rust_exclude_each_other_by_one_file() {
     let server = Server::new();

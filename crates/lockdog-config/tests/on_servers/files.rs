@@ -180,7 +180,7 @@ fn what_redisson_refuses_is_refused() {
     }
 }
 
-/// Redisson reads these in a way that the writer of the file hardly expects.
+/// Redisson reads these values in a way that the author of the file hardly expects.
 #[test]
 fn what_surprises_in_redisson_is_refused() {
     let single = "singleServerConfig:\n  address: redis://a:1\n";

@@ -1,4 +1,4 @@
-//! What Redisson itself makes of a configuration.
+//! How Redisson itself reads a configuration.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -43,7 +43,7 @@ impl Jvm {
             "tests/redisson/build failed:\n{said}"
         );
         let built = root.join("target/redisson/4.7.0");
-        // The arguments of the driver, but for its class, which is the last one.
+        // The driver's arguments without its class, which is the last one.
         let args = std::fs::read_to_string(built.join("java.args")).expect("the build wrote it");
         let mut args: Vec<&str> = args.lines().collect();
         args.pop();

@@ -1,4 +1,4 @@
-//! Beside Redisson's own classes, in a JVM.
+//! Comparisons with Redisson's own classes, in a JVM.
 
 mod exclusion;
 mod files;

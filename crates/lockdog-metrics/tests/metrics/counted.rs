@@ -1,4 +1,4 @@
-//! What happens is counted, with the right labels.
+//! Each event is counted with the right labels.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ async fn calls_are_counted_by_their_outcomes_and_holds_are_timed() {
     let durations = |part| {
         format!(r#"lockdog_acquire_duration_seconds_{part}{{group="orders",outcome="acquired"}}"#)
     };
-    // The re-entry is left out.
+    // A re-entry is not counted here.
     page.assert(&durations("count"), 2.0);
     let waited = page.value(&durations("sum")).unwrap();
     assert!((7.0..7.1).contains(&waited), "{waited}");
@@ -63,7 +63,7 @@ async fn calls_are_counted_by_their_outcomes_and_holds_are_timed() {
     assert!(!page.0.contains("quantile="), "{}", page.0);
 }
 
-/// Prometheus sees no increase of a series that was not there before.
+/// Prometheus does not count the first value of a new series as an increase.
 #[tokio::test(start_paused = true)]
 async fn the_count_of_losses_is_zero_before_the_first_one() {
     let (server, exporter) = (Server::new(), Exporter::new());

@@ -1,4 +1,4 @@
-//! The dashboard is sound.
+//! The dashboard is consistent.
 
 use std::collections::BTreeSet;
 

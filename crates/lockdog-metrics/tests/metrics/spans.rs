@@ -25,8 +25,8 @@ struct Traces {
 
 impl Traces {
     fn of_this_thread() -> Self {
-        // With one subscriber alone, `tracing` asks only the first thread that reaches a span whether it is
-        // wanted, and a thread without a subscriber says no.
+        // With only one subscriber, `tracing` asks only the first thread that reaches a span whether it
+        // is enabled, and a thread without a subscriber disables it.
         static SECOND: OnceLock<Dispatch> = OnceLock::new();
         SECOND.get_or_init(|| Dispatch::new(NoSubscriber::new()));
         let exporter = InMemorySpanExporter::default();
@@ -125,7 +125,7 @@ async fn an_acquire_is_a_client_span_with_the_attributes_of_the_conventions() {
             ("lock", Some("orders:42")),
             ("lockdog.outcome", Some("acquired")),
             ("lockdog.waited_ms", Some("0")),
-            // The bridge takes these away and makes the span's name, kind and status of them.
+            // The bridge removes these fields and sets the span's name, kind and status from them.
             ("otel.name", None),
             ("otel.kind", None),
             ("otel.status_code", None),
@@ -281,7 +281,7 @@ async fn a_hold_that_is_lost_says_so_in_its_span() {
         std::future::pending::<()>().await;
     });
     assert!(matches!(lost.await, Err(Error::Lost(_))));
-    // Here only the unlock finds it.
+    // Only the unlock detects this loss.
     let late = lock.with(|_held| async { server.lose("orders:42") });
     assert!(matches!(late.await, Err(Error::Lost(_))));
     let holds = traces.named("lock hold");

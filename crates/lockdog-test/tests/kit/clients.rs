@@ -78,7 +78,7 @@ async fn a_lock_is_handed_over_between_owners_of_one_client() {
         let sent = server.commands();
         sent.iter().any(|command| command.get(1) == Some(&transfer))
     };
-    // Whether the others wait by the time of the unlock is up to the machine.
+    // The machine's load decides whether the other tasks already wait at the unlock.
     for round in 0.. {
         let guard = client.lock("orders").lock().await.unwrap();
         let waiters: Vec<_> = (0..5)
@@ -105,13 +105,13 @@ async fn the_watchdog_renews_a_lease() {
     let (server, address) = listening().await;
     let client = Client::builder()
         .url(format!("redis://{address}"))
-        .watchdog_lease(Duration::from_secs(3))
+        .watchdog_lease(Duration::from_secs(6))
         .build()
         .await
         .unwrap();
     let guard = client.lock("orders").lock().await.unwrap();
     let began = Instant::now();
-    while began.elapsed() < Duration::from_secs(4) {
+    while began.elapsed() < Duration::from_secs(7) {
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert!(guard.is_valid());
     }

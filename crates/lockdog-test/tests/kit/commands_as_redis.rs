@@ -122,7 +122,7 @@ fn passwords_are_required_as_on_redis() {
         &["GET", "k"],
         &["AUTH", "right"],
         &["GET", "k"],
-        // Who is in stays in.
+        // A connection that is logged in stays logged in.
         &["AUTH", "wrong"],
         &["GET", "k"],
         &["RESET"],
@@ -177,7 +177,8 @@ fn word(place: &'static str) -> BoxedStrategy<String> {
         "bound" => of(&["0", "1", "(1", "2", "-inf", "+inf", "(1700000000000", "x"]),
         "ms" => of(&["20000", "100000", "0", "-5", "x"]),
         "seconds" => of(&["20", "100", "0", "-5", "x"]),
-        // Whether GT and LT find two times apart that are set one after the other is up to the clock.
+        // The clock decides whether GT and LT see a difference between two times that are set one after
+        // the other.
         "expire" => of(&["", "", "NX", "XX", "NX XX", "GT LT", "GT NX", "ZZ"]),
         "set" => of(&[
             "",

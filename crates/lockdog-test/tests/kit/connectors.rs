@@ -1,4 +1,4 @@
-//! What a client does with a connector of its user's: with the machine's time, and when it fails.
+//! How a client uses a custom connector: in real time, and when the connector fails.
 
 use std::fmt;
 use std::io;
@@ -31,7 +31,7 @@ struct Tunnel {
 #[derive(Default)]
 struct State {
     fault: Mutex<Fault>,
-    /// Told when the fault is another.
+    /// Notified when the fault changes.
     changed: Condvar,
     attempts: AtomicUsize,
     /// Calls that block a thread now.
@@ -40,7 +40,7 @@ struct State {
     living: AtomicUsize,
     /// Panics whose payload panics.
     panics: AtomicUsize,
-    /// Streams with a smaller number take nothing and bring nothing any more.
+    /// Streams with a smaller number neither send nor receive any more.
     silent_below: AtomicUsize,
 }
 
@@ -53,10 +53,10 @@ enum Fault {
     PanicsAtOnce,
     PanicsLater,
     PanicsInRead,
-    /// What it panics with panics itself when it is dropped.
+    /// The payload of the panic panics when it is dropped.
     PanicsTwice,
-    /// Every stream that there is panics when it is read. What it panics with panics when it is dropped,
-    /// and what that panics with does, too.
+    /// Every open stream panics when it is read. The payload of the panic panics when it is dropped,
+    /// and so does the payload of that panic.
     ReadsPanicThrice,
     /// As [`Fault::ReadsPanicThrice`], when a stream is dropped.
     DropsPanicThrice,
@@ -76,7 +76,7 @@ impl Drop for Bomb {
     }
 }
 
-/// As [`Bomb`], and what it panics with does so, too.
+/// As [`Bomb`], with a payload that panics when it is dropped.
 struct TwoBombs;
 
 impl Drop for TwoBombs {
@@ -115,7 +115,7 @@ impl Tunnel {
         self.state.living.load(Ordering::Relaxed)
     }
 
-    /// The streams that there are take nothing and bring nothing any more, and stay open.
+    /// The open streams neither send nor receive any more, and stay open.
     fn silence(&self) {
         let below = self.attempts() + 1;
         self.state.silent_below.store(below, Ordering::Relaxed);
@@ -227,7 +227,7 @@ impl Drop for Trap {
 }
 
 impl Tube {
-    /// `None`: it takes nothing and brings nothing.
+    /// `None`: the stream neither sends nor receives.
     fn stream(self: Pin<&mut Self>) -> Option<Pin<&mut DuplexStream>> {
         assert!(!self.panics, "the tube broke");
         if *self.state.fault.lock() == Fault::ReadsPanicThrice {
@@ -275,7 +275,7 @@ async fn locks_are_held_awaited_and_renewed_in_real_time() {
     let server = Server::new();
     let connect = async || {
         let builder = Tunnel::new(&server, Time::Machine).builder();
-        let builder = builder.watchdog_lease(Duration::from_secs(3));
+        let builder = builder.watchdog_lease(Duration::from_secs(6));
         builder.build().await.unwrap()
     };
     let (holds, waits) = (connect().await, connect().await);
@@ -284,7 +284,7 @@ async fn locks_are_held_awaited_and_renewed_in_real_time() {
         let lock = waits.lock("orders");
         tokio::spawn(async move { lock.lock().await.unwrap().unlock().await.unwrap() })
     };
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    tokio::time::sleep(Duration::from_secs(7)).await;
     assert!(guard.is_valid());
     assert!(!waiter.is_finished());
     guard.unlock().await.unwrap();
@@ -320,7 +320,7 @@ async fn a_connector_that_panics_for_a_while_loses_no_lock() {
         let tunnel = Tunnel::new(&server, Time::Tokio);
         let client = tunnel.builder().build().await.unwrap();
         let guard = client.lock("orders").lock().await.unwrap();
-        // Who waits has a connection for messages, too.
+        // A client with a waiter has a connection for messages, too.
         let other = server.client().await.lock("other").lock().await.unwrap();
         let lock = client.lock("other");
         let waiter = tokio::spawn(async move { lock.lock().await.map(drop) });
@@ -336,13 +336,13 @@ async fn a_connector_that_panics_for_a_while_loses_no_lock() {
         assert!(guard.is_valid(), "{fault:?}");
         guard.unlock().await.unwrap();
         other.unlock().await.unwrap();
-        // It may have given up while nothing could be connected.
+        // The waiter may have failed while the connector was failing.
         let _ = tokio::time::timeout(LONG, waiter).await.unwrap().unwrap();
         server.assert_clean().await;
     }
 }
 
-/// It panics in a task whose result no task reads: the drop of that result must not panic.
+/// The connector panics in a task whose result is never read. The drop of that result must not panic.
 #[tokio::test(start_paused = true)]
 async fn a_connector_whose_panics_cause_more_panics_loses_no_lock() {
     for fault in [
@@ -354,7 +354,7 @@ async fn a_connector_whose_panics_cause_more_panics_loses_no_lock() {
         let tunnel = Tunnel::new(&server, Time::Tokio);
         let client = tunnel.builder().build().await.unwrap();
         let guard = client.lock("orders").lock().await.unwrap();
-        // Callers, the watchdog and messages: a connection for each.
+        // One connection each for callers, the watchdog and messages.
         let stolen = server.steal("other");
         let waiter = {
             let lock = client.lock("other");
@@ -374,14 +374,14 @@ async fn a_connector_whose_panics_cause_more_panics_loses_no_lock() {
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert!(guard.is_valid(), "{fault:?}");
         drop(stolen);
-        // It may have given up while nothing could be connected.
+        // The waiter may have failed while the connector was failing.
         let _ = tokio::time::timeout(LONG, waiter).await.unwrap().unwrap();
         guard.unlock().await.unwrap();
         server.assert_clean().await;
     }
 }
 
-/// A connection for messages is opened in the middle of the watchdog's work.
+/// The watchdog's thread opens the connection for messages while it renews.
 #[tokio::test(start_paused = true)]
 async fn a_connector_without_a_connection_for_messages_loses_no_lock() {
     for fault in [
@@ -396,7 +396,7 @@ async fn a_connector_without_a_connection_for_messages_loses_no_lock() {
         let tunnel = Tunnel::new(&server, Time::Tokio);
         let client = tunnel.builder().build().await.unwrap();
         let guard = client.lock("orders").lock().await.unwrap();
-        // The watchdog has a connection of its own by then.
+        // The watchdog has opened its own connection by then.
         tokio::time::sleep(Duration::from_secs(11)).await;
         let stolen = server.steal("other");
         let before = tunnel.attempts();
@@ -419,8 +419,8 @@ async fn a_connector_without_a_connection_for_messages_loses_no_lock() {
 async fn a_connector_that_blocks_its_thread_delays_no_renewal_and_no_shutdown() {
     let server = Server::new();
     let tunnel = Tunnel::new(&server, Time::Machine);
-    let builder = tunnel.builder().watchdog_lease(Duration::from_secs(3));
-    let builder = builder.command_timeout(Duration::from_secs(1));
+    let builder = tunnel.builder().watchdog_lease(Duration::from_secs(6));
+    let builder = builder.command_timeout(Duration::from_secs(2));
     let client = builder.build().await.unwrap();
     let guard = client.lock("orders").lock().await.unwrap();
     let stolen = server.steal("other");
@@ -435,7 +435,7 @@ async fn a_connector_that_blocks_its_thread_delays_no_renewal_and_no_shutdown() 
         tokio::spawn(async move { lock.lock().await.map(drop) })
     };
     eventually("the connector is called", || tunnel.blocked() > 0).await;
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    tokio::time::sleep(Duration::from_secs(8)).await;
     assert!(guard.is_valid(), "renewals went on");
     assert_eq!(tunnel.blocked(), 1, "calls that never return add up");
     drop(stolen);
@@ -456,7 +456,7 @@ async fn renewals_reconnect_after_connector_calls_that_hung() {
     let builder = builder.command_timeout(Duration::from_secs(1));
     let client = builder.build().await.unwrap();
     let guard = client.lock("orders").lock().await.unwrap();
-    // The watchdog has a connection of its own by then.
+    // The watchdog has opened its own connection by then.
     tokio::time::sleep(Duration::from_secs(5)).await;
     tunnel.set(Fault::Hangs);
     server.cut();
@@ -473,13 +473,14 @@ async fn hanging_connector_calls_delay_no_renewal_and_are_named_in_the_error() {
     let server = Server::new();
     let tunnel = Tunnel::new(&server, Time::Machine);
     let builder = tunnel.builder().watchdog_lease(Duration::from_secs(9));
-    let builder = builder.command_timeout(Duration::from_secs(1));
+    let builder = builder.command_timeout(Duration::from_secs(2));
     let client = builder.build().await.unwrap();
     let guard = client.lock("orders").lock().await.unwrap();
-    // The watchdog has a connection of its own by then.
+    // The watchdog has opened its own connection by then.
     tokio::time::sleep(Duration::from_secs(4)).await;
 
-    // As many as have a connection of their own, with the test's; then one that shares the background's.
+    // These runtimes and the test's use up the connections for runtimes. The next runtime shares the
+    // background's connection.
     let others = on_runtimes(63, &client).await;
     assert!(others.iter().all(|(_, asked)| asked.is_ok()));
     tunnel.set(Fault::Hangs);
@@ -504,7 +505,7 @@ async fn hanging_connector_calls_delay_no_renewal_and_are_named_in_the_error() {
     server.assert_clean().await;
 }
 
-/// Asks for a lock on so many runtimes, one after the other.
+/// Queries a lock from this number of runtimes, one after the other.
 async fn on_runtimes(count: usize, client: &Client) -> Vec<(Runtime, lockdog::Result<bool>)> {
     let client = client.clone();
     let ask = move |_| {
@@ -522,7 +523,7 @@ async fn a_stream_is_dropped_with_its_connection_while_it_is_pending() {
     let tunnel = Tunnel::new(&server, Time::Tokio);
     let client = tunnel.builder().build().await.unwrap();
     let guard = client.lock("orders").lock().await.unwrap();
-    // Callers, the watchdog and messages: a connection for each.
+    // One connection each for callers, the watchdog and messages.
     let stolen = server.steal("other");
     let waiter = {
         let lock = client.lock("other");

@@ -1,4 +1,4 @@
-//! The recipe of the cookbook whose effect lasts for hours.
+//! The cookbook's recipe for a job that runs once per period of hours.
 
 use std::time::Duration;
 
@@ -38,7 +38,10 @@ async fn a_job_longer_than_its_period_does_not_overlap() {
     let long = tokio::spawn(async move { tick(&one, 3 * PERIOD).await });
     for _ in 0..5 {
         sleep(PERIOD / 2).await;
-        assert!(!tick(&two, SHORT).await.unwrap(), "the first run goes on");
+        assert!(
+            !tick(&two, SHORT).await.unwrap(),
+            "the first run still holds the lock"
+        );
     }
     assert!(long.await.unwrap().unwrap());
     assert!(tick(&two, SHORT).await.unwrap());

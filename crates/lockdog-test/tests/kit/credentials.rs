@@ -80,7 +80,7 @@ async fn a_refused_password_is_asked_for_once_more_at_once() {
     server.require_password("new");
     let count = asked.clone();
     let builder = server.builder().credentials(move || {
-        // It changed right after it was read.
+        // The password changed right after the first read.
         let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
         let password = if is_first { "old" } else { "new" };
         async move { Ok(Credentials::new(password)) }
@@ -152,7 +152,7 @@ async fn code_that_fails_panics_or_hangs_only_fails_the_attempt() {
         );
         assert!(error.to_string().contains(text), "{error}");
     }
-    // A lock that is held outlives it.
+    // A held lock survives the failures.
     let works = Arc::new(AtomicU32::new(1));
     let is_there = works.clone();
     let builder = server.builder().credentials(move || {

@@ -6,7 +6,7 @@ use lockdog::Owner;
 use lockdog_test::Server;
 use tokio::time::{Instant, sleep};
 
-/// LE4: the server takes the lock away, and the next one leads within a poll cap of the end of the lease.
+/// LE4: the lease ends, and the next candidate leads within a poll cap of that end.
 #[tokio::test(start_paused = true)]
 async fn a_leader_whose_lease_ends_is_followed_by_the_next() {
     let server = Server::new();
@@ -19,7 +19,7 @@ async fn a_leader_whose_lease_ends_is_followed_by_the_next() {
         .await
         .unwrap();
     let mut leaders = other.election("jobs").observe();
-    let first = leaders.next().await.unwrap().expect("it leads");
+    let first = leaders.next().await.unwrap().expect("it is the leader");
     assert_eq!(first.value.as_deref(), Some("a"));
     let began = Instant::now();
     let election = other.election("jobs");
@@ -36,13 +36,14 @@ async fn a_leader_whose_lease_ends_is_followed_by_the_next() {
         next.term() >= lead.term() + passed,
         "terms follow the clock"
     );
-    let seen = leaders.next().await.unwrap().expect("it leads");
+    let seen = leaders.next().await.unwrap().expect("it is the leader");
     assert_eq!(seen.term, Some(next.term()));
     next.resign().await.unwrap();
     assert!(leaders.next().await.unwrap().is_none());
 }
 
-/// LE3: the hand-over leaves the value of the leader that resigned to the next one, which says nothing.
+/// LE3: after a hand-over the key still has the value of the resigned leader, until the next leader
+/// publishes one.
 #[tokio::test(start_paused = true)]
 async fn a_successor_that_ends_before_it_said_a_value_leaves_none() {
     let server = Server::new();
@@ -50,13 +51,13 @@ async fn a_successor_that_ends_before_it_said_a_value_leaves_none() {
     let election = client.election("jobs");
     let lead = election.campaign("a").await.unwrap();
     let mut leaders = other.election("jobs").observe();
-    let first = leaders.next().await.unwrap().expect("it leads");
+    let first = leaders.next().await.unwrap().expect("it is the leader");
     assert_eq!(first.value.as_deref(), Some("a"));
     let mut successors = Vec::new();
     for value in ["b", "c"] {
         let campaign = election.campaign(value).owner(&Owner::new());
         let mut campaign = campaign.into_future();
-        // It takes its place in the queue, and is polled no more.
+        // The campaign enters the queue and is not polled any more.
         let a_while = Duration::from_millis(50);
         assert!(tokio::time::timeout(a_while, &mut campaign).await.is_err());
         successors.push(campaign);
@@ -67,7 +68,7 @@ async fn a_successor_that_ends_before_it_said_a_value_leaves_none() {
     let next = field(&server);
     assert!(next.is_some() && next != resigned, "it was handed over");
     let seen = other.election("jobs").leader().await.unwrap();
-    let seen = seen.expect("the next one leads");
+    let seen = seen.expect("the next one is the leader");
     assert_eq!((seen.term, seen.value), (None, None));
     drop(successors);
     server.assert_clean().await;
@@ -94,7 +95,7 @@ async fn the_next_of_ten_candidates_leads_when_the_leader_and_the_first_one_are_
         .campaign("first")
         .owner(&Owner::new())
         .into_future();
-    // It takes its place, and is polled no more.
+    // The campaign enters the queue and is not polled any more.
     let is_pending = tokio::time::timeout(Duration::from_millis(50), &mut first).await;
     assert!(is_pending.is_err());
     let mut others = Vec::new();
@@ -123,7 +124,7 @@ const LEASE: Duration = Duration::from_secs(30);
 const ABSENCE: Duration = Duration::from_secs(10);
 const POLL_CAP: Duration = Duration::from_secs(1);
 
-/// An hour of leading, and an observer that no message reaches.
+/// A leader for an hour, and an observer that receives no message.
 #[tokio::test(start_paused = true)]
 async fn a_leader_is_renewed_for_hours_and_a_lost_one_is_told() {
     let server = Server::new();

@@ -22,7 +22,7 @@ async fn a_lock_is_ensured_only_for_the_time_that_is_left() {
         let lost = guard.ensure(secs(5)).unwrap_err();
         assert_eq!(lost.reason(), LostReason::Deadline);
         assert!(guard.ensure(Duration::MAX).is_err());
-        // Asking ends nothing: the lock can still be used, and extended.
+        // A failed check does not end the hold: the lock can still be used and extended.
         assert!(guard.is_valid() && stand.is_taken());
         guard.extend(secs(30)).await.unwrap();
         guard.ensure(secs(5)).unwrap();

@@ -38,7 +38,7 @@ async fn branches_of_one_task_exclude_each_other_only_with_an_exclusive_handle()
         .max_lease(Duration::from_secs(60))
         .exclusive();
     assert_eq!(sum_of_four(|| quorum.lock()).await, 4);
-    // Options of a RedLock that come after keep it.
+    // Later options of a RedLock keep the handle exclusive.
     let quorum = quorum.min_validity(Duration::from_millis(1));
     assert_eq!(sum_of_four(|| quorum.lock()).await, 4);
     for server in &servers {
@@ -67,7 +67,7 @@ async fn an_exclusive_handle_does_not_reenter_unless_the_owner_is_given() {
     let request = exclusive.try_lock();
     let first = request.clone().await.unwrap();
     assert!(first.is_some() && request.await.unwrap().is_none());
-    // The owner is not the one that is current, whichever that is.
+    // The owner is never the current one.
     let owner = Owner::new();
     let other = owner.scope(exclusive.try_lock()).await.unwrap();
     assert!(other.is_none());

@@ -54,7 +54,7 @@ async fn extend_of_a_deleted_lock_reports_the_loss() {
         let extended = guard.extend(secs(120)).await;
         assert!(matches!(extended, Err(Error::Lost(_))), "{extended:?}");
         assert!(!guard.is_valid());
-        // Once more, from what is known here.
+        // The second call answers from the client's own state.
         let extended = guard.extend(secs(120)).await;
         assert!(matches!(extended, Err(Error::Lost(_))), "{extended:?}");
     }

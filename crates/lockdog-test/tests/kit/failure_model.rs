@@ -1,4 +1,4 @@
-//! Each fault costs a lock what `docs/failure-model.md` says, by a paused clock.
+//! The effects of faults that `docs/failure-model.md` describes, on a paused clock.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn connections_that_are_cut_again_and_again_lose_no_lock() {
         server.cut();
         assert!(guard.is_valid());
     }
-    // Each connection asks who the server is, and each renewal needs a new one.
+    // Each connection queries the server's identity, and each renewal needs a new connection.
     assert!(sent(&server, "info") >= 360);
     guard.unlock().await.unwrap();
     server.assert_clean().await;
@@ -153,7 +153,7 @@ async fn restarts_that_keep_the_data_lose_no_lock() {
         assert!(guard.is_valid());
     }
     guard.unlock().await.unwrap();
-    // Scripts are sent whole to each, as they are forgotten.
+    // A restarted server has no scripts, so the client sends their full text.
     assert!(sent(&server, "eval") >= 100);
     server.assert_clean().await;
 }

@@ -1,4 +1,4 @@
-//! The queue of a fair lock on a server that is silent for a time, on tokio's clock.
+//! The queue of a fair lock on a server that does not answer for some time, on tokio's clock.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -11,20 +11,20 @@ use tokio::time::{Instant, sleep, timeout};
 
 const LONG: Duration = Duration::from_secs(3600);
 
-/// A client whose commands have time for all stalls of a test.
+/// A client with a command timeout longer than all stalls of a test.
 async fn patient(server: &Server) -> Client {
     let builder = server.builder().command_timeout(ms(20_000));
     builder.build().await.unwrap()
 }
 
-/// Starts owners that wait one after another, and note their turns.
+/// Starts waiters one after the other. Each records its turn.
 async fn queue(lock: &Lock, turns: &Arc<Mutex<Vec<u32>>>) -> Vec<JoinHandle<()>> {
     let mut waiters = Vec::new();
     for number in 0..3 {
         let request = lock.try_lock().owner(&Owner::new()).wait(LONG);
         let turns = turns.clone();
         waiters.push(tokio::spawn(async move {
-            let guard = request.await.unwrap().expect("it is its turn");
+            let guard = request.await.unwrap().expect("it is first in the queue");
             turns.lock().unwrap().push(number);
             guard.unlock().await.unwrap();
         }));
@@ -38,7 +38,7 @@ async fn entries(lock: &Lock) -> Vec<String> {
     waiters.iter().map(|it| it.field().to_owned()).collect()
 }
 
-/// FA4: the silence is the server's, and the waiters are polled.
+/// FA4: the server does not answer, and the waiters are polled.
 #[tokio::test(start_paused = true)]
 async fn waiters_keep_their_places_while_the_server_is_silent() {
     let server = Server::new();
@@ -49,7 +49,7 @@ async fn waiters_keep_their_places_while_the_server_is_silent() {
     let waiters = queue(&lock, &turns).await;
     let before = entries(&lock).await;
     assert_eq!(before.len(), 3);
-    // Looks of the contender, one a second, have no answer for longer than a second and a poll cap.
+    // The contender's polls, one a second, get no answer for longer than a second and a poll cap.
     for silent in [1_500, 2_500, 4_500] {
         let commands = server.commands().len();
         server.freeze();
@@ -67,7 +67,7 @@ async fn waiters_keep_their_places_while_the_server_is_silent() {
     server.assert_clean().await;
 }
 
-/// FA4: the receiver of a hand-over looks again after a second, from its place.
+/// FA4: the receiver of a hand-over polls again after a second and keeps its place.
 #[tokio::test(start_paused = true)]
 async fn a_hand_over_that_the_server_answers_late_reaches_its_waiter() {
     for silent in [1_500, 2_500, 4_500] {
@@ -112,7 +112,7 @@ async fn a_hand_over_by_a_future_that_is_left_keeps_the_place_of_its_waiter() {
     server.assert_clean().await;
 }
 
-/// Invariant 2: a look whose answer is lost granted the lock before the hand-over did.
+/// Invariant 2: a poll whose answer is lost was granted the lock before the hand-over.
 #[tokio::test(start_paused = true)]
 async fn a_guard_of_a_hand_over_ends_before_the_lock_that_an_earlier_look_was_granted() {
     let server = Server::new();
@@ -127,13 +127,13 @@ async fn a_guard_of_a_hand_over_ends_before_the_lock_that_an_earlier_look_was_gr
     while server.holder("door").is_none() {
         sleep(ms(1)).await;
     }
-    // The time limit of that look, and a part of the pause after it.
+    // The time limit of that poll and a part of the pause after it.
     sleep(ms(3_005)).await;
     server.delay(ms(0));
-    // Says that the lock was lost, or that it is released.
+    // The unlock reports a loss or a release.
     let _ = held.unlock().await;
     let guard = timeout(LONG, waiter).await.expect("its turn").unwrap();
-    let guard = guard.unwrap().expect("it is its turn");
+    let guard = guard.unwrap().expect("it is first in the queue");
     let ttl = server.holder("door").and_then(|holder| holder.ttl);
     assert!(
         Some(guard.remaining()) <= ttl,
@@ -149,8 +149,8 @@ async fn a_guard_of_a_hand_over_ends_before_the_lock_that_an_earlier_look_was_gr
     server.assert_clean().await;
 }
 
-/// A contender whose future is left while the server answers its look delays the others by the time for an
-/// answer, a poll cap and the time for a sign of life.
+/// A contender that is not polled any more while the server answers its poll delays the others by the
+/// time for an answer, a poll cap and the check-in interval.
 #[tokio::test(start_paused = true)]
 async fn a_contender_that_is_left_while_it_looks_is_passed_soon() {
     let server = Server::new();
@@ -165,13 +165,13 @@ async fn a_contender_that_is_left_while_it_looks_is_passed_soon() {
     assert!(timeout(ms(100), &mut left).await.is_err());
     let turns = Arc::default();
     let waiters = queue(&lock, &turns).await;
-    // It is polled until its next look is under way.
+    // The test polls the future until its next command is sent.
     server.delay(ms(300));
     let looks = server.commands().len();
     while server.commands().len() == looks {
         assert!(timeout(ms(10), &mut left).await.is_err());
     }
-    // The look of a waiter that is not polled any more is answered, and its answer is not read.
+    // The server answers the command of the abandoned waiter, which does not read the answer.
     let began = Instant::now();
     held.unlock().await.unwrap();
     server.delay(ms(0));

@@ -1,5 +1,5 @@
-//! `FLUSHALL` while objects of each kind are held and waited for. It publishes nothing, so each party finds out by
-//! its own timer.
+//! `FLUSHALL` while objects of each kind are held and awaited. It publishes no message, so holders and
+//! waiters detect it by their own timers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,8 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-/// The holder learns of the loss by its next renewal, and the waiters get the lock one after the other. Two of them
-/// are in the holder's own client, where they ask for nothing while it has the lock.
+/// The next renewal notifies the holder of the loss, and the waiters acquire the lock one after the
+/// other. Two of them belong to the holder's client and send nothing while it holds the lock.
 #[tokio::test(start_paused = true)]
 async fn waiters_of_each_kind_of_lock_get_it_one_after_the_other() {
     for lock in EXCLUSIVE {
@@ -45,7 +45,7 @@ async fn waiters_of_each_kind_of_lock_get_it_one_after_the_other() {
             is_told_by_a_renewal(flushed, held.lost()).await;
             for waiter in waiters {
                 let done = timeout_at(flushed + PERIOD + SOON, waiter).await;
-                let got = done.expect("its client is told").unwrap();
+                let got = done.expect("its client is told of the loss").unwrap();
                 soon += usize::from(got <= flushed + SOON);
             }
             assert!(soon >= 4, "the timers of {soon} woke them");
@@ -57,7 +57,8 @@ async fn waiters_of_each_kind_of_lock_get_it_one_after_the_other() {
     }
 }
 
-/// Readers with and without a watchdog learn that they are none, and the writer that waited for them goes in.
+/// Readers with and without a watchdog are notified of the loss, and the writer that waited for them
+/// acquires the lock.
 #[tokio::test(start_paused = true)]
 async fn a_writer_that_waits_for_readers_goes_in_and_they_are_told() {
     for millis in MOMENTS {
@@ -160,13 +161,16 @@ async fn permits_with_leases_end_and_waiters_wait_for_new_ones() {
         sleep(millis).await;
         let flushed = flush(&server).await;
         is_told_by_a_renewal(flushed, both.lost()).await;
-        assert!(hurried.await.unwrap().unwrap().is_none(), "none is free");
+        assert!(
+            hurried.await.unwrap().unwrap().is_none(),
+            "no permit is free"
+        );
         assert!(began.elapsed() >= limit && !patient.is_finished());
         server.lose_messages(true);
         assert!(theirs.try_set_permits(2).await.unwrap());
         let permit = timeout(SOON, patient).await.expect("its timer wakes it");
         let permit = permit.unwrap().unwrap();
-        // What is lost is not given back to the new semaphore.
+        // A lost permit is not returned to the new semaphore.
         assert!(both.release().await.unwrap_err().is_lost());
         assert_eq!(seats.available().await.unwrap(), 1);
         assert!(permit.is_valid());
@@ -176,7 +180,7 @@ async fn permits_with_leases_end_and_waiters_wait_for_new_ones() {
     }
 }
 
-/// A permit without a lease has no renewal that could tell its holder: the release does.
+/// A permit without a lease is not renewed, so only its release reports the loss.
 #[tokio::test(start_paused = true)]
 async fn permits_without_leases_end_and_waiters_wait_for_new_ones() {
     for millis in MOMENTS {
@@ -194,13 +198,16 @@ async fn permits_without_leases_end_and_waiters_wait_for_new_ones() {
         sleep(millis).await;
         flush(&server).await;
         assert!(one.release().await.unwrap_err().is_lost());
-        assert!(hurried.await.unwrap().unwrap().is_none(), "none is free");
+        assert!(
+            hurried.await.unwrap().unwrap().is_none(),
+            "no permit is free"
+        );
         assert!(began.elapsed() >= limit && !patient.is_finished());
         server.lose_messages(true);
         assert!(theirs.try_set_permits(2).await.unwrap());
         let permit = timeout(SOON, patient).await.expect("its timer wakes it");
         let permit = permit.unwrap().unwrap();
-        // What is lost is not given back to the new semaphore.
+        // A lost permit is not returned to the new semaphore.
         assert!(two.release().await.unwrap_err().is_lost());
         assert_eq!(seats.available().await.unwrap(), 1);
         permit.release().await.unwrap();
@@ -231,7 +238,7 @@ async fn a_latch_lets_its_waiters_go() {
         }
         latches[0].count_down().await.unwrap();
         assert_eq!(latches[1].count().await.unwrap(), 0);
-        // What the server remembered of earlier calls does not stand in the way of a new count.
+        // The server's marks of earlier calls do not prevent a new count.
         assert!(latches[0].try_set_count(1).await.unwrap());
         let waiter = wait(1);
         sleep(SOON).await;
@@ -255,7 +262,7 @@ async fn flush(server: &Server) -> Instant {
 /// The next renewal finds that the lock is gone.
 async fn is_told_by_a_renewal(flushed: Instant, lost: impl Future<Output = Lost>) {
     let lost = timeout_at(flushed + PERIOD, lost).await;
-    let lost = lost.expect("its next renewal tells it");
+    let lost = lost.expect("its next renewal shows the loss");
     assert_eq!(lost.reason(), LostReason::NotOurs);
 }
 
@@ -293,5 +300,5 @@ const MOMENTS: [Duration; 5] = [ms(50), ms(310), ms(650), ms(5_500), ms(9_990)];
 const LEASE: Duration = ms(30_000);
 const PERIOD: Duration = ms(10_000);
 const POLL_CAP: Duration = ms(1_000);
-/// A poll cap with its jitter, and one more: clients may wait for each other.
+/// A poll cap with its jitter, and a second one because clients may wait for each other.
 const SOON: Duration = ms(2_500);

@@ -71,7 +71,7 @@ async fn a_short_job_keeps_the_lock_for_the_rest_of_the_time_however_its_guard_e
                     drop(guard);
                 }
             }
-            // Far shorter than what is left of the watchdog's lease.
+            // Far shorter than the rest of the watchdog's lease.
             sleep(MOMENT).await;
             let ttl = other.remaining_ttl().await.unwrap();
             assert!(format!("{ttl:?}").contains("4."), "{how}: {ttl:?}");
@@ -124,7 +124,7 @@ async fn a_time_above_the_watchdogs_lease_outlives_the_client_and_its_renewals()
         .unwrap();
     let ttl = server.holder("orders").unwrap().ttl.unwrap();
     assert!(ttl > long - MOMENT && ttl <= long, "{ttl:?}");
-    // Nothing that the client sends after this arrives: as if it had died.
+    // No later command of the client arrives, as if its process had died.
     server.freeze();
     drop(guard);
     client.shutdown_within(MOMENT).await;
@@ -133,7 +133,7 @@ async fn a_time_above_the_watchdogs_lease_outlives_the_client_and_its_renewals()
     sleep(long / 2).await;
     let other = other.lock("orders");
     assert!(other.try_lock().await.unwrap().is_none());
-    // One that lives is renewed beyond the time.
+    // A living holder is renewed beyond the least time.
     sleep(long).await;
     let guard = other.lock().hold_at_least(long / 60).await.unwrap();
     sleep(long).await;
@@ -234,7 +234,7 @@ async fn an_unlock_before_the_time_tells_a_loss_that_nobody_has_noticed() {
             panic!("it is lost");
         };
         assert_eq!(lost.reason(), LostReason::NotOurs);
-        // The lock of another owner is as it was.
+        // The other owner's lock is unchanged.
         assert!(stolen.is_valid());
         assert_eq!(stolen.unlock().await.unwrap(), Unlocked::Released);
         let request = lock.lock().hold_at_least(long);
@@ -327,7 +327,7 @@ async fn an_unlock_that_is_cancelled_or_left_keeps_the_lock_for_the_rest_only() 
     }
 }
 
-/// Another party sends the command in place of the unlock, and its answer says that the lock is gone.
+/// The background sends the command in place of the unlock, and the answer reports the loss.
 #[tokio::test(start_paused = true)]
 async fn an_unlock_that_is_left_and_polled_on_later_tells_a_loss() {
     let server = Server::new();

@@ -64,7 +64,7 @@ async fn waiters_of_latches_count_for_the_maximum_of_the_client() {
             assert!(waiting.await.unwrap_err().is_cancelled());
         }
     }
-    // Those that have ended count no more.
+    // Ended waiters do not count.
     for _ in 0..3 {
         assert!(
             !latches[2]

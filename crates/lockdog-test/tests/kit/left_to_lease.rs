@@ -18,7 +18,7 @@ async fn a_lock_left_to_its_lease_has_no_owner_and_outlives_the_shutdown() {
     for stand in Stand::each().await {
         let guard = stand.try_lock().lease(LEASE).await.unwrap();
         guard.expect("it is free").leave_to_lease();
-        // Its owner is no holder any more.
+        // The owner does not hold the lock any more.
         assert!(stand.try_lock().await.unwrap().is_none());
         let unlocked = match &stand.lock {
             AnyLock::Plain(lock) => lock.unlock().await,
@@ -137,7 +137,8 @@ async fn a_dropped_extend_does_not_lengthen_a_lock_left_to_its_lease() {
     server.assert_clean().await;
 }
 
-/// The watchdog's thread sends it, with the time of any command and not the little that is asked for.
+/// The watchdog's thread sends the command with the usual command timeout and not with the short
+/// requested lease.
 #[tokio::test(start_paused = true)]
 async fn an_extend_that_is_shorter_than_the_lease_waits_for_its_answer() {
     let server = Server::new();

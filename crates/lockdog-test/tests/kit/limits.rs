@@ -1,4 +1,4 @@
-//! How long a call takes that has a limit, to the millisecond.
+//! The duration of a call with a time limit, to the millisecond.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use lockdog::{Client, Error, MultiLock, RedLock, TryLockRequest};
 use lockdog_test::Server;
 use tokio::time::Instant;
 
-/// How much longer than its wait a call took whose servers do not answer.
+/// By how much a call to silent servers exceeded its wait.
 async fn overrun(request: TryLockRequest, wait: Duration) -> Duration {
     let began = Instant::now();
     let error = request.wait(wait).await.expect_err("no server answers");
@@ -26,7 +26,7 @@ async fn a_call_ends_at_its_deadline_when_the_server_does_not_answer() {
     server.freeze();
     for (number, millis) in [20, 50, 300, 1_000].into_iter().enumerate() {
         let wait = Duration::from_millis(millis);
-        // No call meets what an earlier one of the same lock left to be undone.
+        // Each call uses another lock, because an earlier call of the same lock is still being undone.
         let plain = client.lock(format!("plain:{number}")).try_lock();
         let members = ["a", "b"].map(|member| client.lock(format!("{member}:{number}")));
         let multi = MultiLock::new(members).try_lock();
@@ -38,7 +38,7 @@ async fn a_call_ends_at_its_deadline_when_the_server_does_not_answer() {
     server.thaw();
 }
 
-/// Each call is another process's: one that knows its servers as silent asks them nothing.
+/// Each call has new clients, because a client does not ask servers that it knows to be silent.
 #[tokio::test(start_paused = true)]
 async fn a_red_lock_call_ends_at_its_deadline_when_no_server_answers() {
     for millis in [20, 300] {
@@ -59,7 +59,7 @@ async fn a_red_lock_call_ends_at_its_deadline_when_no_server_answers() {
     }
 }
 
-/// An answer takes 20 ms and there is always a question, so the end of each wait cuts one off.
+/// An answer takes 20 ms and a command is always pending, so each wait ends during a command.
 #[tokio::test(start_paused = true)]
 async fn a_busy_lock_is_no_timeout_when_the_wait_ends_during_a_command() {
     let server = Server::new();
@@ -81,8 +81,8 @@ async fn a_busy_lock_is_no_timeout_when_the_wait_ends_during_a_command() {
     held.unlock().await.unwrap();
 }
 
-/// Replies are lost, then others have the lock, and the server stops before the wait is over. So the last
-/// sending has a part of the wait.
+/// Replies are lost, then another owner holds the lock, and the server stops before the wait is over.
+/// So the last sending has only a part of the wait.
 #[tokio::test(start_paused = true)]
 async fn a_timeout_reports_the_duration_of_the_whole_call() {
     let (timeout, wait) = (Duration::from_millis(150), Duration::from_millis(600));

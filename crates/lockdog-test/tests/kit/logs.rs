@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use crate::support::logs::Warnings;
 
-/// What a client of these settings warns of when it loses a lock with this name.
+/// The warning of a client with these settings about the loss of a lock with this name.
 async fn said(log_names: bool, name: &str) -> String {
     let server = Server::new();
     let client = server

@@ -68,7 +68,7 @@ async fn a_holder_is_notified_by_the_end_of_its_fixed_lease() {
         let guard = client.lock("l").lock().lease(lease).await.unwrap();
         let reason = told_by(&guard, asked + lease).await;
         assert_eq!(reason, LostReason::Deadline);
-        // A hundredth of the lease is left for clocks that differ.
+        // A hundredth of the lease is reserved for different clock rates.
         assert!(asked.elapsed() >= lease * 9 / 10 - Duration::from_millis(3));
         drop(server);
     }
@@ -88,7 +88,7 @@ async fn a_red_lock_holder_is_notified_by_its_deadline_whenever_a_majority_stops
         servers[0].freeze();
         servers[1].freeze();
         let mut last = deadline(&guard);
-        // What was under way may count yet.
+        // Answers that were under way may still count.
         while guard.is_valid() {
             last = last.max(deadline(&guard));
             let _ = timeout(Duration::from_millis(1), guard.lost()).await;
@@ -100,7 +100,7 @@ async fn a_red_lock_holder_is_notified_by_its_deadline_whenever_a_majority_stops
     }
 }
 
-/// Held, then in jeopardy while renewals fail, then held again; and at last lost.
+/// The verdict is held, then in jeopardy while renewals fail, then held again, and at last lost.
 #[tokio::test(start_paused = true)]
 async fn the_verdict_follows_the_renewals() {
     let (server, client) = start().await;
@@ -127,7 +127,7 @@ async fn the_verdict_follows_the_renewals() {
     assert_eq!(seen, [Verdict::Held, Verdict::Jeopardy, Verdict::Held]);
     server.restart(Data::Lost);
     look(LEASE, &mut seen).await;
-    // Its connections broke, too.
+    // The client's connections broke, too.
     let lost = Verdict::Lost(LostReason::NotOurs);
     assert!(
         seen[3..] == [lost] || seen[3..] == [Verdict::Jeopardy, lost],

@@ -149,7 +149,7 @@ async fn a_multi_lock_is_refused_when_its_owner_holds_a_non_reentrant_member() {
                 server.assert_clean().await;
             }
         }
-        // The other member its owner may have again.
+        // The owner may re-enter the other member.
         let row = members[1].lock().await.unwrap();
         let both = lock.lock().await.unwrap();
         assert_eq!(row.hold_count(), 2);

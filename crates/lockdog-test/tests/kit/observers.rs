@@ -1,4 +1,4 @@
-//! What an observer is told, for each kind of lock and each way in which a hold ends.
+//! The events of an observer, for each kind of lock and each end of a hold.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,8 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::support::eventually;
 
-/// Writes events down in words. Commands and connections are left out, and so is what the watchdog does all the
-/// time.
+/// Records events as text, except commands, connections and regular renewals.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<String>>>);
 
@@ -253,7 +252,7 @@ async fn what_ended_a_wait_is_told_before_the_acquire() {
     ];
     assert_eq!(notes.take(), seen);
     guard.unlock().await.unwrap();
-    // No message, although one was expected.
+    // The message is lost, so the waiter's timer wakes it.
     let stolen = server.steal("l");
     let waiter = waiting();
     sleep(LEASE).await;
@@ -288,7 +287,7 @@ async fn waiters_of_each_kind_hear_the_release_of_another_client() {
     for (own, others) in lock_of(&client).into_iter().zip(lock_of(&other)) {
         let guard = others.lock().await.unwrap();
         let waiter = tokio::spawn(own.lock().into_future());
-        // It has subscribed, and looks again in a while.
+        // The waiter has subscribed and polls again later.
         sleep(Duration::from_millis(1_500)).await;
         guard.unlock().await.unwrap();
         waiter.await.unwrap().unwrap().unlock().await.unwrap();
@@ -434,7 +433,7 @@ async fn a_forgotten_red_lock_with_a_lease_expires_and_is_not_lost() {
     sleep(LEASE).await;
     assert!(notes.take().is_empty());
     assert_eq!(lost(), 0);
-    // A guard has to be told, and a hold that was to be renewed did not expire by its owner's will.
+    // A guard must be notified, and the end of a watched hold is a loss and not an intended expiry.
     let guard = lock.lock().lease(LEASE).await.unwrap();
     lock.lock().lease(LEASE / 2).await.unwrap().forget();
     notes.next("Lost red lock r Deadline").await;
@@ -498,7 +497,7 @@ async fn each_loss_is_told_once_and_its_hold_is_not_released_too() {
     let guard = lock.lock().await.unwrap();
     lock.force_unlock().await.unwrap();
     drop(guard);
-    // Its time was over.
+    // Its time had ended.
     let guard = lock.lock().max_hold(LEASE).await.unwrap();
     guard.lost().await;
     drop(guard);
@@ -525,7 +524,7 @@ async fn a_lock_that_is_left_to_its_lease_expires_and_is_not_lost() {
     let guard = client.lock("l").lock().lease(LEASE).await.unwrap();
     guard.leave_to_lease();
     notes.next("Expired lock l true").await;
-    // What ported code does, to do something once in a while.
+    // Ported code limits a rate this way.
     let guard = client.lock("t").lock().lease(LEASE).await.unwrap();
     guard.forget();
     notes.next("Expired lock t true").await;
@@ -555,7 +554,7 @@ struct Panics;
 
 impl Observer for Panics {
     fn event(&self, event: &ClientEvent<'_>) {
-        // Not at the first one, which comes before there is a lock.
+        // The first event, before any lock exists, does not panic.
         if matches!(event, ClientEvent::Renewed { .. }) {
             panic!("on purpose");
         }

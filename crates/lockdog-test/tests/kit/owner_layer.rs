@@ -30,7 +30,7 @@ async fn leave(State(service): State<Service>) -> &'static str {
     }
 }
 
-/// Takes the lock twice, once in a function that it calls, and once beside itself.
+/// Acquires the lock again in a called function and twice concurrently.
 async fn nest(State(service): State<Service>) -> String {
     let lock = service.client.lock("other");
     let outer = lock.lock().await.unwrap();
@@ -114,7 +114,7 @@ async fn a_request_does_not_re_enter_what_an_earlier_one_left_to_a_job() {
     stand.end().await;
 }
 
-/// The trap that the layer is for.
+/// The mistake that the layer prevents.
 #[tokio::test]
 async fn without_the_layer_requests_of_a_connection_are_one_owner() {
     let mut stand = Stand::start(false).await;

@@ -1,4 +1,4 @@
-//! How soon a waiter notices a release that no message tells it of.
+//! How soon a waiter notices a release without a message.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn clients(servers: &[Server; 3]) -> Vec<Client> {
     clients
 }
 
-/// How long after each release a waiter for `wanted` has it, which `held` keeps from it.
+/// The longest time from a release of `held` until a waiter for `wanted` has the lock.
 async fn slowest(held: &RedLock, wanted: &RedLock) -> Duration {
     let mut slowest = Duration::ZERO;
     for _ in 0..ROUNDS {
@@ -45,7 +45,7 @@ async fn a_red_lock_polls_as_often_as_its_most_frequent_instance() {
     let spin = |client: &Client| client.spin_lock("orders");
     let plain = |client: &Client| client.lock("orders");
     for (own, longest) in [(None, Duration::from_millis(150)), (Some(pause), pause * 2)] {
-        // Most instances publish nothing, and the one with the queue does.
+        // Most instances publish no messages, but the one with the queue does.
         let mut wanted = vec![plain(&waits[0]), spin(&waits[1]), spin(&waits[2])];
         if let Some(pause) = own {
             wanted[2] = wanted[2].backoff(Backoff::constant(pause));
@@ -95,7 +95,7 @@ async fn locks_of_several_use_the_backoff_of_their_members() {
     }
 }
 
-/// The pauses of a spin lock have grown by then. A waiter that looks once in a poll cap has looked a moment
-/// ago, and looks again after most of the next one.
+/// The pauses of a spin lock have grown by then. A waiter that polls once per poll cap has just polled,
+/// and polls again after most of the next poll cap.
 const HELD_FOR: Duration = Duration::from_millis(1_200);
 const ROUNDS: u32 = 3;

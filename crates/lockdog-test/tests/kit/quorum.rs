@@ -12,13 +12,13 @@ use lockdog_test::Server;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-/// A nested call that is dropped or left spoils no round: on a machine that is never busy, none at all.
+/// A nested call that is dropped or abandoned does not make a round fail.
 #[tokio::test(start_paused = true)]
 async fn abandoned_nested_acquires_do_not_harm_the_outer_hold() {
     let servers = [Server::new(), Server::new(), Server::new()];
     let mut members = Vec::new();
     for server in &servers {
-        // So that a round is under way when its caller is dropped.
+        // With this delay a round is under way when its caller is dropped.
         server.delay(Duration::from_millis(20));
         let lease = Duration::from_secs(3);
         let client = server.builder().watchdog_lease(lease).build().await;
@@ -34,7 +34,7 @@ async fn abandoned_nested_acquires_do_not_harm_the_outer_hold() {
         let lease = Duration::from_secs(10) + Duration::from_millis(50) * number;
         let mut inner = lock.lock().lease(lease).into_future();
         let once = poll_fn(|context| Poll::Ready(inner.as_mut().poll(context).is_pending()));
-        assert!(once.await, "it asks every instance");
+        assert!(once.await, "it sends commands to every instance");
         sleep(Duration::from_millis(u64::from(number % 45))).await;
         if number % 10 == 0 {
             left.push(inner);
@@ -52,7 +52,8 @@ async fn abandoned_nested_acquires_do_not_harm_the_outer_hold() {
     }
 }
 
-/// Their calls do not read the grants, which are freed by force. Rounds wait for what their clients release.
+/// The abandoned calls do not read their grants, and `force_unlock` frees them. Rounds wait for
+/// releases of their clients.
 #[tokio::test(start_paused = true)]
 async fn abandoned_acquires_freed_by_force_delay_no_round() {
     let servers = [Server::new(), Server::new(), Server::new()];
@@ -135,7 +136,8 @@ fn seven(clients: &[Client]) -> RedLock {
     RedLock::new((0..7).map(|n| clients[n % 2].lock(format!("lock{n}"))))
 }
 
-/// Each lock is one task's, which counts five times under it: a second of work, under a lease of two.
+/// Each lock belongs to one task, which counts five times under it: one second of work under a lease of
+/// two seconds.
 async fn fifty_turns(locks: Vec<RedLock>, wait: Option<Duration>) {
     let (work, lease) = (Duration::from_secs(1), Duration::from_secs(2));
     let cell = Arc::new(AtomicU64::new(0));

@@ -8,8 +8,8 @@ use lockdog_test::Server;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// RW8: a pause is 2 s, then 4 s, then 8 s each. The readers come at these moments after the announcement, and go in
-/// at the end of their pauses.
+/// RW8: the pauses last 2 s, 4 s and then 8 s each. The readers call at these times after the
+/// announcement and acquire the lock at the end of the pause.
 #[tokio::test(start_paused = true)]
 async fn readers_go_in_at_the_ends_of_pauses_that_double_up_to_eight_seconds() {
     let server = Server::new();
@@ -34,7 +34,7 @@ async fn readers_go_in_at_the_ends_of_pauses_that_double_up_to_eight_seconds() {
             sleep_until(began + ms(comes)).await;
             let reader = read(&rw).await;
             let took = began.elapsed();
-            // Both machines' clocks are one, and a command takes no time.
+            // Client and server share one clock, and a command takes no time.
             assert!(took >= ms(goes_in) && took < ms(goes_in + 50), "{took:?}");
             reader.unlock().await.unwrap();
         })
@@ -110,14 +110,14 @@ async fn a_writer_that_dies_keeps_readers_out_for_its_announcement_only() {
     drop(left);
 }
 
-/// What it announced is its own, though the next look is for another hold.
+/// The announcement stays the upgrade's own although its next poll is for another hold.
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_whose_first_look_had_no_answer_does_not_wait_for_itself() {
     let server = Server::new();
     let (client, another) = (server.client().await, server.client().await);
     let other = read(&another.read_write_lock("doc")).await;
     let reads = read(&client.read_write_lock("doc")).await;
-    // The client cannot withdraw the announcement of the first look.
+    // The client cannot delete the announcement of the first poll.
     server.refuse("del", "LOADING the dataset is in memory", 1_000_000);
     // Longer than the command timeout.
     server.delay(ms(4_000));

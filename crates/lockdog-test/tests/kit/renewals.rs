@@ -1,4 +1,4 @@
-//! How many commands keep locks, and when they are sent: on a machine that is never busy.
+//! The number and the times of renewal commands, in virtual time.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 const LEASE: Duration = Duration::from_millis(2_400);
 const PERIOD: Duration = Duration::from_millis(800);
 const LOCKS: usize = 1_000;
-/// A command renews so many locks at most.
+/// A command renews at most 100 locks.
 const BATCHES: usize = LOCKS / 100;
 
 #[tokio::test(start_paused = true)]
@@ -64,7 +64,7 @@ async fn a_thousand_locks_acquired_one_by_one_take_no_more_renewal_commands() {
 #[tokio::test(start_paused = true)]
 async fn renewals_of_many_locks_are_spread_over_the_period() {
     let (server, guards) = held(Duration::ZERO).await;
-    // In the first round crowds form.
+    // The first round has large batches.
     sleep(PERIOD + PERIOD / 2).await;
     let times = times_of_renewals(&server, PERIOD * 4).await;
     assert!(times.len() >= 3 * BATCHES, "{}", times.len());
@@ -75,7 +75,7 @@ async fn renewals_of_many_locks_are_spread_over_the_period() {
     assert!(guards.iter().all(Guard::is_valid));
 }
 
-/// Counts over several periods, after a first one in which crowds form.
+/// Counts over several periods, after a first one with large batches.
 async fn few_commands(server: &Server) {
     let periods = 5;
     sleep(PERIOD).await;
@@ -88,7 +88,7 @@ async fn few_commands(server: &Server) {
     assert!(commands >= BATCHES * 2 && commands <= most, "{commands}");
 }
 
-/// Holds so many locks, with a pause after each.
+/// Acquires `LOCKS` locks, with a pause after each.
 async fn held(pause: Duration) -> (Server, Vec<Guard>) {
     let server = Server::new();
     let client = server.builder().watchdog_lease(LEASE).build().await;

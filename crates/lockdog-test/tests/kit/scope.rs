@@ -1,4 +1,4 @@
-//! A client for the time of one piece of work.
+//! A client for the duration of one piece of work.
 
 use lockdog::{Client, Error, Lock};
 use lockdog_test::Server;

@@ -65,7 +65,7 @@ fn behaves_as_on_redis(pair: &RefCell<Pair>, file: &Path) {
         });
         text = format!("{acquire}{unlock}{text}");
     }
-    // Which fields a script looks at is left to chance: here it looks at all of them.
+    // The script picks fields at random. Here it reads all of them.
     let chosen = "redis.call('hrandfield', key,";
     if text.contains(chosen) {
         text = format!("{ALL_FIELDS}{}", text.replace(chosen, "all_fields(key,"));
@@ -132,8 +132,8 @@ fn replay(
     Ok(())
 }
 
-/// Keys in every state that a script may find: absent, ours, another's, of another type, with long,
-/// short and no expiry, full of what is no number.
+/// Keys in every state that a script may find: absent, held by us, held by another client, of another
+/// type, with a long, a short or no expiry, or with values that are no numbers.
 fn states() -> impl Strategy<Value = Before> {
     let value = prop_oneof![
         4 => vec((select(FIELDS), select(COUNTS)), 1..4).prop_map(|pairs| {
@@ -173,7 +173,7 @@ fn states() -> impl Strategy<Value = Before> {
             vec!["SET".to_owned(), key, "1".to_owned()]
         }),
         1 => (select(FIELDS), select(&["", "up:"][..])).prop_map(|(field, mark)| {
-            // A moment to come, so that both servers say the same about a pause.
+            // A future time, so that both servers answer the same about a pause.
             ["SET", "lockdog_writer:{a}", &format!("4000000000000 {mark}{field}")].map(str::to_owned).to_vec()
         }),
         2 => (select(FIELDS), select(&["7 1 me", "7 3 you too", "x"][..])).prop_map(|(field, rest)| {
@@ -213,7 +213,7 @@ fn states() -> impl Strategy<Value = Before> {
     })
 }
 
-/// Calls as lockdog makes them, and some with arguments that it never gives.
+/// Calls as lockdog makes them, and some with arguments that it never sends.
 fn calls(script: &str) -> BoxedStrategy<Call> {
     let many = 1..4_usize;
     match script {
@@ -500,7 +500,7 @@ fn with_keys(keys: Vec<String>, args: Vec<BoxedStrategy<String>>) -> BoxedStrate
     .boxed()
 }
 
-/// A look from a queue on the server.
+/// A poll of a waiter in a queue on the server.
 fn look(keys: Vec<String>) -> BoxedStrategy<Call> {
     let args = vec![
         field(),
@@ -550,7 +550,7 @@ fn waiters() -> BoxedStrategy<Vec<String>> {
         .boxed()
 }
 
-/// What a place in the queue is worth.
+/// The waiting time that a place in the queue counts for.
 fn worth() -> BoxedStrategy<String> {
     mostly(&["300000", "20000"])
 }
@@ -609,7 +609,7 @@ fn of(keys: usize, args: Vec<BoxedStrategy<String>>) -> BoxedStrategy<Call> {
         .boxed()
 }
 
-/// One of these as a rule, and sometimes what is none.
+/// Usually one of these, sometimes an invalid value.
 fn mostly(usual: &'static [&'static str]) -> BoxedStrategy<String> {
     sometimes(usual, WRONG)
 }
@@ -742,10 +742,10 @@ const COMMANDS: &[&str] = &[
     "nosuchcommand",
     "",
 ];
-/// Some of what no caller gives.
+/// Invalid arguments.
 const WRONG: &[&str] = &["", "x", "1.5", "-3", "1e3", "99999999999999999999", " 1"];
-/// As [`WRONG`], with nothing that Lua takes for a time so short that it is over on one side only, or
-/// for what is left of another.
+/// As [`WRONG`], without values that Lua reads as a time that may end between the two servers, or as
+/// the rest of another time.
 const WRONG_LEASES: &[&str] = &[
     "",
     "x",

@@ -23,7 +23,7 @@ async fn a_permit_without_a_lease_is_kept_for_hours() {
     let got = timeout(LONG, waiting).await.expect("a message wakes it");
     got.unwrap().unwrap().release().await.unwrap();
     assert_eq!(seats.available().await.unwrap(), 3);
-    // What is remembered of answers in doubt ends. The ledger is there for as long as the number is.
+    // The marks of unknown outcomes expire. The ledger lasts as long as the number.
     sleep(LONG).await;
     let mut keys = server.keys();
     keys.retain(|key| key.starts_with("lockdog_"));

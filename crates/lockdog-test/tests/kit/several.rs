@@ -9,8 +9,8 @@ use lockdog_test::Server;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-/// What a failed attempt took blocks others for as long as an answer takes. Without pauses by chance
-/// they meet again and again, and this has no end.
+/// A failed attempt blocks others for one round trip. Without random pauses the contenders would
+/// collide forever.
 #[tokio::test(start_paused = true)]
 async fn contenders_on_a_slow_network_stop_colliding() {
     let servers = [Server::new(), Server::new(), Server::new()];
@@ -70,10 +70,10 @@ async fn a_multi_lock_has_its_turn_in_a_queue_that_is_never_empty() {
     for _ in 0..20 {
         let before = turns.load(Ordering::SeqCst);
         let guard = timeout(Duration::from_secs(60), lock.lock().into_future()).await;
-        let guard = guard.expect("it has its turn").unwrap();
-        // One turn of each, and those that came while it tried from outside the queue.
+        let guard = guard.expect("it reaches the front of the queue").unwrap();
+        // One turn of each waiter, and the turns during the attempts outside the queue.
         let passed = turns.load(Ordering::SeqCst) - before;
-        assert!(passed <= 9, "{passed} turns came first");
+        assert!(passed <= 9, "{passed} others went first");
         guard.unlock().await.unwrap();
     }
     tasks.shutdown().await;

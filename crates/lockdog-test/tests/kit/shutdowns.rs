@@ -98,7 +98,7 @@ async fn a_call_that_is_polled_on_after_a_shutdown_opens_no_connection() {
         for _ in 0..polls {
             let poll = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx)));
             if poll.await.is_ready() {
-                // All that comes before its end was polled.
+                // The call ended, so every step before its end was polled.
                 return;
             }
         }

@@ -1,4 +1,4 @@
-//! Futures that are polled once and then left, but not dropped.
+//! Futures that are polled once and then neither polled nor dropped.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -10,7 +10,8 @@ use lockdog::{Client, MultiLock, Owner, Unlocked};
 use lockdog_test::Server;
 use tokio::time::{sleep, timeout};
 
-/// Longer than the client leaves a release to its caller, and shorter than a lease.
+/// Longer than the time after which the client takes over an abandoned release, and shorter than a
+/// lease.
 const A_WHILE: Duration = Duration::from_secs(5);
 
 /// A command is under way for as long as the test takes to poll other futures.
@@ -49,11 +50,11 @@ async fn an_unlock_that_is_left_behind_a_nested_acquire_releases_its_claim() {
     assert_eq!(nested.hold_count(), 1);
     nested.unlock().await.unwrap();
     server.assert_clean().await;
-    // The caller learns what became of it.
+    // The caller still gets the result.
     assert_eq!(unlock.await.unwrap(), Unlocked::StillHeld { count: 1 });
 }
 
-/// As on a busy machine: another call of the owner took the turn over, and its answer is not there yet.
+/// Another call of the owner took over the turn, and its answer has not arrived, as on a busy machine.
 #[tokio::test(start_paused = true)]
 async fn an_unlock_that_is_polled_late_learns_that_the_lock_is_free() {
     let (server, client) = slow_server().await;
@@ -121,7 +122,7 @@ async fn releases_of_parts_that_are_left_give_all_permits_back() {
     second.await.unwrap();
 }
 
-/// As a future that is dropped before it has a turn.
+/// The future is dropped before its turn.
 #[tokio::test(start_paused = true)]
 async fn an_unlock_that_is_dropped_behind_a_nested_acquire_ends_its_claim_at_once() {
     let (server, client) = slow_server().await;
@@ -137,8 +138,8 @@ async fn an_unlock_that_is_dropped_behind_a_nested_acquire_ends_its_claim_at_onc
     server.assert_clean().await;
 }
 
-/// A multi lock that waits for its second server, and is not polled any more, keeps its first member from others
-/// for as long as the answers of a round may take.
+/// A multi lock that waits for its second server and is not polled any more holds its first member for
+/// at most the time limit of a round.
 #[tokio::test(start_paused = true)]
 async fn a_multi_lock_that_is_left_between_two_servers_gives_the_first_member_back() {
     let (server, client) = slow_server().await;
@@ -155,10 +156,10 @@ async fn a_multi_lock_that_is_left_between_two_servers_gives_the_first_member_ba
     assert!(server.holder("orders").is_some(), "it has the first member");
     let waits = client.lock("orders").try_lock().owner(&Owner::new());
     let guard = waits.wait(Duration::from_secs(10)).await.unwrap();
-    guard.expect("it was given back").unlock().await.unwrap();
+    guard.expect("it was released").unlock().await.unwrap();
     slow.thaw();
     // It goes on when it is polled again.
-    let whole = left.await.unwrap().expect("nobody else has them");
+    let whole = left.await.unwrap().expect("no other owner has them");
     whole.unlock().await.unwrap();
     server.assert_clean().await;
     slow.assert_clean().await;

@@ -71,7 +71,7 @@ fn phantom(part: &mut Part<Values>, values: u8) -> [ValuesCall; 2] {
     [acquired, ValuesCall::Release { hold }]
 }
 
-/// Values that are said to be free while a hold has them.
+/// A wrong answer: values are free while a hold has them.
 fn forge(calls: &[Timed<ValuesCall>]) -> Option<Timed<ValuesCall>> {
     let is_released = |hold: u32| {
         let is_its = |it: &&Timed<ValuesCall>| matches!(it.call, ValuesCall::Release { hold: one } if one == hold);

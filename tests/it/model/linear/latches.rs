@@ -48,7 +48,7 @@ async fn calls(mut part: Part<Count>) {
     }
 }
 
-/// A count that nobody set.
+/// A wrong answer: a count that no call set.
 fn forge(calls: &[Timed<CountCall>]) -> Option<Timed<CountCall>> {
     let ended = calls.iter().find_map(|it| it.ended);
     Some(Timed {

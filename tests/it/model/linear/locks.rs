@@ -6,12 +6,12 @@ use super::objects::{LockCall, OneHolder};
 use super::search::Timed;
 use super::{CALLS, Part, are_legal};
 
-/// What is different from kind to kind.
+/// The differences between the kinds.
 #[derive(Clone, Copy)]
 struct Kind {
     lock: fn(&Client, &str) -> Lock,
     reenters: bool,
-    /// A waiter may stand in the queue for a while after its call, so a free lock is refused.
+    /// A waiter may stay in the queue for a while after its call, so a free lock may be refused.
     has_queue: bool,
 }
 
@@ -58,7 +58,7 @@ async fn calls(mut part: Part<OneHolder>, kind: Kind) {
             }
             continue;
         }
-        // A hold of its own, so that no call meets what an earlier one left.
+        // Each call is a new hold, so that no call meets the remains of an earlier one.
         let (owner, hold, wait) = (Owner::new(), part.hold(), part.wait());
         let mut guards = Vec::new();
         loop {
@@ -135,7 +135,7 @@ fn phantom(part: &mut Part<OneHolder>) -> [LockCall; 2] {
     [acquired, LockCall::Release { hold, left: 0 }]
 }
 
-/// A lock that is said to be free while a hold has it.
+/// A wrong answer: the lock is free while a hold has it.
 fn forge(calls: &[Timed<LockCall>]) -> Option<Timed<LockCall>> {
     let released = |hold: u32| {
         let mut ends = calls.iter().filter(

@@ -24,7 +24,7 @@ pub(super) enum LockCall {
         hold: u32,
         count: u32,
     },
-    /// It was not acquired. `others`: calls for it were under way meanwhile, and may have had it.
+    /// It was not acquired. `others`: other calls for it were under way and may have held it.
     Busy {
         others: bool,
     },

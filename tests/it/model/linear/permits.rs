@@ -100,7 +100,7 @@ async fn a_semaphore_answers_like_a_number_and_those_who_have_permits() {
     are_legal(Permits::new(SEATS), counted, forge).await;
 }
 
-/// All permits are said to be free while a request has some.
+/// A wrong answer: all permits are free while a request has some.
 fn forge(calls: &[Timed<PermitsCall>]) -> Option<Timed<PermitsCall>> {
     let ends = |request: u32| {
         let is_its = move |it: &&Timed<PermitsCall>| matches!(it.call, PermitsCall::Release { request: one, .. } if one == request);

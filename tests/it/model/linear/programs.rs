@@ -1,4 +1,4 @@
-//! Random histories of right programs, and of wrong ones: what the search has to say about them.
+//! Random histories of correct and incorrect objects, and the verdict of the search.
 
 use super::objects::{
     Count, CountCall, LockCall, OneHolder, Permits, PermitsCall, Register, RegisterCall, Values,
@@ -11,8 +11,8 @@ use crate::support::Dice;
 trait Program {
     type Object: Sequential;
 
-    /// What a thread calls that was told this last. These are the answers that the object may give; it gives the
-    /// first one that fits.
+    /// The next call of a thread after this answer, with each answer that the object may give. The
+    /// object gives the first one that fits.
     fn call(told: Option<&CallOf<Self>>, number: u32, dice: &mut Dice) -> Vec<CallOf<Self>>;
 
     /// What undoes a call whose outcome is unknown, if anything.
@@ -346,7 +346,7 @@ fn first_hold(history: &[Timed<LockCall>]) -> (u32, u64) {
     found.expect("some hold is released")
 }
 
-/// `LOCKDOG_CASES`, or as many as take a second.
+/// `LOCKDOG_CASES`, or as many as run in a second.
 fn histories() -> u64 {
     let cases = std::env::var("LOCKDOG_CASES").ok();
     cases.map_or(10, |cases| cases.parse().expect("it is a number"))

@@ -44,7 +44,7 @@ async fn calls(mut part: Part<Register>) {
                         }
                         made += 1;
                     }
-                    // A writer that was announced kept it out, and need not wait any more.
+                    // An announced writer kept the reader out and may not wait any more.
                     Some(Ok(None)) => record.refused(
                         began,
                         RegisterCall::Busy {
@@ -161,7 +161,7 @@ async fn downgrade(part: &mut Part<Register>, guard: lockdog::WriteGuard, hold: 
     }
 }
 
-/// A lock that is said to have no writer while a hold writes.
+/// A wrong answer: the lock has no writer while a hold writes.
 fn forge(calls: &[Timed<RegisterCall>]) -> Option<Timed<RegisterCall>> {
     let is_ended = |hold: u32| {
         let mut ends = calls.iter().filter(|it| {

@@ -121,7 +121,7 @@ struct Search<'a, S: Sequential> {
     words: usize,
     /// A call without an answer is taken only where one with an answer needs it next.
     is_hasty: bool,
-    /// After these calls, in whatever order, this state leads nowhere.
+    /// No completion exists from this state after these calls in any order.
     failed: HashSet<(Taken, S)>,
 }
 
@@ -210,7 +210,7 @@ impl<S: Sequential> Search<'_, S> {
                         reads = Some(call);
                         break;
                     }
-                    // Without an answer and without an effect it may as well never run.
+                    // A call without an answer and without an effect can be ignored.
                     Some(after) if is_answered || after != state => untried.push((call, after)),
                     _ => {}
                 }

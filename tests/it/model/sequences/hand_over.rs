@@ -16,8 +16,8 @@ impl Case<'_> {
         if from == to || self.guards[from].len() as u32 != count {
             return;
         }
-        // An owner that still has a guard of a lost hold gets nothing, and as long as a client believes in
-        // one, its others do not ask.
+        // An owner with a guard of a lost hold acquires nothing. While a client considers a hold valid,
+        // its other owners send no commands.
         for owner in (0..3).filter(|owner| owner / 2 == to / 2 && *owner != from) {
             while let Some(lost) = self.guards[owner].pop() {
                 drop(lost);

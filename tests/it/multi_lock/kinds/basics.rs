@@ -54,7 +54,7 @@ async fn members_of_all_kinds_are_held_together_and_re_entered() {
     let fenced = [false, false, false, false, false, true, false, false, false];
     assert_eq!(tokens, fenced, "the token is that of the fenced member");
     inner.unlock().await.unwrap();
-    // Each member alone keeps the whole from others, and what they took of it is given back.
+    // Each member alone makes the whole busy, and failed attempts release the other members.
     let elsewhere = MultiLock::new(mixed(&others));
     assert!(
         until_ok(SOON, async || elsewhere.try_lock().wait(ms(300)).await)
@@ -237,7 +237,7 @@ async fn an_owner_that_holds_a_non_reentrant_fair_member_is_refused() {
     test.assert_clean().await;
 }
 
-/// As with the read lock alone: the owner that writes may also read.
+/// As for the read lock alone, the owner that writes may also read.
 #[tokio::test]
 async fn an_owner_that_writes_acquires_its_read_lock_as_a_member() {
     let test = Fixture::start(1).await;
@@ -251,7 +251,7 @@ async fn an_owner_that_writes_acquires_its_read_lock_as_a_member() {
     test.assert_clean().await;
 }
 
-/// As with the lock of the values alone: the call would wait for its own owner.
+/// As for the lock of values alone, the call would wait for its own owner.
 #[tokio::test]
 async fn an_owner_with_some_values_of_a_member_is_refused() {
     let test = Fixture::start(1).await;

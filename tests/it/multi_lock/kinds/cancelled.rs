@@ -1,4 +1,4 @@
-//! A future dropped at its n-th poll, for every n, leaves nothing behind: no hold, no place in a queue, no
+//! A future dropped at its n-th poll, for every n, leaves no hold, no place in a queue and no
 //! announcement.
 
 use super::*;
@@ -34,7 +34,13 @@ async fn a_dropped_wait_for_a_member_leaves_nothing_of_any_kind() {
                 held.unlock().await.unwrap();
             };
             let (guard, ()) = tokio::join!(poll_n_times(wait.into_future(), n, linger), release);
-            guard.map(|guard| drop(guard.expect("nothing is wrong").expect("it came free")))
+            guard.map(|guard| {
+                drop(
+                    guard
+                        .expect("the servers answer")
+                        .expect("the lock became free"),
+                )
+            })
         })
         .await;
     }
@@ -58,7 +64,13 @@ async fn a_dropped_wait_for_a_plain_member_leaves_nothing_of_any_kind() {
                 plain.unlock().await.unwrap();
             };
             let (guard, ()) = tokio::join!(poll_n_times(wait.into_future(), n, linger), release);
-            guard.map(|guard| drop(guard.expect("nothing is wrong").expect("it came free")))
+            guard.map(|guard| {
+                drop(
+                    guard
+                        .expect("the servers answer")
+                        .expect("the lock became free"),
+                )
+            })
         })
         .await;
     }
@@ -87,6 +99,6 @@ async fn everywhere(
             }
         }
     }
-    // A poll that comes late may find that all is done.
+    // A late poll may find the call complete.
     assert!(most >= 2, "{}: it ended after {most} polls", kind.name);
 }

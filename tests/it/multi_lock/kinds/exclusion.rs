@@ -1,4 +1,5 @@
-//! Never two owners inside, and every owner gets in, with members of all kinds.
+//! Two owners never hold the lock at the same time and every owner acquires it, with members of all
+//! kinds.
 
 use lockdog::Owner;
 use tokio::task::JoinSet;
@@ -65,7 +66,7 @@ async fn rounds(lock: MultiLock, cell: Cell) {
         let guard = lock.lock().owner(&Owner::new()).await;
         let guard = guard.expect("nothing is wrong with the servers");
         cell.bump(ms(1)).await;
-        // Ended in both ways.
+        // Released by unlock and by drop.
         if round % 3 == 0 {
             drop(guard);
         } else {

@@ -1,5 +1,5 @@
-//! A fair member: the multi lock stands in its queue on the server as one waiter, and asks for the other
-//! members when it is its turn.
+//! A fair member: the multi lock is one waiter in its queue on the server, and acquires the other
+//! members when it has its turn.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,13 +17,13 @@ async fn queue(test: &Fixture, name: &str) -> Vec<String> {
 }
 
 async fn eventually_queued(test: &Fixture, name: &str, waiters: usize) {
-    eventually(SOON, "the waiters stand in the queue", async || {
+    eventually(SOON, "the waiters are in the queue", async || {
         queue(test, name).await.len() == waiters
     })
     .await;
 }
 
-/// Notes its turn and ends it.
+/// Records its turn and releases the lock.
 fn turn(
     number: usize,
     waiting: JoinHandle<Guard>,
@@ -81,16 +81,16 @@ async fn it_gives_the_member_back_if_another_one_is_taken_and_stands_last_again(
     let behind = crate::turn::waiter(&fair);
     eventually_queued(&test, MEMBER, 2).await;
     let plain = others[1].lock("z").lock().lease(LONG).await.unwrap();
-    // It is the first, and cannot use its turn.
+    // The multi lock is the first and cannot use its turn.
     held.unlock().await.unwrap();
     let next = tokio::time::timeout(SOON, behind)
         .await
-        .expect("it has its turn");
+        .expect("it reaches the front of the queue");
     let next = next.unwrap();
     assert!(!waiting.is_finished());
-    // It waits for one of the two that are taken now.
+    // The multi lock waits for one of the two busy members now.
     plain.unlock().await.unwrap();
-    // Now only the fair member is taken: the multi lock stands in its queue.
+    // Now only the fair member is busy, and the multi lock is in its queue.
     eventually_queued(&test, MEMBER, 1).await;
     let last = crate::turn::waiter(&fair);
     eventually_queued(&test, MEMBER, 2).await;
@@ -103,7 +103,7 @@ async fn it_gives_the_member_back_if_another_one_is_taken_and_stands_last_again(
     test.assert_clean().await;
 }
 
-/// The multi lock is the first in the queue when the member comes free, and another member is busy.
+/// The multi lock is the first in the queue when the member is released, and another member is busy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_without_the_other_members_goes_to_the_next_waiter() {
     let test = Fixture::start(2).await;
@@ -120,11 +120,11 @@ async fn a_turn_without_the_other_members_goes_to_the_next_waiter() {
     let [second, third] = behind;
     let third = tokio::time::timeout(SOON, third)
         .await
-        .expect("it has its turn");
+        .expect("it reaches the front of the queue");
     third.unwrap().unlock().await.unwrap();
     assert!(!waiting.is_finished() && !second.is_finished());
     plain.unlock().await.unwrap();
-    // In any order: each ends its turn by itself.
+    // The order does not matter, because each ends its turn by itself.
     let turns = Arc::default();
     let both = [waiting, second].map(|waits| turn(0, waits, &turns));
     for ended in both {
@@ -134,7 +134,7 @@ async fn a_turn_without_the_other_members_goes_to_the_next_waiter() {
     test.assert_clean().await;
 }
 
-/// While others wait in the queue, an attempt without a wait is refused and takes no place.
+/// While others wait in the queue, an attempt without a wait is refused and does not enter the queue.
 #[tokio::test]
 async fn an_attempt_passes_no_waiter_of_the_queue() {
     let test = Fixture::start(2).await;
@@ -149,7 +149,7 @@ async fn an_attempt_passes_no_waiter_of_the_queue() {
         assert!(lock.try_lock().await.unwrap().is_none());
         assert_eq!(queue(&test, MEMBER).await, before);
     }
-    // A wait that ends takes its place along.
+    // A wait that ends leaves the queue.
     assert!(
         until_ok(SOON, async || lock.try_lock().wait(ms(300)).await)
             .await
@@ -168,11 +168,11 @@ async fn an_attempt_passes_no_waiter_of_the_queue() {
     test.assert_clean().await;
 }
 
-/// One look keeps all waiters of a client present, for longer than they may be silent.
+/// One poll keeps all waiters of a client in the queue for longer than they may be absent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_multi_lock_keeps_its_place_and_those_of_its_client_for_long() {
     let test = Fixture::start(2).await;
-    let set = |client: lockdog::ClientBuilder| client.poll_cap(ms(200)).fair_absence(ms(1_000));
+    let set = |client: lockdog::ClientBuilder| client.poll_cap(ms(200)).fair_absence(ms(2_500));
     let (own, other) = (
         clients(&test.servers, set).await,
         clients(&test.servers, set).await,
@@ -194,7 +194,7 @@ async fn a_multi_lock_keeps_its_place_and_those_of_its_client_for_long() {
             eventually_queued(&test, MEMBER, number + 1).await;
         }
         let before = queue(&test, MEMBER).await;
-        tokio::time::sleep(ms(3_500)).await;
+        tokio::time::sleep(ms(5_500)).await;
         assert_eq!(
             queue(&test, MEMBER).await,
             before,
@@ -239,12 +239,12 @@ async fn a_member_that_its_owner_gets_meanwhile_is_acquired_once_more() {
     test.assert_clean().await;
 }
 
-/// A future that is polled once and left keeps the turn from no other waiter.
+/// A future that is polled once and abandoned does not block the other waiters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unpolled_multi_lock_at_the_head_of_the_queue_delays_no_other_waiter_for_long() {
     let test = Fixture::start(2).await;
     let others = test.others().await;
-    let set = |client: lockdog::ClientBuilder| client.poll_cap(ms(200)).fair_absence(ms(1_500));
+    let set = |client: lockdog::ClientBuilder| client.poll_cap(ms(200)).fair_absence(ms(4_000));
     let own = clients(&test.servers, set).await;
     let held = others[0].fair_lock(MEMBER).lock().await.unwrap();
     let lock = KINDS[0].among_others(&own);
@@ -269,7 +269,7 @@ async fn an_unpolled_multi_lock_at_the_head_of_the_queue_delays_no_other_waiter_
         let guard = tokio::time::timeout(SOON, waits).await.expect("its turn");
         guard.unwrap().unlock().await.unwrap();
     }
-    // It goes on where it is polled again.
+    // The future continues when it is polled again.
     let guard = tokio::time::timeout(SOON, left)
         .await
         .expect("all are free");
@@ -277,7 +277,7 @@ async fn an_unpolled_multi_lock_at_the_head_of_the_queue_delays_no_other_waiter_
     test.assert_clean().await;
 }
 
-/// Each by a message; the second one is freed by force.
+/// A message wakes each waiter. `force_unlock` frees the second lock.
 #[tokio::test]
 async fn a_multi_lock_with_two_fair_members_waits_for_one_after_the_other() {
     let test = Fixture::start(1).await;

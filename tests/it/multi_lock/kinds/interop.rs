@@ -1,4 +1,4 @@
-//! Beside a real `RedissonMultiLock` with members of the same kinds.
+//! Lockdog and a real `RedissonMultiLock` with members of the same kinds.
 
 use lockdog::{Client, Owner};
 
@@ -49,7 +49,7 @@ async fn each_side_waits_for_the_other() {
     let guard = guard.unwrap();
     assert!(!thread.try_lock(theirs()).await);
     let waits = thread.start_lock_for(theirs(), LONG);
-    eventually(SOON, "Java stands in the queue", async || {
+    eventually(SOON, "Java is in the queue", async || {
         test.redis[0].exists("redisson_lock_queue:{fair}").await
     })
     .await;
@@ -71,7 +71,7 @@ async fn java_threads_and_multi_locks_have_their_turns_in_one_queue() {
     let fair = || JavaLock::from_getter("getFairLock", "fair");
     let held = test.clients[0].fair_lock("fair").lock().await.unwrap();
     let queued = async |waiters: u64| {
-        eventually(SOON, "it stands in the queue", async || {
+        eventually(SOON, "it waits in the queue", async || {
             let key = "redisson_lock_queue:{fair}";
             test.redis[0].ask::<u64>(&["LLEN", key]).await == waiters
         })
@@ -107,8 +107,8 @@ async fn java_threads_and_multi_locks_have_their_turns_in_one_queue() {
     test.assert_clean().await;
 }
 
-/// Both sides, in opposite orders of the members, and single owners of the fair one: no update is lost, and
-/// each gets in.
+/// Both sides with opposite orders of the members, and owners of the fair member alone: no update is
+/// lost, and each acquires the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_sides_lose_no_update_with_members_of_other_kinds() {
     let test = Fixture::start(2).await;
@@ -138,11 +138,11 @@ async fn both_sides_lose_no_update_with_members_of_other_kinds() {
         .collect();
     for task in tasks {
         let ended = tokio::time::timeout(SOON * 4, task).await;
-        ended.expect("it gets in").unwrap();
+        ended.expect("it acquires the locks").unwrap();
     }
     for call in java_threads {
         let ended = tokio::time::timeout(SOON * 4, call.value()).await;
-        ended.expect("it gets in");
+        ended.expect("it acquires the locks");
     }
     let value: u32 = test.redis[0].ask(&["GET", "cell"]).await;
     assert_eq!(value, 4 * ROUNDS);

@@ -8,13 +8,13 @@ use crate::multi_lock::{SOON, clients, ms};
 #[tokio::test]
 async fn a_lost_member_of_each_kind_ends_the_whole_and_is_told() {
     let test = Fixture::start(2).await;
-    let clients = clients(&test.servers, |client| client.watchdog_lease(ms(1_500))).await;
+    let clients = clients(&test.servers, |client| client.watchdog_lease(ms(3_000))).await;
     for kind in KINDS {
         let lock = kind.among_others(&clients);
         let guard = lock.lock().await.unwrap();
         test.redis[0].cmd(&["DEL", MEMBER]).await;
         let lost = tokio::time::timeout(SOON, guard.lost()).await;
-        let lost = lost.unwrap_or_else(|_| panic!("{}: it is not told", kind.name));
+        let lost = lost.unwrap_or_else(|_| panic!("{}: it is not told of the loss", kind.name));
         assert_eq!((lost.lock(), lost.reason()), (MEMBER, LostReason::NotOurs));
         let states: Vec<bool> = lost
             .instances()
@@ -30,16 +30,16 @@ async fn a_lost_member_of_each_kind_ends_the_whole_and_is_told() {
     }
 }
 
-/// Renewed for as long as it is held, and a lease of its own is not.
+/// A watched hold is renewed, and one with a fixed lease is not.
 #[tokio::test]
 async fn members_of_all_kinds_are_renewed_together() {
     let test = Fixture::start(2).await;
-    let lease = ms(1_500);
+    let lease = ms(3_000);
     let clients = clients(&test.servers, |client| client.watchdog_lease(lease)).await;
     let lock = MultiLock::new(mixed(&clients));
     let guard = lock.lock().await.unwrap();
     let token = guard.lost_token();
-    tokio::time::sleep(lease * 3).await;
+    tokio::time::sleep(lease * 2).await;
     assert!(guard.is_valid() && !token.is_cancelled());
     guard.unlock().await.unwrap();
     let guard = lock.lock().lease(lease).await.unwrap();

@@ -13,7 +13,7 @@ use crate::support::Redis;
 pub(super) struct Ids(Vec<PermitId>);
 
 impl Ids {
-    /// Notes what a call returned here, and in the recording.
+    /// Records what a call returned here and in the recording.
     pub(super) fn note(&mut self, ours: &[PermitId], recorded: Vec<&str>) {
         assert_eq!(ours.len(), recorded.len(), "{recorded:?}");
         self.0.extend(ours);
@@ -55,7 +55,7 @@ enum What {
     TrySet(u32),
     Set(u32),
     Add(i32),
-    /// A call that we do not have: the same commands, sent past us.
+    /// A call that our API does not have: the test sends the same commands itself.
     Plain(Vec<Vec<String>>, &'static str),
 }
 
@@ -66,7 +66,7 @@ enum Returns {
     Number,
 }
 
-/// What a call came to.
+/// The result of a call.
 #[derive(Default)]
 pub(super) struct Made {
     pub(super) answer: String,
@@ -156,7 +156,7 @@ impl Call {
             panic!("only such calls wait in the recording");
         };
         let acquired = seats.acquire_many(permits).lease(lease).await;
-        acquired.expect("nothing is wrong").into_ids()
+        acquired.expect("the servers answer").into_ids()
     }
 
     pub(super) async fn make(self, client: &Client, redis: &Redis) -> Made {

@@ -27,7 +27,7 @@ enum What {
     IsLocked,
     IsHeld,
     HoldCount,
-    /// A call that we do not have: the same command, sent past us.
+    /// A call that our API does not have: the test sends the same command itself.
     Plain(Vec<&'static str>),
 }
 
@@ -96,7 +96,7 @@ impl Call {
     }
 }
 
-/// As ported code does it: the guard is forgotten.
+/// As in ported code, the guard is forgotten.
 async fn acquired(
     lock: &Lock,
     owner: &Owner,
@@ -120,7 +120,7 @@ async fn acquired(
             if let Some(lease) = lease {
                 request = request.lease(lease);
             }
-            match request.await.expect("nothing is wrong") {
+            match request.await.expect("the servers answer") {
                 Some(guard) => guard,
                 None => return "false".to_owned(),
             }

@@ -1,4 +1,4 @@
-//! What stands in Redis, with the recorded names for our clients and owners.
+//! The keys in Redis, with the recorded names of clients and owners.
 
 use std::collections::BTreeMap;
 

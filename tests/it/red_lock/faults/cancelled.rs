@@ -1,4 +1,4 @@
-//! A future dropped at its n-th poll, for every n, leaves nothing behind on any instance.
+//! A future dropped at its n-th poll, for every n, leaves no hold on any instance.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -35,7 +35,7 @@ async fn a_dropped_try_lock_for_a_token_leaves_nothing_on_any_instance() {
         let lock = locks.mine.clone().fenced();
         poll_n_times(lock.try_lock().into_future(), n, linger)
             .await
-            .map(|guard| drop(guard.expect("nothing is wrong").expect("it is free")))
+            .map(|guard| drop(guard.expect("the servers answer").expect("it is free")))
     })
     .await;
 }
@@ -51,7 +51,13 @@ async fn a_dropped_wait_leaves_nothing_on_any_instance() {
             others.unlock().await.expect("it is held");
         };
         let (got, ()) = tokio::join!(poll_n_times(wait.into_future(), n, linger), release);
-        got.map(|guard| drop(guard.expect("nothing is wrong").expect("it came free")))
+        got.map(|guard| {
+            drop(
+                guard
+                    .expect("the servers answer")
+                    .expect("the lock became free"),
+            )
+        })
     })
     .await;
     // Before, between and after its rounds.
@@ -80,7 +86,7 @@ async fn a_dropped_nested_lock_leaves_the_outer_hold_unchanged() {
             );
             assert!(!is_lost, "nothing is wrong with it: {instance}");
         }
-        // Its round is finished without it.
+        // The client finishes the round without the caller.
         eventually(SOON / 2, "the outer hold has all", async || {
             assert!(outer.is_valid());
             outer.verdict() == Verdict::Held && outer.margin() == 1
@@ -180,7 +186,7 @@ async fn everywhere(call: impl AsyncFn(&Locks, usize, Duration) -> Option<()>) -
             match done {
                 None => {}
                 Some(()) if n > 1 => break,
-                // The machine stopped this thread during the first poll, so the answer came meanwhile.
+                // This thread was not scheduled during the first poll, so the answer has arrived.
                 Some(()) => {
                     n = 0;
                     ended_at_once += 1;

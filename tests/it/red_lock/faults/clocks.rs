@@ -1,15 +1,13 @@
 //! One server's wall clock is set ahead, or back.
 
-use lockdog::Guard;
-
 use super::crowd::Crowd;
-use super::stand::{Stand, assert_busy, await_letters, take};
+use super::stand::{Stand, assert_busy, await_letters, give_back, take};
 use super::story::Watched;
 use super::{LEASE, NAME};
 use crate::red_lock::{SOON, ms};
 use crate::support::{Redis, RedisServer, eventually};
 
-/// Its keys expire at once, and are acquired again there.
+/// The keys of the server expire at once, and the client acquires the lock there again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_set_ahead_by_a_minute_loses_a_holder_one_instance_for_a_moment() {
     let stand = stand().await;
@@ -33,18 +31,22 @@ async fn a_clock_set_ahead_by_a_minute_loses_a_holder_one_instance_for_a_moment(
     })
     .await;
     assert_busy(&yours).await;
-    assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
+    assert_eq!(
+        crowd.visits(),
+        0,
+        "another owner acquired the lock while it was held"
+    );
     // With the clock set back, the key lives a minute longer, and is released nevertheless.
     set_clock(&stand, 0).await;
     assert!(redis.pttl(NAME).await > 50_000);
     watched.stays_valid(LEASE).await;
-    unlock(watched.into_guard()).await;
+    give_back(watched.into_guard()).await;
     crowd.await_visits(5).await;
     crowd.end().await;
     stand.assert_nothing_stays().await;
 }
 
-/// What a dead holder left there lives on for a minute.
+/// The key of a dead holder exists for another minute there.
 #[tokio::test]
 async fn a_clock_set_back_by_a_minute_does_not_block_acquires() {
     let stand = stand().await;
@@ -61,7 +63,7 @@ async fn a_clock_set_back_by_a_minute_does_not_block_acquires() {
     let guard = take(&lock).await;
     await_letters(&guard, &stand, "HAAAA").await;
     assert!(redis.pttl(NAME).await > 40_000, "it is still taken there");
-    unlock(guard).await;
+    give_back(guard).await;
     let crowd = Crowd::start(&[lock, stand.lock().await]);
     crowd.await_visits(20).await;
     assert!(redis.pttl(NAME).await > 20_000);
@@ -82,7 +84,7 @@ async fn a_jumping_clock_admits_no_second_holder_if_one_loss_is_masked() {
         tokio::time::sleep(ms(100)).await;
     }
     crowd.end().await;
-    // What an attempt left there that gave up may stay for as long as the clock was set back.
+    // The key of an abandoned attempt may stay there for as long as the clock was set back.
     set_clock(&stand, 120).await;
     stand.assert_nothing_stays().await;
 }
@@ -110,8 +112,4 @@ async fn set_clock(stand: &Stand, seconds: i64) {
 async fn time(redis: &Redis) -> i64 {
     let (seconds, _): (i64, i64) = redis.ask(&["TIME"]).await;
     seconds
-}
-
-async fn unlock(guard: Guard) {
-    guard.unlock().await.expect("it is held");
 }

@@ -1,4 +1,4 @@
-//! Owners of several sets of clients who want one lock all the time.
+//! Owners of several sets of clients that contend for one lock all the time.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,7 +23,7 @@ struct Run {
     cell: Cell,
     over: AtomicBool,
     visits: AtomicU64,
-    /// What a holder wrote who is none of them.
+    /// The number of writes by the holder beside the crowd.
     written_beside: AtomicU64,
     /// When one of them first got the lock.
     first_granted: OnceLock<Instant>,
@@ -45,7 +45,7 @@ impl Crowd {
         Self { run, tasks }
     }
 
-    /// How many visits there were.
+    /// The number of completed visits.
     pub(super) fn visits(&self) -> u64 {
         self.run.visits.load(Ordering::Relaxed)
     }
@@ -55,19 +55,19 @@ impl Crowd {
         self.run.first_granted.get().copied()
     }
 
-    /// For a holder who is none of them, to work on the same cell.
+    /// For a holder outside the crowd that works on the same cell.
     pub(super) fn beside(&self) -> Beside {
         Beside(self.run.clone())
     }
 
-    /// Waits until so many more got in and out.
+    /// Waits for this number of further visits.
     pub(super) async fn await_visits(&self, more: u64) {
         let enough = self.visits() + more;
         let what = format!("{more} more get the lock");
         eventually(SOON * 2, &what, async || self.visits() >= enough).await;
     }
 
-    /// Ends it: no client hung, no client panicked, and no two were inside together.
+    /// Ends the crowd. Checks that no task hung or panicked and that no two visits overlapped.
     pub(super) async fn end(mut self) {
         self.stop().await;
         let visits = self.run.visits.load(Ordering::Relaxed);
@@ -75,8 +75,8 @@ impl Crowd {
         self.run.cell.assert_exclusive((visits + beside) as i64);
     }
 
-    /// Ends it where two may have been inside: no client hung or panicked, and each token was larger than
-    /// all tokens that any client had when it asked.
+    /// Ends a crowd whose visits may overlap. Checks that no task hung or panicked and that each token
+    /// was larger than all tokens known when its acquire began.
     pub(super) async fn end_of_tokens(mut self) {
         self.stop().await;
         let tokens = self.run.tokens.lock().unwrap().len();
@@ -99,7 +99,7 @@ impl Crowd {
 pub(super) struct Beside(Arc<Run>);
 
 impl Beside {
-    /// Reads the cell, sleeps, and writes it if the lock may be acted on then.
+    /// Reads the cell, sleeps, and writes it if the lock is still valid.
     pub(super) async fn work(&self, is_valid: impl Fn() -> bool) {
         if self.0.cell.bump_while(STAY, is_valid).await {
             self.0.written_beside.fetch_add(1, Ordering::Relaxed);
@@ -137,13 +137,13 @@ async fn contend(lock: RedLock, run: Arc<Run>) {
         if round % 3 == 0 {
             drop(guard);
         } else {
-            // Its outcome may well be unknown.
+            // The outcome may be unknown.
             let _ = guard.unlock().await;
         }
     }
 }
 
-/// Enters only with enough time to leave again, so that each overlap is a defect.
+/// Visits only with enough validity left, so that each overlap is a defect.
 async fn visit(guard: &Guard, run: &Run) {
     if guard.remaining() < ENOUGH {
         return;

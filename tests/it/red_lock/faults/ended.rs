@@ -1,5 +1,5 @@
-//! A caller whose runtime ends or is frozen while a round is under way. No other lock of these
-//! clients ends, and no server stays locked.
+//! A caller whose runtime ends or blocks during a round. No other lock of these clients is lost, and no
+//! server stays locked.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use tracing::{Event, Metadata, Subscriber};
 use super::is_acquire;
 use super::stand::{Stand, give_back, take};
 use crate::red_lock::{SOON, lock_of, ms};
-use crate::support::{Action, Proxy, Rule, logs};
+use crate::support::{Action, Proxy, Rule, logs, until_ok};
 
 use super::NAME;
 
@@ -44,7 +44,7 @@ async fn an_acquire_that_outlives_its_runtime_loses_no_other_lock() {
         for rule in refused {
             rule.remove();
         }
-        // After the client's background has looked at what the caller left.
+        // The client's background has processed the abandoned call by then.
         tokio::time::sleep(ms(1300)).await;
         assert_valid(&others);
         give_back(take(&yours).await).await;
@@ -65,19 +65,19 @@ async fn a_subscriber_that_blocks_the_callers_thread_loses_no_other_lock() {
     let others = locks_beside(&clients).await;
     let refused = refuse_acquires(&stand);
     let lock = lock_of(&clients, NAME);
-    let stood = Arc::new(AtomicBool::new(false));
-    let has_stood = stood.clone();
+    let blocked = Arc::new(AtomicBool::new(false));
+    let has_blocked = blocked.clone();
     let (reaches, reached) = channel();
     let (go_on, goes_on) = channel();
     let caller = std::thread::spawn(move || {
-        let _stands_still = logs::subscribe_thread(StandsStill {
+        let _subscribed = logs::subscribe_thread(Blocks {
             reached: reaches,
-            stood: has_stood,
+            blocked: has_blocked,
             go_on: Mutex::new(goes_on),
         });
-        // A busy machine may be too late to send a command again.
+        // A busy machine may not repeat a command in time.
         runtime().block_on(async {
-            while !stood.load(Ordering::SeqCst) {
+            while !blocked.load(Ordering::SeqCst) {
                 drop(lock.try_lock().lease(LONG).await);
                 tokio::time::sleep(ms(20)).await;
             }
@@ -90,7 +90,7 @@ async fn a_subscriber_that_blocks_the_callers_thread_loses_no_other_lock() {
     }
     for _ in 0..20 {
         tokio::time::sleep(LEASE / 10).await;
-        assert!(!caller.is_finished(), "the subscriber stands still");
+        assert!(!caller.is_finished(), "the subscriber blocks");
         assert_valid(&others);
     }
     drop(go_on);
@@ -136,7 +136,7 @@ fn left_in_a_pause(lock: &RedLock, refused: &[Rule], pause: Duration) -> Left {
 async fn locks_beside(clients: &[Client]) -> Vec<Guard> {
     let mut guards = Vec::new();
     for client in clients {
-        guards.push(client.lock("beside").lock().await.unwrap());
+        guards.push(until_ok(SOON, async || client.lock("beside").lock().await).await);
     }
     guards
 }
@@ -161,14 +161,14 @@ fn runtime() -> Runtime {
 }
 
 /// A user's subscriber that blocks at the first repetition of a command.
-struct StandsStill {
+struct Blocks {
     reached: Sender<()>,
-    stood: Arc<AtomicBool>,
-    /// Ends when the test drops its side.
+    blocked: Arc<AtomicBool>,
+    /// Closed when the test drops its end of the channel.
     go_on: Mutex<Receiver<()>>,
 }
 
-impl Subscriber for StandsStill {
+impl Subscriber for Blocks {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target().starts_with("lockdog")
     }
@@ -192,7 +192,7 @@ impl Subscriber for StandsStill {
             // The test may have ended.
             let _ = self.reached.send(());
             let _ = self.go_on.lock().unwrap().recv();
-            self.stood.store(true, Ordering::SeqCst);
+            self.blocked.store(true, Ordering::SeqCst);
         }
     }
 

@@ -11,14 +11,14 @@ use super::{LEASE, NAME, QUARANTINE};
 use crate::red_lock::{SOON, ms};
 use crate::support::{Data, RedisServer, eventually};
 
-/// Something that a late write must not reach: it refuses a token smaller than one it has seen.
+/// A resource that refuses a write with a smaller token than one it has seen.
 #[derive(Default)]
 pub(super) struct Resource {
     largest: u64,
 }
 
 impl Resource {
-    /// False if it refuses.
+    /// Returns false for a refused write.
     pub(super) fn write(&mut self, token: u64) -> bool {
         let accepted = token >= self.largest;
         self.largest = self.largest.max(token);
@@ -26,7 +26,7 @@ impl Resource {
     }
 }
 
-/// Takes the lock by turns, and wants a token larger than all before.
+/// Two owners acquire the lock alternately. Each token must be larger than all before.
 struct Turns {
     largest: u64,
     locks: [RedLock; 2],
@@ -57,7 +57,8 @@ async fn tokens_grow_after_an_expiry_a_deletion_and_a_flush_of_all() {
     drop((inner, outer));
     turns.take_and_unlock().await;
 
-    let guard = turns.locks[0].lock().lease(ms(1_000)).await.unwrap();
+    let taken = turns.locks[0].try_lock().wait(SOON).lease(ms(2_000));
+    let guard = taken.await.unwrap().expect("it is free");
     assert!(guard.token() > Some(turns.largest));
     turns.largest = guard.token().unwrap();
     Watched::new(guard).followed_to_the_end().await;
@@ -101,8 +102,8 @@ async fn tokens_grow_while_instances_return_empty() {
     stand.assert_nothing_stays().await;
 }
 
-/// Two of five may have forgotten the latest token, one that is away may be the only other that has
-/// it: no client can know a larger one, and that is an error and no "busy".
+/// Two of five may have lost the latest token, and the unreachable one may be the only other that has
+/// it. So no client can choose a larger token, and the call is an error and not "busy".
 #[tokio::test]
 async fn an_acquire_fails_if_only_an_unreachable_instance_may_have_the_latest_token() {
     let stand = Stand::start(5).await;
@@ -127,7 +128,7 @@ async fn an_acquire_fails_if_only_an_unreachable_instance_may_have_the_latest_to
         letters(none.instances(), &stand) == "FFAAU"
     })
     .await;
-    // It is not asked for as fast as can be.
+    // The client does not retry without pauses.
     redis.reset_stats().await;
     let waiter = tokio::spawn(patient.try_lock().wait(SOON).into_future());
     let began = Instant::now();
@@ -147,7 +148,7 @@ async fn an_acquire_fails_if_only_an_unreachable_instance_may_have_the_latest_to
     stand.assert_nothing_stays().await;
 }
 
-/// Only the clocks are left.
+/// Only the clocks keep the tokens growing.
 #[tokio::test]
 async fn tokens_grow_after_all_instances_returned_empty() {
     let stand = Stand::start(3).await;
@@ -158,7 +159,7 @@ async fn tokens_grow_after_all_instances_returned_empty() {
     for server in &stand.servers {
         server.restart(Data::Lost).await;
     }
-    // For clients that never saw the old ones, and after the quarantine for those that did.
+    // New clients acquire at once, and clients that knew the old servers after the quarantine.
     let mut turns = turns(&stand).await;
     turns.largest = before.largest;
     turns.take_and_unlock().await;

@@ -13,7 +13,7 @@ use super::story::Watched;
 use super::{LEASE, NAME};
 use crate::red_lock::{SOON, ms};
 use crate::support::child::{Copy, argument, await_go_ahead, tell};
-use crate::support::{eventually, logs};
+use crate::support::{eventually, logs, until_ok};
 
 #[tokio::test]
 async fn a_process_frozen_beyond_the_lease_sees_the_loss_at_its_first_check() {
@@ -28,7 +28,7 @@ async fn a_process_frozen_beyond_the_lease_sees_the_loss_at_its_first_check() {
     let token = guard.token().expect("it is fenced");
     assert!(guard.is_valid());
     tell(&token.to_string());
-    // No task of this runtime runs from here on.
+    // No task of this runtime runs after this line.
     await_go_ahead();
     let is_valid = guard.is_valid();
     tell(if is_valid { "still valid" } else { "lost" });
@@ -57,7 +57,7 @@ async fn frozen_with_the_lock() {
     holder.resume();
     assert_eq!(holder.hear(), "lost");
     assert_eq!(holder.hear(), "Deadline");
-    // Had it not looked, the resource would have.
+    // Without this check the resource would refuse the write.
     assert!(!resource.write(stale), "a late write got through");
     assert!(next.is_valid());
     holder.kill();
@@ -65,8 +65,8 @@ async fn frozen_with_the_lock() {
     stand.assert_nothing_stays().await;
 }
 
-/// Design: invariant 11. The watchdog of each client in turn fails from within: what is held there is
-/// free, and the lock of all continues with the others.
+/// Design: invariant 11. The watchdog of each client in turn panics: its instance is released, and the
+/// lock continues on the others.
 #[test]
 fn a_watchdog_panic_loses_one_instance_for_a_moment() {
     logs::alone(
@@ -74,7 +74,7 @@ fn a_watchdog_panic_loses_one_instance_for_a_moment() {
         async {
             tracing::subscriber::set_global_default(logs::Panicking).expect("it is the only one");
             let stand = Stand::start(3).await;
-            // With time for a second attempt: a round that fails would be told, too.
+            // The lease allows a second attempt, because a failed round would be logged, too.
             let lease = |builder: lockdog::ClientBuilder| builder.watchdog_lease(LEASE * 2);
             let clients = stand.clients_with(lease).await;
             let yours = stand.lock().await;
@@ -105,19 +105,22 @@ fn a_watchdog_panic_loses_one_instance_for_a_moment() {
     );
 }
 
-/// The user's subscriber panics when the watchdog says that a lock was lost, and every plain lock of
-/// the client tells of it.
+/// The user's subscriber panics when the watchdog logs a loss, and every plain lock of the client
+/// reports the panic.
 async fn make_panic(client: &Client, redis: &crate::support::Redis) {
-    let kept = client.lock("kept").lock().await.unwrap();
-    let deleted = client.lock("deleted").lock().await.unwrap();
+    let kept = until_ok(SOON, async || client.lock("kept").lock().await).await;
+    let deleted = until_ok(SOON, async || client.lock("deleted").lock().await).await;
     redis.cmd(&["DEL", "deleted"]).await;
     let lost = tokio::time::timeout(SOON, kept.lost()).await;
-    assert_eq!(lost.expect("it is told").reason(), LostReason::Watchdog);
+    assert_eq!(
+        lost.expect("it is told of the loss").reason(),
+        LostReason::Watchdog
+    );
     drop((kept, deleted));
 }
 
-/// In the order of their ids: the first one's queue is where its waiters stand, and its thread looks
-/// after the holds.
+/// In the order of their ids, because waiters use the queue of the first client, and its thread extends
+/// the holds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_is_shut_down_leaves_the_lock_to_the_others() {
     let stand = Stand::start(3).await;
@@ -150,17 +153,15 @@ async fn a_client_that_is_shut_down_leaves_the_lock_to_the_others() {
         let mut watched = Watched::new(guard);
         watched.stays_valid(LEASE * 5 / 4).await;
         assert_eq!(watched.guard().margin(), 0);
-        assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
+        assert_eq!(
+            crowd.visits(),
+            0,
+            "another owner acquired the lock while it was held"
+        );
         assert!(!waiter.is_finished(), "it waits for the others");
         give_back(watched.into_guard()).await;
-        waiter
-            .await
-            .unwrap()
-            .unwrap()
-            .expect("it is free")
-            .unlock()
-            .await
-            .unwrap();
+        let next = waiter.await.unwrap().unwrap();
+        give_back(next.expect("it is free")).await;
         let again = take(&lock).await;
         await_letters(&again, &stand, ["UAA", "AUA", "AAU"][ended]).await;
         drop(again);
@@ -187,7 +188,7 @@ async fn shutting_down_all_clients_notifies_the_holder_and_frees_the_lock() {
     let ended = Instant::now();
     assert_eq!(loss.reason, LostReason::ShutDown);
     assert!(loss.last_valid < ended);
-    assert_eq!(stand.taken().await, 0);
+    stand.await_taken(0).await;
     let refused = tokio::time::timeout(SOON, waiter).await;
     let refused = refused.expect("each wait ends").unwrap().unwrap_err();
     assert!(matches!(refused, Error::Closed), "{refused}");

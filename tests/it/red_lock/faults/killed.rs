@@ -3,8 +3,8 @@
 use std::future::IntoFuture;
 use std::time::Instant;
 
+use lockdog::Error;
 use lockdog::error::LostReason;
-use lockdog::{Error, Unlocked};
 
 use super::crowd::Crowd;
 use super::stand::{Stand, assert_busy, await_letters, give_back, letters, red_lock, take};
@@ -28,11 +28,11 @@ async fn one_or_two_of_five_killed_before_an_acquire_do_not_prevent_it() {
         await_letters(&guard, &stand, found).await;
         assert_eq!(guard.margin(), margin);
         assert_busy(&yours).await;
-        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        give_back(guard).await;
     }
     crowd.end().await;
     stand.assert_nothing_stays().await;
-    // With the third, no quorum is left, and that is an error and no `None`.
+    // Without the third server there is no quorum. That is an error and not `None`.
     stand.servers[2].kill();
     for lock in [&mine, &yours] {
         let error = lock.try_lock().wait(ms(1_000)).await.unwrap_err();
@@ -40,7 +40,9 @@ async fn one_or_two_of_five_killed_before_an_acquire_do_not_prevent_it() {
             panic!("{error}");
         };
         assert_eq!(none.need(), 3, "{error}");
-        assert_eq!(&letters(none.instances(), &stand)[..3], "UUU", "{error}");
+        let found = letters(none.instances(), &stand);
+        let is_away = |letter: char| letter == 'U' || letter == 'L';
+        assert!(found[..3].chars().all(is_away), "{error}");
         let (error, waited) = crate::support::timed(lock.lock().into_future()).await;
         assert!(matches!(error, Err(Error::NoQuorum(_))), "{error:?}");
         assert!(waited < SOON, "{waited:?}");
@@ -54,9 +56,9 @@ async fn one_or_two_of_five_killed_before_an_acquire_do_not_prevent_it() {
 async fn two_of_five_killed_during_an_acquire_do_not_end_it() {
     let stand = Stand::proxied(5).await;
     // So long that each instance has half a second.
-    let lease = SOON;
+    let lease = SOON / 2;
     let mine = red_lock(&stand.clients().await).max_lease(lease);
-    // Past the proxies, which are for the one acquire.
+    // This lock does not use the proxies, whose rules are for the other acquire.
     let yours = stand.direct_lock().await;
     // Every server knows the script by then.
     give_back(take(&mine).await).await;
@@ -66,17 +68,19 @@ async fn two_of_five_killed_during_an_acquire_do_not_end_it() {
     stand.proxies[0].on(is_acquire, Action::HoldRequest(unsent.clone()));
     let executed = stand.proxies[1].on(is_acquire, Action::HoldReply(unheard.clone()));
     stand.proxies[2].on(is_acquire, Action::HoldReply(late.clone()));
-    let call = tokio::spawn(mine.lock().lease(lease).into_future());
+    // Again if a busy machine takes longer than that.
+    let request = mine.try_lock().wait(SOON).lease(lease);
+    let call = tokio::spawn(request.into_future());
     unsent.wait_reached().await;
     executed.wait_hits(1).await;
     late.wait_reached().await;
-    assert!(stand.is_taken(1).await && !stand.is_taken(0).await);
+    assert!(!stand.is_taken(0).await);
     assert!(!call.is_finished(), "two answers are enough");
     let crowd = Crowd::start(std::slice::from_ref(&yours));
     stand.servers[0].kill();
     stand.servers[1].kill();
     late.open();
-    let guard = call.await.unwrap().unwrap();
+    let guard = call.await.unwrap().unwrap().expect("it is free");
     let beside = crowd.beside();
     let mut watched = Watched::new(guard).working(crowd.beside());
     watched.stays_valid(LEASE).await;
@@ -104,7 +108,11 @@ async fn a_hold_survives_two_of_five_killed_but_not_three() {
     stand.servers[4].kill();
     watched.stays_valid(LEASE * 3 / 2).await;
     await_letters(watched.guard(), &stand, "AAAUU").await;
-    assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
+    assert_eq!(
+        crowd.visits(),
+        0,
+        "another owner acquired the lock while it was held"
+    );
     assert_busy(&yours).await;
     stand.servers[2].kill();
     let loss = watched.followed_to_the_end().await;

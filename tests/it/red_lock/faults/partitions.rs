@@ -45,7 +45,11 @@ async fn minority_then_majority(lost: &[Direction]) {
         watched.look() && watched.guard().margin() == 2
     })
     .await;
-    assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
+    assert_eq!(
+        crowd.visits(),
+        0,
+        "another owner acquired the lock while it was held"
+    );
     crowd.end().await;
 
     let crowd = Crowd::start(std::slice::from_ref(&yours));
@@ -65,7 +69,7 @@ async fn minority_then_majority(lost: &[Direction]) {
     let error = mine.try_lock().await.expect_err("two of five answer");
     assert!(matches!(error, Error::NoQuorum(_)), "{error}");
     heal(&stand);
-    // What was held back arrives now, and harms no owner.
+    // The delayed commands arrive now and affect no owner.
     let mut next = Watched::new(next);
     next.stays_valid(LEASE).await;
     assert_busy(&mine).await;
@@ -84,7 +88,7 @@ fn cut_off(stand: &Stand, n: usize, lost: &[Direction]) {
     }
 }
 
-/// Something got lost on the way to or from each of them.
+/// Checks that data to or from each of these servers was lost.
 fn assert_lost(stand: &Stand, n: usize) {
     for proxy in &stand.proxies[..n] {
         assert!(proxy.counts().blackholed > 0, "{:?}", proxy.counts());

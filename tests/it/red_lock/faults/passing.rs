@@ -1,4 +1,4 @@
-//! Servers in a state that passes: they answer, but not what they are asked.
+//! Servers in a temporary state that refuse commands.
 
 use lockdog::{Error, Owner};
 
@@ -9,8 +9,8 @@ use super::story::Watched;
 use crate::red_lock::{SOON, ms};
 use crate::support::{Action, eventually};
 
-/// It answers LOADING, BUSY, MASTERDOWN, MISCONF, NOREPLICAS or READONLY. Its vote is not counted,
-/// neither for a hold nor for an acquire.
+/// The server answers LOADING, BUSY, MASTERDOWN, MISCONF, NOREPLICAS or READONLY. It does not count for
+/// a hold or for an acquire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_that_refuses_temporarily_does_not_count_until_it_recovers() {
     for line in [
@@ -36,14 +36,18 @@ async fn an_instance_that_refuses_temporarily_does_not_count_until_it_recovers()
         let mut watched = Watched::new(guard).working(crowd.beside());
         watched.stays_valid(LEASE * 3 / 2).await;
         await_letters(watched.guard(), &stand, "UAA").await;
-        assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
+        assert_eq!(
+            crowd.visits(),
+            0,
+            "another owner acquired the lock while it was held"
+        );
         assert!(first.hits() > 0);
         give_back(watched.into_guard()).await;
         crowd.await_visits(5).await;
         crowd.end().await;
         stand.await_taken(0).await;
 
-        // Two of three are too few, and that is no "busy".
+        // With two refusing servers of three there is no quorum. That is an error and not "busy".
         let second = refuse(1);
         let none = mine.try_lock().owner(&Owner::new()).await;
         assert!(matches!(none, Err(Error::NoQuorum(_))), "{none:?}");
@@ -74,7 +78,11 @@ async fn two_of_five_paused_by_client_pause_do_not_count_while_paused() {
     watched.stays_valid(LEASE * 3 / 2).await;
     await_letters(watched.guard(), &stand, "UUAAA").await;
     watched.stays_valid(LEASE).await;
-    assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
+    assert_eq!(
+        crowd.visits(),
+        0,
+        "another owner acquired the lock while it was held"
+    );
     eventually(SOON, "it has all again", async || {
         watched.look() && watched.guard().margin() == 2
     })

@@ -58,7 +58,7 @@ async fn frequent_script_flushes_do_not_disturb_the_lock() {
     stand.assert_nothing_stays().await;
 }
 
-/// What the instance has already can be renewed and released.
+/// Existing holds on the instance can be renewed and released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_out_of_memory_keeps_its_hold_and_grants_nothing_new() {
     let stand = Stand::start(5).await;
@@ -120,7 +120,11 @@ async fn an_instance_that_revokes_its_permission_is_lost_and_reacquired() {
     await_letters(watched.guard(), &stand, "UAAAA").await;
     assert_refused(&watched.guard().instances(), &stand, "NOPERM");
     assert!(!stand.is_taken(0).await, "it ended there");
-    assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
+    assert_eq!(
+        crowd.visits(),
+        0,
+        "another owner acquired the lock while it was held"
+    );
     assert!(redis.errorstats().await["NOPERM"] > 0);
     acl(&["+@all"]).await;
     crowd.end().await;
@@ -152,7 +156,7 @@ async fn an_instance_that_requires_a_password_is_lost_and_reacquired() {
     stand.assert_nothing_stays().await;
 }
 
-/// Takes the lock from the four others: the report says why.
+/// Acquires the lock on the four other servers. The report gives the reason for the first.
 async fn refused_by_the_first(stand: &Stand, lock: &lockdog::RedLock, code: &str) -> Guard {
     let guard = take(lock).await;
     await_letters(&guard, stand, "UAAAA").await;

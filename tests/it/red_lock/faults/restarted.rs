@@ -1,4 +1,4 @@
-//! Servers that come back empty, or with their data, while an owner has the lock.
+//! Servers that restart without or with their data while an owner holds the lock.
 
 use std::time::Instant;
 
@@ -26,7 +26,7 @@ async fn an_instance_that_returned_empty_is_not_reacquired_before_the_end_of_its
     let mut watched = Watched::new(guard);
     let mut was_quarantined = false;
     loop {
-        // The others may take it for a moment, until they see who answers.
+        // Other clients may acquire it there for a moment, until they check the server's identity.
         let fields = stand.servers[0].redis().await.hash(NAME).await.into_keys();
         let its = clients[0].id().to_string();
         let is_taken = fields.into_iter().any(|field| field.starts_with(&its));
@@ -48,7 +48,11 @@ async fn an_instance_that_returned_empty_is_not_reacquired_before_the_end_of_its
         watched.guard().margin() == 1
     })
     .await;
-    assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
+    assert_eq!(
+        crowd.visits(),
+        0,
+        "another owner acquired the lock while it was held"
+    );
     give_back(watched.into_guard()).await;
     crowd.await_visits(5).await;
     crowd.end().await;
@@ -68,7 +72,7 @@ async fn an_emptied_instance_allows_no_second_quorum_for_new_clients() {
     second_quorum(Emptied::Restart, true).await;
 }
 
-/// A flushed server shows no change but that its epoch is gone.
+/// After a flush only the missing epoch shows the loss.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flushed_instance_allows_no_second_quorum_if_the_server_stores_an_epoch() {
     second_quorum(Emptied::Flush, true).await;
@@ -90,7 +94,7 @@ async fn second_quorum(emptied: Emptied, on_server: bool) {
             client.provision().await.unwrap();
         }
     }
-    // One of the three is out of the first one's reach.
+    // The first client cannot reach one of the three servers.
     stand.proxies[2].refuse();
     assert!(stand.proxies[2].cut_all() > 0);
     let mine = red_lock(&clients);
@@ -136,9 +140,14 @@ async fn an_instance_that_returned_with_its_data_keeps_its_hold() {
         assert_eq!(redis.hash(NAME).await, field, "{member} was taken again");
         assert!(watched.look());
     }
-    assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
+    assert_eq!(
+        crowd.visits(),
+        0,
+        "another owner acquired the lock while it was held"
+    );
     give_back(watched.into_guard()).await;
-    // For a new acquire they do not count yet: no client knows that they lost nothing.
+    // The servers do not count for a new acquire yet, because clients do not know that no data was
+    // lost.
     crowd.await_visits(5).await;
     crowd.end().await;
     stand.assert_nothing_stays().await;
@@ -160,7 +169,7 @@ async fn a_lock_lost_with_all_data_is_reported_and_not_acquired_before_the_end_o
     println!("notified after {:?}: {:?}", before.elapsed(), loss.reason);
     let crowd = Crowd::start(&[mine.clone(), yours.clone()]);
     let found = loop {
-        // Those who do not know yet ask, and may find each other's attempts.
+        // Clients that have not detected the restart send commands, and may find each other's attempts.
         match yours.try_lock().await {
             Ok(Some(_)) => panic!("none of them counts"),
             Err(Error::NoQuorum(none)) => {
@@ -182,7 +191,7 @@ async fn a_lock_lost_with_all_data_is_reported_and_not_acquired_before_the_end_o
     stand.assert_nothing_stays().await;
 }
 
-/// Ends what a server knows.
+/// Removes the data of a server.
 async fn empty(server: &RedisServer, emptied: Emptied) {
     match emptied {
         Emptied::Restart => restart(server, Data::Lost).await,

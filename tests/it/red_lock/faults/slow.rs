@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockdog::{Owner, Unlocked};
+use lockdog::Owner;
 
 use super::crowd::Crowd;
 use super::stand::{Stand, assert_busy, await_letters, give_back, letters, red_lock, take};
@@ -16,7 +16,7 @@ async fn an_instance_that_takes_five_seconds_slows_no_call() {
     let stand = Stand::proxied(5).await;
     let lock = stand.lock().await;
     let slow = Duration::from_secs(5);
-    // Those who do not know it yet do not wait for it either: not even the time for one instance,
+    // New clients do not wait for the slow instance either, not even the time limit of an instance,
     // which is half a second.
     let mut fastest = slow;
     // On a busy machine some of them may take longer.
@@ -26,23 +26,32 @@ async fn an_instance_that_takes_five_seconds_slows_no_call() {
         }
         let fresh = long(&stand).await;
         stand.proxies[0].delay(Direction::ToClient, slow);
-        let (guard, waited) = timed(fresh.lock().lease(LONG).into_future()).await;
+        let request = fresh.try_lock().wait(SOON).lease(LONG);
+        let (guard, waited) = timed(request.into_future()).await;
         fastest = fastest.min(waited);
-        give_back(guard.unwrap()).await;
+        give_back(guard.unwrap().expect("it is free")).await;
         stand.proxies[0].heal();
     }
     println!("the fastest took {fastest:?}");
     assert!(fastest < ms(500), "{fastest:?}");
     stand.proxies[0].delay(Direction::ToClient, slow);
     let own = Owner::new();
-    let ((), pairs) = timed(async {
-        for _ in 0..10 {
-            let guard = lock.lock().owner(&own).await.unwrap();
-            give_back(guard).await;
+    let mut pairs = Duration::MAX;
+    // Again if a busy machine took longer.
+    for _ in 0..3 {
+        if pairs < slow {
+            break;
         }
-    })
-    .await;
-    println!("ten pairs took {pairs:?}");
+        let ((), took) = timed(async {
+            for _ in 0..10 {
+                let guard = lock.try_lock().wait(SOON).owner(&own).await.unwrap();
+                give_back(guard.expect("it is free")).await;
+            }
+        })
+        .await;
+        println!("ten pairs took {took:?}");
+        pairs = pairs.min(took);
+    }
     assert!(pairs < slow, "{pairs:?}");
     assert!(stand.proxies[0].counts().delayed > 0);
     let guard = take(&lock).await;
@@ -51,12 +60,16 @@ async fn an_instance_that_takes_five_seconds_slows_no_call() {
     let mut watched = Watched::new(guard);
     watched.stays_valid(LEASE * 3 / 2).await;
     await_letters(watched.guard(), &stand, "UAAAA").await;
-    assert_eq!(crowd.visits(), 0, "another owner got in beside the holder");
+    assert_eq!(
+        crowd.visits(),
+        0,
+        "another owner acquired the lock while it was held"
+    );
     give_back(watched.into_guard()).await;
     crowd.await_visits(5).await;
     crowd.end().await;
     stand.proxies[0].heal();
-    // The clients that ended first may not have had the time to give back what they had there.
+    // The dropped clients may not have released their holds on the slow server.
     stand.assert_nothing_stays_of(LONG).await;
 }
 
@@ -68,18 +81,19 @@ async fn an_acquire_on_five_takes_the_round_trip_of_the_third_fastest() {
     warm_up(&stand, &lock).await;
     let delays = [ms(60), ms(120), ms(180)];
     let (mut fastest, mut unawaited) = (LONG, 0);
-    // On a busy machine some of them may take longer, or be thought to be silent.
+    // On a busy machine some calls may take longer, or the client may consider an instance silent.
     for _ in 0..5 {
         for (proxy, delay) in stand.proxies.iter().zip(delays) {
             proxy.delay(Direction::ToClient, delay);
         }
-        // A call that waited for these would wait until their time is over, and then count them as late.
+        // A call that waited for these would wait for their time limit and report them as late.
         let gates = [Gate::new(), Gate::new()];
         for (proxy, gate) in stand.proxies[3..].iter().zip(&gates) {
             proxy.on(is_acquire, Action::HoldReply(gate.clone()));
         }
-        let (guard, took) = timed(lock.lock().lease(LONG).into_future()).await;
-        let guard = guard.unwrap();
+        let request = lock.try_lock().wait(SOON).lease(LONG);
+        let (guard, took) = timed(request.into_future()).await;
+        let guard = guard.unwrap().expect("it is free");
         let found = letters(&guard.instances(), &stand);
         println!("{found} after {took:?}");
         assert!(took >= delays[2], "two answers are no quorum");
@@ -104,16 +118,17 @@ async fn a_grant_whose_reply_is_lost_is_released_long_before_its_lease_ends() {
     warm_up(&stand, &lock).await;
     let gate = Gate::new();
     let held = stand.proxies[0].on(is_acquire, Action::HoldReply(gate.clone()));
-    let guard = lock.lock().lease(LONG).await.unwrap();
+    let taken = lock.try_lock().wait(SOON).lease(LONG).await;
+    let guard = taken.unwrap().expect("it is free");
     held.wait_hits(1).await;
     assert!(stand.is_taken(0).await, "it was granted there");
-    // The call for it gives up, and what it may have done is undone behind the answer.
+    // The client gives the command up and undoes its effect after the answer.
     await_letters(&guard, &stand, "UAA").await;
-    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    give_back(guard).await;
     let redis = stand.servers[0].redis().await;
     gate.open();
     let since = Instant::now();
-    eventually(SOON, "it is given back", async || !redis.exists(NAME).await).await;
+    eventually(SOON, "it is released", async || !redis.exists(NAME).await).await;
     assert!(since.elapsed() < LONG / 2, "{:?}", since.elapsed());
     stand.assert_nothing_stays().await;
 }
@@ -125,13 +140,14 @@ async fn a_grant_on_a_dead_connection_is_released_on_another() {
     let lock = long(&stand).await;
     warm_up(&stand, &lock).await;
     let dropped = stand.proxies[0].on(is_acquire, Action::DropReply);
-    let guard = lock.lock().lease(LONG).await.unwrap();
+    let taken = lock.try_lock().wait(SOON).lease(LONG).await;
+    let guard = taken.unwrap().expect("it is free");
     dropped.wait_hits(1).await;
     assert!(stand.is_taken(0).await, "it was granted there");
-    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    give_back(guard).await;
     let redis = stand.servers[0].redis().await;
     let since = Instant::now();
-    eventually(SOON, "it is given back", async || !redis.exists(NAME).await).await;
+    eventually(SOON, "it is released", async || !redis.exists(NAME).await).await;
     println!("given back after {:?}", since.elapsed());
     assert!(since.elapsed() < LONG / 2);
     let guard = take(&lock).await;
@@ -155,8 +171,9 @@ async fn an_acquire_that_arrives_after_the_unlock_is_an_orphan_for_one_lease() {
     let overtakes = Gate::new();
     stand.proxies[0].on(is_settlement, Action::HoldReply(overtakes.clone()));
     eventually(SOON, "it was asked", async || {
-        // On a busy machine it may be thought to be silent.
-        let guard = mine.lock().lease(lease).await.unwrap();
+        // On a busy machine the client may consider the instance silent.
+        let taken = mine.try_lock().wait(SOON).lease(lease).await;
+        let guard = taken.unwrap().expect("it is free");
         tokio::time::sleep(ms(20)).await;
         give_back(guard).await;
         stand.proxies[0].count(is_acquire) > before
@@ -164,8 +181,8 @@ async fn an_acquire_that_arrives_after_the_unlock_is_an_orphan_for_one_lease() {
     .await;
     gate.wait_reached().await;
     assert!(!stand.is_taken(0).await, "it did not arrive");
-    // The release goes over another connection, because this one is given up. After the acquire it would
-    // delete the orphan.
+    // The release uses another connection, because this one is closed. If it ran after the acquire it
+    // would delete the orphan.
     overtakes.wait_reached().await;
     overtakes.open();
     let next = take(&yours).await;
@@ -175,7 +192,7 @@ async fn an_acquire_that_arrives_after_the_unlock_is_an_orphan_for_one_lease() {
     gate.open();
     gate.wait_passed().await;
     assert!(stand.is_taken(0).await, "it arrived");
-    // No client counts it as a hold, and no client is kept from the lock.
+    // No client counts the orphan as a hold, and other clients can acquire the lock.
     let next = take(&yours).await;
     eventually(SOON, "two of three are enough", async || {
         // On a busy machine the orphan may be gone by then.
@@ -205,7 +222,7 @@ async fn delays_near_the_instance_timeout_and_broken_answers_keep_exclusion() {
         }
         let step: u32 = step;
         for (member, proxy) in (0_u32..).zip(&stand.proxies) {
-            // Two at a time are slow, up to twice the time for one instance; the others hardly.
+            // Two instances at a time are slow, by up to twice the time limit of an instance.
             let most = if (step / 4 + member) % 5 < 2 { 2 } else { 0 };
             let part = (step * 3 + member * 5) % 9;
             let direction = if (step + member).is_multiple_of(2) {
@@ -217,7 +234,7 @@ async fn delays_near_the_instance_timeout_and_broken_answers_keep_exclusion() {
         }
         let broken = &stand.proxies[step as usize % 5];
         broken.cut_after_bytes(Direction::ToClient, 7);
-        tokio::time::sleep(ms(60)).await;
+        tokio::time::sleep(patience).await;
         broken.reset_all();
         for proxy in &stand.proxies {
             proxy.heal();
@@ -236,17 +253,17 @@ async fn delays_near_the_instance_timeout_and_broken_answers_keep_exclusion() {
     let cut: u64 = cut.sum();
     assert!(cut > 5, "{cut} answers were cut");
     println!("{during} visits with {cut} answers cut");
-    assert!(during > 0, "no owner got in");
+    assert!(during > 0, "no owner acquired the lock");
     crowd.await_visits(20).await;
     crowd.end().await;
     stand.assert_nothing_stays().await;
 }
 
-/// As a firewall does that forgets them: what is sent on them goes nowhere, and new ones are let
-/// through.
+/// As with a firewall that dropped its connection state: open connections carry nothing, and new ones
+/// work.
 #[tokio::test]
 async fn connections_that_fall_silent_on_a_working_network_lose_no_lock() {
-    let (lease, stand) = (ms(3_000), Stand::proxied(3).await);
+    let (lease, stand) = (ms(5_000), Stand::proxied(3).await);
     let settings =
         |builder: lockdog::ClientBuilder| builder.watchdog_lease(lease).command_timeout(lease);
     let clients = stand.clients_with(settings).await;
@@ -267,8 +284,8 @@ async fn connections_that_fall_silent_on_a_working_network_lose_no_lock() {
     stand.assert_nothing_stays_of(lease).await;
 }
 
-/// The callers beside it run into timeouts at every server, again and again, and no client asks one meanwhile
-/// that has not answered its probe yet. An extension waits for that.
+/// The other callers get timeouts from every server repeatedly. No client sends a command to a server
+/// that has not answered its probe. An extension waits for the probe.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn short_leases_do_not_disturb_a_long_lease() {
     let (lease, stand) = (ms(4_000), Stand::proxied(3).await);

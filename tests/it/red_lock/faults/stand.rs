@@ -1,4 +1,4 @@
-//! Some servers, each behind a network of its own that can be told to fail.
+//! Some servers, each behind a proxy that can cause faults.
 
 use std::time::{Duration, Instant};
 
@@ -89,12 +89,12 @@ impl Stand {
         clients
     }
 
-    /// Whether something stands under the lock's name on a server that runs.
+    /// Whether the lock's key exists on a running server.
     pub(super) async fn is_taken(&self, member: usize) -> bool {
         self.servers[member].redis().await.exists(NAME).await
     }
 
-    /// On how many of the servers that run the lock is taken.
+    /// On how many running servers the lock is taken.
     pub(super) async fn taken(&self) -> usize {
         let mut taken = 0;
         for member in 0..self.servers.len() {
@@ -103,14 +103,14 @@ impl Stand {
         taken
     }
 
-    /// Waits until the lock is taken on so many servers.
+    /// Waits until the lock is taken on this number of servers.
     pub(super) async fn await_taken(&self, n: usize) {
-        let what = format!("it stands on {n} servers");
+        let what = format!("{n} servers have the lock");
         eventually(SOON, &what, async || self.taken().await == n).await;
     }
 
-    /// Whatever is left on the servers that run is given back, or ends with its one lease: no client
-    /// keeps it alive.
+    /// Checks that every remaining key on the running servers is released or expires with its lease,
+    /// and that no client renews it.
     pub(super) async fn assert_nothing_stays(&self) {
         self.assert_nothing_stays_of(LEASE).await;
     }
@@ -160,13 +160,16 @@ pub(super) fn red_lock(clients: &[Client]) -> RedLock {
     lock_of(clients, NAME).max_lease(LEASE)
 }
 
-/// Takes a lock that is free, or about to be.
+/// Acquires a lock that is free or will be soon.
 pub(super) async fn take(lock: &RedLock) -> Guard {
     let taken = lock.try_lock().wait(SOON * 2).await;
-    taken.expect("enough servers answer").expect("it gets free")
+    taken
+        .expect("enough servers answer")
+        .expect("the lock becomes free")
 }
 
-/// Gives it back. On a busy machine answers may be late, and then the client settles it behind.
+/// Releases it. On a busy machine answers may be late, and then the client completes the release in the
+/// background.
 pub(super) async fn give_back(guard: Guard) {
     match guard.unlock().await {
         Ok(_) | Err(Error::UnlockUnconfirmed(_)) => {}
@@ -174,20 +177,20 @@ pub(super) async fn give_back(guard: Guard) {
     }
 }
 
-/// An owner has the lock on a quorum, and each caller gets this answer.
+/// Checks that another owner does not acquire the lock, because a quorum is held.
 pub(super) async fn assert_busy(lock: &RedLock) {
     let taken = lock.try_lock().owner(&lockdog::Owner::new()).await;
     match taken {
         Ok(None) => {}
-        // A busy machine may well be late.
+        // A busy machine may be late.
         Err(Error::NoQuorum(_)) => {}
         Ok(Some(_)) => panic!("two have it"),
         Err(error) => panic!("{error}"),
     }
 }
 
-/// What each instance is, in one letter, for a comparison that reads well: acquired, held by
-/// another, quarantined, unreachable, or something else.
+/// The state of each instance as one letter: acquired, held by another, quarantined, unreachable and so
+/// on.
 pub(super) fn letters(instances: &[Instance], stand: &Stand) -> String {
     let mut letters = vec!['?'; instances.len()];
     for instance in instances {
@@ -206,7 +209,7 @@ pub(super) fn letters(instances: &[Instance], stand: &Stand) -> String {
     letters.into_iter().collect()
 }
 
-/// Waits until the instances are this to the whole.
+/// Waits until the guard reports these states.
 pub(super) async fn await_letters(guard: &Guard, stand: &Stand, wanted: &str) {
     let until = Instant::now() + SOON;
     loop {
@@ -220,7 +223,7 @@ pub(super) async fn await_letters(guard: &Guard, stand: &Stand, wanted: &str) {
 }
 
 impl Stand {
-    /// Which server this instance is on: their order is that of the clients' ids.
+    /// The number of the instance's server, because instances are in the order of the clients' ids.
     pub(super) fn member(&self, instance: &Instance) -> usize {
         let is_at = |port: u16| instance.server.ends_with(&format!(":{port}"));
         let at = (0..self.servers.len()).find(|member| {

@@ -1,5 +1,5 @@
-//! A caller that stops: its runtime is blocked, or no task polls its future any more. The lock is
-//! not lost, and no other client is delayed.
+//! A caller whose runtime blocks or whose future is not polled any more. The lock is not lost, and no
+//! other client is delayed.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -87,9 +87,9 @@ async fn an_unpolled_acquire_does_not_block_other_owners() {
     let left = granted_after_its_last_poll(&stand, &mine).await;
     let guard = take(&yours).await;
     give_back(guard).await;
-    // Polled again, it finds that it was given up.
+    // When it is polled again it reports that the client gave the call up.
     assert!(!matches!(left.await, Ok(Some(_))));
-    // What the other one had last may be on its way back yet.
+    // The last hold of the other client may not be released yet.
     stand.await_taken(0).await;
     let guard = take(&mine).await;
     eventually(SOON, "it has all", async || guard.margin() == 1).await;
@@ -106,7 +106,7 @@ async fn abandoned_nested_acquires_do_not_harm_the_outer_hold() {
     let lock = lock_of(&clients, NAME);
     let outer = take(&lock).await;
     eventually(SOON, "it has all", async || outer.margin() == 1).await;
-    // That none of them spoils a round is shown where no machine is busy: `quorum` in
+    // A test in virtual time checks that no round fails because of them: `quorum` in
     // `crates/lockdog-test`.
     let (mut left, mut pending) = (Vec::new(), 0);
     for n in 0..100 {
@@ -139,7 +139,7 @@ async fn abandoned_nested_acquires_do_not_harm_the_outer_hold() {
     stand.await_taken(0).await;
 }
 
-/// What an instance granted to such a call is undone soon, however seldom its clients' waiters poll.
+/// The client undoes the grants of such a call soon, also with a long poll cap.
 #[tokio::test]
 async fn an_abandoned_acquire_locks_nothing_for_a_poll_cap() {
     let stand = Stand::proxied(3).await;

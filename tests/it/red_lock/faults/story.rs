@@ -12,16 +12,16 @@ use crate::red_lock::{SOON, ms};
 pub(super) struct Watched {
     guard: Guard,
     last_valid: Instant,
-    /// The latest moment up to which it said that it would be valid.
+    /// The latest deadline that the guard reported.
     deadline: Instant,
-    /// What is worked on under it.
+    /// The work under the guard.
     work: Option<Beside>,
 }
 
-/// How it ended.
+/// The end of a guard.
 #[derive(Debug)]
 pub(super) struct Loss {
-    /// It said that it was valid, at this moment or a little later.
+    /// The guard was valid at this moment or slightly later.
     pub(super) last_valid: Instant,
     pub(super) reason: LostReason,
 }
@@ -37,7 +37,7 @@ impl Watched {
         }
     }
 
-    /// From now on the holder does work under it that shows whether another client does it, too.
+    /// Makes the holder work on a cell that detects a second holder.
     pub(super) fn working(self, work: Beside) -> Self {
         let work = Some(work);
         Self { work, ..self }
@@ -50,7 +50,7 @@ impl Watched {
         }
     }
 
-    /// Looks at it: whether it is valid.
+    /// Checks whether the guard is valid, and records the times.
     pub(super) fn look(&mut self) -> bool {
         let before = Instant::now();
         let valid = self.guard.is_valid();
@@ -61,7 +61,7 @@ impl Watched {
         valid
     }
 
-    /// It stays valid for so long.
+    /// Checks that the guard stays valid for this time.
     pub(super) async fn stays_valid(&mut self, time: Duration) {
         let until = Instant::now() + time;
         while Instant::now() < until {
@@ -70,7 +70,7 @@ impl Watched {
         }
     }
 
-    /// Watches it to its end, which comes by its deadline.
+    /// Waits for the loss of the guard and checks that it is notified by its deadline.
     pub(super) async fn followed_to_the_end(mut self) -> Loss {
         let watch = async {
             while self.look() {
@@ -82,7 +82,7 @@ impl Watched {
             self.guard.lost().await
         };
         let lost = tokio::time::timeout(SOON, watch).await;
-        let lost = lost.expect("the loser is told");
+        let lost = lost.expect("the old holder is told of the loss");
         let told = Instant::now();
         assert!(!self.guard.is_valid());
         let token = self.guard.lost_token();
@@ -105,6 +105,6 @@ impl Watched {
     }
 }
 
-/// What a busy machine may take to run a task. A test on the kit's clock shows that no holder is notified late
-/// (`losses` in `crates/lockdog-test`).
+/// The time that a busy machine may take to run a task. A test in virtual time checks that no holder is
+/// notified late (`losses` in `crates/lockdog-test`).
 const A_MOMENT: Duration = Duration::from_secs(5);

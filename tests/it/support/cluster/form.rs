@@ -58,11 +58,11 @@ impl ClusterBuilder {
         self
     }
 
-    /// The nodes speak TLS with each other and with clients, who show certificates too; plainly at
-    /// another port with the test itself. `options` name the files.
+    /// The nodes use TLS with each other and with clients, which must have certificates. The test
+    /// connects to another port without TLS. `options` name the files.
     pub(crate) fn tls(mut self, options: [(&'static str, String); 3]) -> Self {
         self.tls = true;
-        // Debian builds it with TLS; the wheels need not.
+        // Debian's server supports TLS. The one of the wheels may not.
         self.server = self.server.binary(Binary::Redis7);
         for (option, value) in options {
             self.server = self.server.arg(&format!("--{option}"), &value);
@@ -115,13 +115,13 @@ impl ClusterBuilder {
         cluster
     }
 
-    /// A node that knows no other. `epoch` is what tells its claims from those of others; a node
-    /// that joins later gets one when it needs one.
+    /// A node without a cluster. `epoch` orders its claims against those of others. A node that joins
+    /// later gets one when it needs one.
     pub(super) async fn node(&self, epoch: Option<usize>) -> Node {
         let mut server = self.server.clone();
         let mut proxy = None;
         if self.announce_proxies {
-            // Redis 6.2 takes the port at its start only, and the proxy aims at what is not there yet.
+            // Redis 6.2 accepts the port only at its start, so the proxy exists before the server.
             let ahead = Proxy::to_port(0).await;
             server = server.arg("--cluster-announce-port", &ahead.port().to_string());
             proxy = Some(ahead);
@@ -205,6 +205,6 @@ impl Cluster {
     }
 }
 
-/// How long a node is silent until the others think it down, in milliseconds.
+/// After how many milliseconds without an answer the others consider a node down.
 const NODE_TIMEOUT: u32 = 2000;
 const FORMS_WITHIN: Duration = Duration::from_secs(60);

@@ -84,7 +84,7 @@ impl Migration<'_> {
         self.cluster.give(self.slot, &self.from, &self.to).await;
     }
 
-    /// Stops it where it is: each node serves what it has been told is its own.
+    /// Ends the migration in its current state: each node serves the slots that it was assigned.
     pub(crate) async fn abandon(self) {
         for node in [&self.from, &self.to] {
             let slot = self.slot;

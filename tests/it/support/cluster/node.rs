@@ -13,14 +13,14 @@ use crate::support::server::RedisServer;
 pub(crate) struct Node {
     pub(crate) server: RedisServer,
     pub(crate) id: String,
-    /// Where it tells clients, and the other nodes' replicas, to connect to.
+    /// The port that it announces to clients and to replicas of the other nodes.
     pub(crate) proxy: Option<Proxy>,
     /// Its port for TLS.
     pub(crate) tls: Option<u16>,
 }
 
 impl Node {
-    /// The port that it tells clients.
+    /// The port that it announces to clients.
     pub(crate) fn port(&self) -> u16 {
         let proxy = self.proxy.as_ref();
         proxy.map_or_else(|| self.server.port(), Proxy::port)
@@ -50,7 +50,7 @@ impl Node {
         self.redis().await.cmd(&args).await;
     }
 
-    /// As a client that another node sent here, so that it answers for slots that are on their way.
+    /// As a redirected client, so that it answers for slots in migration.
     pub(crate) async fn asking<T: FromRedisValue>(&self, args: &[&str]) -> T {
         let client = redis::Client::open(self.server.url()).expect("the URL is ours");
         let connection = client.get_multiplexed_async_connection().await;
@@ -76,8 +76,8 @@ impl Node {
         answer.ok()?
     }
 
-    /// Its keys with their TTLs, the nodes as it sees them, its channels, and the end of its log: to be
-    /// shown where a test fails.
+    /// Its keys with TTLs, its view of the nodes, its channels and the end of its log, for the message
+    /// of a failed test.
     pub(crate) async fn shown(&self) -> String {
         let mut text = format!("node {} at port {}:\n", self.id, self.port());
         let nodes: Option<String> = self.try_ask("CLUSTER NODES").await;

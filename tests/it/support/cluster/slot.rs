@@ -9,7 +9,7 @@ pub(crate) fn slot(key: &str) -> u16 {
     crc16(tag.unwrap_or(key).as_bytes()) % SLOTS
 }
 
-/// The first names of the form `<prefix>:<number>` whose slots please.
+/// The first names of the form `<prefix>:<number>` whose slots match.
 pub(crate) fn names(prefix: &str, n: usize, pleases: impl Fn(u16) -> bool) -> Vec<String> {
     let all = (0..).map(|number: u64| format!("{prefix}:{number}"));
     all.filter(|name| pleases(slot(name))).take(n).collect()

@@ -10,10 +10,10 @@ use crate::support::proxy::gate::Gate;
 use crate::support::proxy::rules::Rule;
 use crate::support::resp::Reply;
 
-/// What becomes of a reply.
+/// The treatment of a reply.
 #[derive(Clone, Debug)]
 pub(super) enum Fate {
-    /// It was made up by the proxy, so the server will not send one.
+    /// The proxy made the reply, so the server will not send one.
     Canned(Rule, Vec<u8>),
     Cut(Rule),
     Deliver,
@@ -34,7 +34,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Notes a command before it is sent. Returns what the client is owed right now.
+    /// Records a command before it is sent. Returns the replies that are due to the client now.
     pub(super) fn expect(&mut self, args: &[String], fate: Fate) -> Vec<(Vec<u8>, Fate)> {
         let name = args[0].to_ascii_lowercase();
         if name == "hello" && args.get(1).is_some_and(|version| version == "3") {
@@ -50,8 +50,7 @@ impl Answers {
         self.canned()
     }
 
-    /// Takes a reply from the server. Returns what is to be done about it and about those that
-    /// waited behind it.
+    /// Takes a reply from the server. Returns the treatment of this reply and of those behind it.
     pub(super) fn arrived(&mut self, reply: &Reply, bytes: Vec<u8>) -> Vec<(Vec<u8>, Fate)> {
         let unasked = self.is_unasked(reply);
         let Some(head) = self.pending.front_mut().filter(|_| !unasked) else {

@@ -11,12 +11,12 @@ pub(crate) enum Direction {
     ToServer,
 }
 
-/// How often each fault really touched something.
+/// How often each fault had an effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Pieces that a blackhole kept.
+    /// Pieces that a blackhole held back.
     pub(crate) blackholed: u64,
-    /// Connections that were closed in good order, by `cut_all` or a rule.
+    /// Connections that were closed orderly, by `cut_all` or a rule.
     pub(crate) cut: u64,
     /// Connections that `cut_after_bytes` ended.
     pub(crate) cut_after_bytes: u64,

@@ -15,12 +15,12 @@ impl Gate {
         Self::default()
     }
 
-    /// Lets through what waits, and whatever comes later.
+    /// Opens the gate for all that wait and come later.
     pub(crate) fn open(&self) {
         self.stage.send_modify(|stage| stage.open = true);
     }
 
-    /// Waits until something stands before the gate; fails the test after thirty seconds.
+    /// Waits until a command or reply is held by the gate. Fails the test after thirty seconds.
     pub(crate) async fn wait_reached(&self) {
         self.wait("nothing reached the gate", |stage| stage.reached)
             .await;

@@ -31,7 +31,7 @@ pub(super) struct Link {
     /// The request that waits at a gate, for delivery after the end if it still waits then.
     held: Mutex<Option<Held>>,
     pub(super) id: u64,
-    /// The client is a replica: what goes to and fro is no request and no reply any more.
+    /// The client is a replica, so the data are no requests and replies any more.
     is_replication: AtomicBool,
     /// The commands that a fresh connection needs first: AUTH, HELLO and SELECT.
     pub(super) login: Mutex<Vec<Vec<u8>>>,

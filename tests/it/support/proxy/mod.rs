@@ -48,7 +48,7 @@ impl Proxy {
         proxy
     }
 
-    /// Leads to another server from now on; connections that are open stay where they are.
+    /// Connects new connections to another server. Open connections are unchanged.
     pub(crate) fn aim(&mut self, server: &RedisServer) {
         self.aim_at(server.port());
         self.url = server.url_at(self.port);

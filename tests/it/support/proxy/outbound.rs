@@ -1,4 +1,4 @@
-//! The way out of the proxy to either side: one queue, written in order.
+//! The output of the proxy to one side: one queue, written in order.
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::WriteHalf;
@@ -11,7 +11,7 @@ use crate::support::proxy::link::{Ending, Link};
 use crate::support::proxy::replay::replay;
 use crate::support::proxy::rules::Rule;
 
-/// What stands in a queue to one side.
+/// An entry of the queue to one side.
 #[derive(Debug)]
 pub(super) enum Parcel {
     /// Not to be written before its time.

@@ -1,4 +1,4 @@
-//! Bringing a command to the server after its own connection is gone or has moved on.
+//! Delivering a command to the server after its own connection ended or continued.
 
 use std::io;
 use std::net::Ipv4Addr;

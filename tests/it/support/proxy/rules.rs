@@ -1,4 +1,4 @@
-//! Which commands are treated badly, and how.
+//! Which commands get a fault, and which fault.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -10,8 +10,8 @@ use crate::support::proxy::gate::Gate;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
-    /// The server executes it; its reply is swallowed, and from then on the client hears nothing on
-    /// this connection, which stays open. Later commands are still executed.
+    /// The server executes it. Its reply and all later data to the client on this connection are
+    /// dropped, and the connection stays open. Later commands are still executed.
     DropReply,
     /// The server executes it; then the connection is closed and the client has no reply, also to no later
     /// command.
@@ -40,7 +40,7 @@ pub(crate) fn named(name: &str) -> impl Fn(&[String]) -> bool + Clone + Send + S
     }
 }
 
-/// A handle to a rule, which stays in force when the handle is dropped.
+/// A handle to a rule. The rule stays active when the handle is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     entry: Arc<Entry>,
@@ -69,7 +69,7 @@ impl Rule {
         *self.entry.hits.borrow()
     }
 
-    /// Waits until the fault has taken place `n` times; fails the test after ten seconds.
+    /// Waits until the fault has taken place `n` times; fails the test after thirty seconds.
     pub(crate) async fn wait_hits(&self, n: u64) {
         let mut hits = self.entry.hits.subscribe();
         let enough = hits.wait_for(|hits| *hits >= n);
@@ -132,7 +132,7 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// How many commands a rule was given for, `None` for all of them, and how many it has had.
+/// The number of commands of a rule, `None` for all, and how many it has matched.
 #[derive(Debug)]
 struct Left {
     limit: Option<u64>,

@@ -65,7 +65,7 @@ impl Driver {
         thread::spawn({
             let driver = Arc::clone(&driver);
             move || {
-                // A JVM that crashes says so on stdout, which is then no answer.
+                // A crashing JVM writes to stdout text that is no answer.
                 each_line(stdout, |line| match serde_json::from_str(&line) {
                     Ok(answer) => driver.receive(answer),
                     Err(_) => driver.note(line),
@@ -74,7 +74,7 @@ impl Driver {
                 let _ = logging.join();
                 let mut calls = locked(&driver.calls);
                 calls.open = false;
-                // The dropped senders say it to all who wait for an answer, of whatever session.
+                // The dropped senders notify all waiting calls of every session.
                 calls.waiting.clear();
             }
         });
@@ -141,7 +141,7 @@ impl Driver {
     fn receive(&self, answer: Value) {
         let id = answer["id"].as_u64().expect("every answer has an id");
         if let Some(waiting) = locked(&self.calls).waiting.remove(&id) {
-            // A caller that no longer cares is no error.
+            // The caller may have been dropped.
             let _ = waiting.answer.send(answer);
         }
     }

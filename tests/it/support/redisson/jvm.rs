@@ -18,7 +18,7 @@ pub(super) struct Jvm {
     process: Mutex<Child>,
     pid: u32,
     pub(super) driver: Arc<Driver>,
-    /// Of a clock of its own.
+    /// The folder of a JVM with its own clock.
     _folder: Option<TempDir>,
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn cases(default: u32) -> u32 {
     })
 }
 
-/// Waits until something is so; fails if that takes long.
+/// Waits until the condition holds. Fails after `LONG`.
 pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = tokio::time::Instant::now();
     while !is_so() {
@@ -68,5 +68,5 @@ pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Longer than anything takes, on a busy machine too.
+/// Longer than any step takes on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);

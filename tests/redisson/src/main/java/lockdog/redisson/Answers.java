@@ -31,7 +31,7 @@ final class Answers {
         try {
             result = work.perform(call);
         } catch (Throwable thrown) {
-            // Whatever it is, the test that made the call has to hear of it.
+            // The test that made the call gets every error.
             error = thrown;
         }
         long took = System.nanoTime() - begin;

@@ -34,8 +34,8 @@ final class Calls {
         if (call.get("call").getAsString().equals("object")) {
             return ObjectCalls.perform(clients.get(0), call);
         }
-        // A new lock object each time: Redisson keeps an explicit lease in the object, from where
-        // it would leak into the next lock().
+        // Each call has a new lock object, because Redisson stores an explicit lease in the object and
+        // would use it for the next lock().
         RLock lock = lockOf(call);
         String what = call.get("call").getAsString();
         return switch (what) {
@@ -56,7 +56,7 @@ final class Calls {
         };
     }
 
-    // RedissonRedLock is deprecated, and in use.
+    // RedissonRedLock is deprecated but still used.
     @SuppressWarnings("deprecation")
     private RLock lockOf(JsonObject call) {
         if (call.has("values")) {

@@ -46,7 +46,7 @@ public final class Configurations {
 
     public static void main(String[] args) throws IOException {
         PrintStream answers = new PrintStream(System.out, true, StandardCharsets.UTF_8);
-        // Whatever a library prints must not be taken for an answer.
+        // Output of a library must not be mistaken for an answer.
         System.setOut(System.err);
         Gson gson = new GsonBuilder().serializeNulls().create();
         BufferedReader input =
@@ -61,7 +61,7 @@ public final class Configurations {
             }
             answers.println(gson.toJson(answer));
         }
-        // Threads that Redisson leaves behind would keep the process.
+        // Remaining threads of Redisson would keep the process running.
         Runtime.getRuntime().halt(0);
     }
 

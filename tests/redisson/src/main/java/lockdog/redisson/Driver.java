@@ -30,7 +30,7 @@ public final class Driver {
 
     public static void main(String[] args) {
         PrintStream stdout = System.out;
-        // Whatever a library prints must not be taken for an answer.
+        // Output of a library must not be mistaken for an answer.
         System.setOut(System.err);
         BufferedReader input =
                 new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
@@ -41,7 +41,7 @@ public final class Driver {
         } catch (Throwable e) {
             e.printStackTrace();
         }
-        // Not exit(): neither shutdown hooks nor waiting threads may hold up or soften a crash.
+        // halt() and not exit(), because shutdown hooks and waiting threads must not delay a crash.
         Runtime.getRuntime().halt(status);
     }
 

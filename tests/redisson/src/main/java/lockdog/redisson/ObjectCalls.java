@@ -45,7 +45,7 @@ final class ObjectCalls {
             }
         }
         if (hasTime) {
-            // One unit stands behind all times.
+            // All times have one unit.
             types.add(TimeUnit.class);
             args.add(TimeUnit.MILLISECONDS);
         }

@@ -84,7 +84,7 @@ final class Settings {
         for (String host : hosts.split(",")) {
             config.addNodeAddress("redis://" + host);
         }
-        // The default of five seconds is longer than a test waits for anything.
+        // The default of five seconds would make the tests slow.
         return config.setScanInterval(500)
                 .setReadMode(ReadMode.MASTER)
                 .setSubscriptionMode(SubscriptionMode.MASTER);
