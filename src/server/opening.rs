@@ -42,7 +42,9 @@ impl Endpoint {
         // Every call has its own time limit, which the pool's limit might cut short.
         multiplexed.set_response_timeout(NO_LIMIT);
         let kept = ConnectionParts::Pooled(pooled);
-        let socket = Socket::batched(multiplexed);
+        // The pool decides how many commands the connection queues. If its queue is full, commands behind a
+        // batch could overtake it.
+        let socket = Socket::unbatched(multiplexed);
         let connection = Connection::new(socket, &self.identity, None, 0, kept);
         connection.handshake(None, limit).await?;
         Ok(connection)

@@ -74,6 +74,6 @@ pub(super) fn field<'a>(info: &'a Value, name: &str) -> Option<&'a str> {
 const LONGEST_ID: usize = 64;
 /// How many commands a connection queues before callers have to wait for space. The limit is never
 /// reached. If it were, a free place would go to the caller that waited longest, and a caller whose
-/// future is not polled would block all others (design: invariant 14). Memory is allocated as
-/// needed.
+/// future is not polled would block all others (design: invariant 14). Nor would the order of batches be that of
+/// their first polls. Memory is allocated as needed.
 const QUEUED: usize = 1 << 20;
