@@ -152,6 +152,7 @@ impl ClientBuilder {
             (None, Some((name, urls)), None) => Address::sentinel(name, urls.clone(), None),
             (None, None, Some(urls)) => Address::cluster(urls.clone()),
             (None, None, None) if self.pool.is_some() => return "pool".to_owned(),
+            (None, None, None) if !self.connectors.is_empty() => return "connector".to_owned(),
             (None, None, None) => return "none".to_owned(),
             _ => return "more than one".to_owned(),
         };

@@ -297,6 +297,7 @@ impl Client {
         let time = core.server.time_box(core.clock.now());
         let mut sent = Sent::default();
         let who = script::provision(&core.server, time, &mut sent).await;
+        core.server.abandon_unanswered(&who, &sent);
         core.server.trust(who?);
         Ok(())
     }

@@ -23,7 +23,8 @@ pub struct Stats {
     /// Releases that the server has not confirmed yet, and acquires that are being undone.
     pub settling: usize,
     /// The shortest time until the deadline of a hold that the watchdog renews; `None` if it renews none. A healthy
-    /// watchdog keeps it above half of the lease.
+    /// watchdog keeps it above half of the lease. A hold near the end of its `max_hold` is left out: its deadline
+    /// is that end, and no renewal moves it any more.
     pub least_remaining: Option<Duration>,
     /// The time since the acquire of the oldest hold; `None` if there is none.
     pub oldest_hold: Option<Duration>,
@@ -97,8 +98,8 @@ impl Stats {
             stats.in_jeopardy += usize::from(state.phase == HoldPhase::Jeopardy);
             let age = now.since(state.acquired);
             stats.oldest_hold = stats.oldest_hold.max(Some(age));
-            if state.watched > 0 {
-                stats.watched += 1;
+            stats.watched += usize::from(state.watched > 0);
+            if state.will_be_extended() {
                 let left = state.deadline.since(now);
                 stats.least_remaining = Some(stats.least_remaining.map_or(left, |it| it.min(left)));
             }

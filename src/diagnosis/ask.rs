@@ -72,10 +72,13 @@ impl ServerFacts {
             save,
             permissions,
         );
-        if let Err(failure) = &server
-            && !matches!(failure, Failure::Refused { .. })
-        {
-            return Err(failure.clone());
+        // The connection may have become silent, or have broken, between two answers.
+        for answer in [&server, &replication, &memory, &persistence] {
+            if let Err(failure) = answer
+                && !matches!(failure, Failure::Refused { .. })
+            {
+                return Err(failure.clone());
+            }
         }
         // This takes one more round trip, and only for a named user with more than the documented
         // permissions.

@@ -72,9 +72,10 @@ async fn inspect(
         true => ProbeSubscriber::open(server, node, inspection.is_sharded, limit).await,
         false => None,
     };
-    let answers = ServerFacts::ask(&inspection, Depth::Whole(subscriber)).await?;
+    let answers = ServerFacts::ask(&inspection, Depth::Whole(subscriber)).await;
+    node.abandon_unanswered(&answers, &connection);
     Ok(judge(
-        &answers,
+        &answers?,
         inspection.place,
         inspection.is_cluster,
         expected,

@@ -17,6 +17,11 @@ impl HoldState {
         self.is_renewed() || (self.is_living() && self.exposed)
     }
 
+    /// The watchdog will move its deadline. False near the end of its `max_hold`.
+    pub(crate) fn will_be_extended(&self) -> bool {
+        self.watched > 0 && !self.is_as_far_as_allowed(self.renewed)
+    }
+
     /// Other clients may set the TTL of the lock to `lease`. A hold with a longer lease of its own would then be
     /// gone too early. So the watchdog renews such a hold for the rest of its own lease.
     pub(crate) fn expose(&mut self, lease: Duration) {

@@ -239,6 +239,11 @@ impl LockKey {
         suffixed(self.key(), "")
     }
 
+    /// As [`LockKey::timeout_of`], for one of the acquires of the hold. Only Redisson writes the keys of later ones.
+    pub(crate) fn timeout_of_acquire(&self, field: &str, acquire: u32) -> String {
+        format!("{}{field}:rwlock_timeout:{acquire}", self.before_fields())
+    }
+
     /// The key that announces a writer which waits for readers. In a cluster it has the lock's slot.
     pub(crate) fn announcement(&self) -> String {
         prefixed("lockdog_writer", self.key())

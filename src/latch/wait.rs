@@ -33,7 +33,7 @@ impl CountDownLatch {
     ///
     /// Cancelling it changes nothing.
     pub async fn wait_zero(&self) -> Result<()> {
-        self.wait(Moment::NEVER).await.map(|_| ())
+        self.wait(None).await.map(|_| ())
     }
 
     /// As [`wait_zero`](Self::wait_zero), for at most this time. Returns whether the latch opened; false means
@@ -50,11 +50,12 @@ impl CountDownLatch {
     ///
     /// Cancelling it changes nothing.
     pub async fn wait_zero_within(&self, wait: Duration) -> Result<bool> {
+        // A very long wait has a deadline too: it is as patient as a short one.
         let until = self.inner.core().clock.now() + wait;
-        self.wait(until).await
+        self.wait(Some(until)).await
     }
 
-    async fn wait(&self, until: Moment) -> Result<bool> {
+    async fn wait(&self, until: Option<Moment>) -> Result<bool> {
         ensure_runtime()?;
         let (key, core) = (self.inner.key()?, self.inner.core());
         let watched = WatchedCall::begin(core, || LockRef::of(key, Owner::current()));
@@ -66,15 +67,15 @@ impl CountDownLatch {
         outcome.map(|opened| opened.is_some())
     }
 
-    async fn opened_by(&self, until: Moment) -> Result<bool> {
+    async fn opened_by(&self, until: Option<Moment>) -> Result<bool> {
         let key = self.inner.key()?;
         let core = self.inner.core();
         core.ensure_open()?;
         let _counted = core.waiters.count()?;
-        let is_patient = until != Moment::NEVER;
+        let is_patient = until.is_some();
         let began = core.clock.now();
         // A wait of zero has time for one query.
-        let until = until.max(began + FIRST_ATTEMPT);
+        let until = until.map_or(Moment::NEVER, |until| until.max(began + FIRST_ATTEMPT));
         loop {
             let (gate, came) = core.gate(key)?;
             // The next query for the other waiters may come too late for this one.

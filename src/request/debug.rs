@@ -60,6 +60,7 @@ fn show<'a, 'b>(
         .field("lock", &lock.name())
         .field("lease", &options.lease)
         .field("max_hold", &options.max_hold)
+        .field("hold_at_least", &options.hold_at_least)
         .field("owner", &options.owner)
         .field("reentry", &options.reentry);
     debug

@@ -113,6 +113,18 @@ impl Node {
         }
     }
 
+    /// Abandons a connection on which a command got no answer, for commands that are sent to this node itself. The
+    /// connection may be half open, and no later command would detect it.
+    pub(crate) fn abandon_unanswered<T>(
+        &self,
+        answer: &Result<T, Failure>,
+        connection: &Connection,
+    ) {
+        if let Err(Failure::Silent { .. } | Failure::Broken(_)) = answer {
+            self.abandon(connection);
+        }
+    }
+
     /// Asks the server to close an abandoned connection, so that no command sent on it can run any
     /// more. True if it is closed. The user may lack the permission, or the connection's id may be
     /// unknown. For the watchdog's thread only.

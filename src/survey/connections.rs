@@ -43,7 +43,9 @@ pub(crate) async fn connections(core: &Core) -> Result<Vec<ConnectionInfo>> {
         let server = node.address();
         let listed = async {
             let connection = node.connection(limit).await?;
-            connection.send(&command(&["CLIENT", "LIST"]), limit).await
+            let answer = connection.send(&command(&["CLIENT", "LIST"]), limit).await;
+            node.abandon_unanswered(&answer, &connection);
+            answer
         };
         let listed = listed.await.map_err(of(server.clone()))?;
         let list: String = read(&listed).unwrap_or_default();

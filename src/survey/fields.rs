@@ -1,6 +1,6 @@
 //! Recognizes a lock by the fields of its hash.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use uuid::Uuid;
 
@@ -37,18 +37,43 @@ pub(super) fn classify(fields: &[(String, String)]) -> Option<(HashForm, Vec<(St
         holders.sort_by_key(|(field, _)| !field.ends_with(WRITER));
         return Some((HashForm::ReadWrite, holders));
     }
-    let mut owners: BTreeMap<String, u32> = BTreeMap::new();
+    let owners = owners_of_values(fields, None);
+    match owners.is_empty() {
+        true => None,
+        false => Some((HashForm::Group, owners)),
+    }
+}
+
+/// The owners of a group's values, with their counts. An owner whose time was over at `now`, in milliseconds of the
+/// server's clock, is left out. Without `now` all are there.
+pub(super) fn owners_of_values(
+    fields: &[(String, String)],
+    now: Option<u64>,
+) -> Vec<(String, u32)> {
+    let expired: HashSet<&str> = fields
+        .iter()
+        .filter_map(|(field, ends)| {
+            let hold = field.strip_suffix(EXPIRE_TIME)?;
+            (ends.parse::<u64>().ok()? <= now?).then_some(hold)
+        })
+        .collect();
+    let mut owners: BTreeMap<&str, u32> = BTreeMap::new();
     for (field, count) in fields {
-        if let Some(owner) = owner_of_value(field, ":lock_count") {
+        let Some(hold) = field.strip_suffix(LOCK_COUNT) else {
+            continue;
+        };
+        if let Some(owner) = owner_of_value(field, LOCK_COUNT)
+            && !expired.contains(hold)
+        {
             let count = count.parse().unwrap_or(0);
-            let most = owners.entry(owner.to_owned()).or_default();
+            let most = owners.entry(owner).or_default();
             *most = count.max(*most);
         }
     }
-    match owners.is_empty() {
-        true => None,
-        false => Some((HashForm::Group, owners.into_iter().collect())),
-    }
+    let owners = owners.into_iter();
+    owners
+        .map(|(owner, count)| (owner.to_owned(), count))
+        .collect()
 }
 
 /// Whether a lock may have written this field, in a hash with others.
@@ -56,8 +81,8 @@ pub(super) fn may_be_of_lock(field: &str, value: &str) -> bool {
     count_of(field, value).is_some()
         || is_mode(field, value)
         || is_value(field) && is_owner(value)
-        || owner_of_value(field, ":lock_count").is_some()
-        || owner_of_value(field, ":expire_time").is_some()
+        || owner_of_value(field, LOCK_COUNT).is_some()
+        || owner_of_value(field, EXPIRE_TIME).is_some()
 }
 
 /// The count of a hold, if this is the field of one.
@@ -90,6 +115,9 @@ fn owner_of_value<'a>(field: &'a str, suffix: &str) -> Option<&'a str> {
 
 /// The length of the name of a value.
 const VALUE: usize = 22;
+/// The ends of the names of the fields for an owner of a value.
+const LOCK_COUNT: &str = ":lock_count";
+const EXPIRE_TIME: &str = ":expire_time";
 
 #[cfg(test)]
 mod tests {
@@ -146,6 +174,25 @@ mod tests {
             hash(&fields),
             Some((HashForm::Group, vec![(owner.clone(), 2)]))
         );
+    }
+
+    #[test]
+    fn an_owner_counts_until_the_time_of_its_last_value() {
+        let (a, b) = ("a".repeat(VALUE), "b".repeat(VALUE));
+        let mut fields = Vec::new();
+        for (value, owner, ends) in [(&a, "57", 1_000), (&b, "57", 3_000), (&a, "58", 2_000)] {
+            let hold = format!("{value}:{}", of(owner));
+            fields.push((hold.clone() + LOCK_COUNT, "1".to_owned()));
+            fields.push((hold + EXPIRE_TIME, ends.to_string()));
+        }
+        let owners = |now| -> Vec<String> {
+            let owners = owners_of_values(&fields, now);
+            owners.into_iter().map(|(owner, _)| owner).collect()
+        };
+        assert_eq!(owners(None), [of("57"), of("58")]);
+        assert_eq!(owners(Some(1_999)), [of("57"), of("58")]);
+        assert_eq!(owners(Some(2_000)), [of("57")]);
+        assert!(owners(Some(3_000)).is_empty());
     }
 
     #[test]

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redis::Value;
 
 use super::ask::{ask, ask_if_permitted, command, page, read};
 use super::fields::{self, HashForm};
 use super::{LockInfo, LockKind};
 use crate::error::Result;
-use crate::key::{LockKey, kind};
+use crate::key::{LockKey, WRITER, kind};
 use crate::lock::{HolderInfo, Ttl};
 use crate::server::Failure;
 use crate::session::Core;
@@ -63,12 +64,65 @@ async fn content(core: &Core, key: &str) -> Result<Found, Failure> {
     };
     Ok(match fields::classify(&fields) {
         Some((HashForm::OneOwner, holders)) => (LockKind::Reentrant, holders),
-        Some((HashForm::ReadWrite, holders)) => (LockKind::ReadWrite, holders),
-        Some((HashForm::Group, holders)) => (LockKind::Group, holders),
+        Some((HashForm::ReadWrite, holders)) => {
+            let holders = without_expired_readers(core, key, holders).await?;
+            (LockKind::ReadWrite, holders)
+        }
+        Some((HashForm::Group, _)) => {
+            let now = server_time(core, key).await?;
+            (LockKind::Group, fields::owners_of_values(&fields, now))
+        }
         // An empty hash is none.
         None if fields.is_empty() => (LockKind::Free, Vec::new()),
         None => (LockKind::Foreign("hash".to_owned()), Vec::new()),
     })
+}
+
+/// The holders without the readers whose leases are over. Their fields stay in the hash for as long as others read.
+/// A reader whose timeout keys the user may not read is not left out.
+async fn without_expired_readers(
+    core: &Core,
+    key: &str,
+    holders: Vec<(String, u32)>,
+) -> Result<Vec<(String, u32)>, Failure> {
+    let Ok(lock) = LockKey::new(&kind::READ, key, None) else {
+        return Ok(holders);
+    };
+    let mut living = Vec::new();
+    for some in holders.chunks(AT_ONCE) {
+        let checks = some.iter().map(|holder| may_hold(core, &lock, holder));
+        for (holder, may_hold) in some.iter().zip(join_all(checks).await) {
+            if may_hold? {
+                living.push(holder.clone());
+            }
+        }
+    }
+    Ok(living)
+}
+
+/// Whether a holder of a read/write lock is a writer, or a reader with a timeout key, as far as the user may check it.
+async fn may_hold(
+    core: &Core,
+    lock: &LockKey,
+    (field, count): &(String, u32),
+) -> Result<bool, Failure> {
+    if field.ends_with(WRITER) {
+        return Ok(true);
+    }
+    // Redisson has a timeout key for each acquire of a hold, lockdog only the first one.
+    let mut query = command(&["EXISTS"]);
+    for acquire in 1..=(*count).min(MOST_TIMEOUTS) {
+        query.arg(lock.timeout_of_acquire(field, acquire));
+    }
+    let found = ask_if_permitted(core, lock.key(), query).await?;
+    Ok(found.and_then(|answer| read::<u64>(&answer)) != Some(0))
+}
+
+/// The server's time in milliseconds, if the user may ask.
+async fn server_time(core: &Core, key: &str) -> Result<Option<u64>, Failure> {
+    let answer = ask_if_permitted(core, key, command(&["TIME"])).await?;
+    let time = answer.and_then(|answer| read::<(u64, u64)>(&answer));
+    Ok(time.map(|(seconds, micros)| seconds * 1000 + micros / 1000))
 }
 
 /// The fields of a hash. It is read in pages, so that a large hash which is no lock does not block the
@@ -237,3 +291,7 @@ async fn number(core: &Core, key: &str, word: &str) -> Result<Option<u64>, Failu
 const PAGE: &str = "100";
 /// Further pages are not read, so their holders are missing.
 const MOST_PAGES: usize = 100;
+/// As many timeout keys of one reader as the scripts look at.
+const MOST_TIMEOUTS: u32 = 1000;
+/// The readers that are checked together.
+const AT_ONCE: usize = 50;

@@ -30,7 +30,8 @@ pub struct LockInfo {
     /// The key's slot, on a cluster.
     pub slot: Option<u16>,
     /// Its holders: several owners if they read, or if they have different values of a group. At most 10,000.
-    /// Empty for semaphores.
+    /// Empty for semaphores. Readers and owners of values whose leases are over are not among them, as far as the
+    /// user may check that.
     pub holders: Vec<HolderInfo>,
     /// How long Redis keeps the key; `None` if there is none.
     pub ttl: Option<Ttl>,

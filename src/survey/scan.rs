@@ -212,9 +212,7 @@ async fn scan(
         "SCAN", &cursor, "MATCH", pattern, "COUNT", &count, "TYPE", kind,
     ]);
     let answer = connection.send(&query, limit).await;
-    if let Err(Failure::Silent { .. } | Failure::Broken(_)) = &answer {
-        node.abandon(&connection);
-    }
+    node.abandon_unanswered(&answer, &connection);
     page(&answer?).ok_or_else(|| Failure::Refused {
         code: "ERR".to_owned(),
         message: "the answer to SCAN cannot be read".to_owned(),

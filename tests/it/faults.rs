@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod cancelled;
+mod half_open;
 mod hand_over;
 mod holders;
 mod lost_replies;

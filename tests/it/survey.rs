@@ -262,3 +262,77 @@ async fn a_cluster_shows_the_locks_of_all_its_masters_with_their_slots() {
         guard.unlock().await.unwrap();
     }
 }
+
+/// The fields of a reader whose client died stay for as long as others read, and those of an owner of a value for as
+/// long as others use the group.
+#[tokio::test]
+async fn holders_whose_leases_are_over_are_not_shown() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    let lock = client.read_write_lock("rw");
+    let living = lock.read().lock().lease(LONG).await.unwrap();
+    // Redisson's, and its second acquire lives on.
+    let redisson = format!("{}:57", other.id());
+    let dead = format!("{}:58", other.id());
+    redis.cmd(&["HSET", "rw", &redisson, "2", &dead, "1"]).await;
+    let second = format!("{{rw}}:{redisson}:rwlock_timeout:2");
+    redis.cmd(&["SET", &second, "1"]).await;
+    let group = client.group_lock("group", [Value::utf8("a")]);
+    let value = group.lock().lease(LONG).await.unwrap();
+    let free = Value::utf8("b");
+    let over = other
+        .group_lock("group", [free])
+        .lock()
+        .lease(LONG)
+        .await
+        .unwrap();
+    let fields = redis.hash("group").await;
+    let is_its = |field: &&String| {
+        field.contains(&other.id().to_string()) && field.ends_with(":expire_time")
+    };
+    let ends = fields.keys().find(is_its).expect("it has a time");
+    assert_eq!(holders(&client, "group").await.len(), 2);
+    redis.cmd(&["HSET", "group", ends, "1700000000000"]).await;
+
+    let of_client = format!("{}:", client.id());
+    assert!(holders(&client, "group").await[0].starts_with(&of_client));
+    assert_eq!(holders(&client, "group").await.len(), 1);
+    let readers = holders(&client, "rw").await;
+    assert_eq!(readers.len(), 2, "{readers:?}");
+    assert!(readers.contains(&redisson) && readers.iter().any(|it| it.starts_with(&of_client)));
+    let found = all(client.locks("*")).await;
+    assert_eq!(
+        (found["rw"].holders.len(), found["group"].holders.len()),
+        (2, 1)
+    );
+    value.unlock().await.unwrap();
+    let seen = client.inspect("group").await.unwrap();
+    assert_eq!((seen.kind.as_str(), seen.is_held()), ("group", false));
+
+    // Who may not check that sees all of them.
+    let mut command = vec![
+        "ACL",
+        "SETUSER",
+        "reader",
+        "on",
+        ">secret",
+        "~rw",
+        "~group",
+        "~lockdog*",
+    ];
+    command.extend(["+hscan", "+pttl", "+client|setname", "+info", "+evalsha"]);
+    redis.cmd(&command).await;
+    let url = format!("redis://reader:secret@127.0.0.1:{}", server.port());
+    let reader = Client::connect(url).await.unwrap();
+    assert_eq!(holders(&reader, "group").await.len(), 1);
+    assert_eq!(holders(&reader, "rw").await.len(), 3);
+    drop((living, over));
+}
+
+async fn holders(client: &Client, name: &str) -> Vec<String> {
+    let seen = client.inspect(name).await.unwrap();
+    let fields = seen.holders.iter().map(|it| it.field().to_owned());
+    fields.collect()
+}

@@ -232,14 +232,57 @@ fn refused(file: &Path, why: &str) -> Failed {
     Failed::usage(format_args!("cannot read {}: {why}", file.display()))
 }
 
-/// Whether a URL names a password, or a user only.
+/// Whether a URL may have a password. A user alone is none.
 pub(crate) fn has_password(url: &str) -> bool {
-    let Some((_, rest)) = url.split_once("://") else {
-        return false;
-    };
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     // A password may contain a slash.
-    rest.rsplit_once('@')
-        .is_some_and(|(login, _)| login.contains(':'))
+    let login = rest.rsplit_once('@').map(|(login, _)| login);
+    // The URL of a socket has it in its query.
+    login.is_some_and(|login| login.contains(':'))
+        || url
+            .into_connection_info()
+            .is_ok_and(|info| info.redis_settings().password().is_some())
+}
+
+/// The URLs without their passwords. A URL whose password cannot be told from the rest is replaced by one that leads
+/// to no server, because without any URL a client would use the default server.
+pub(crate) fn without_passwords(urls: &str) -> String {
+    let urls = urls.split_whitespace().map(|url| match has_password(url) {
+        true => without_password(url).unwrap_or_else(|| NO_SERVER.to_owned()),
+        false => url.to_owned(),
+    });
+    urls.collect::<Vec<_>>().join(" ")
+}
+
+fn without_password(url: &str) -> Option<String> {
+    let (scheme, rest) = url.split_once("://")?;
+    let at = match scheme.ends_with("+sentinel") || scheme.ends_with("+cluster") {
+        // A password may contain a slash, and no `@`.
+        true if rest.matches('@').count() > 1 => return None,
+        true => rest.rfind('@'),
+        false => {
+            let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+            rest[..end].rfind('@')
+        }
+    };
+    let (login, place) = at.map_or(("", rest), |at| (&rest[..at], &rest[at + 1..]));
+    // What comes before it may be a part of the password.
+    if place.contains('@') {
+        return None;
+    }
+    let (user, _) = login.split_once(':').unwrap_or((login, ""));
+    let at = if user.is_empty() { "" } else { "@" };
+    let (place, query) = place.split_once('?').unwrap_or((place, ""));
+    let is_known = |pair: &&str| {
+        let (key, _) = pair.split_once('=').unwrap_or((pair, ""));
+        ["db", "protocol", "user"].contains(&key)
+    };
+    let query: Vec<&str> = query.split('&').filter(is_known).collect();
+    let mark = if query.is_empty() { "" } else { "?" };
+    Some(format!(
+        "{scheme}://{user}{at}{place}{mark}{}",
+        query.join("&")
+    ))
 }
 
 /// Whether a URL of one server names a loopback address or a socket.
@@ -274,6 +317,8 @@ pub(crate) fn hosts_of(url: &str) -> Option<Vec<(String, u16)>> {
     hosts.split(',').map(parse).collect()
 }
 
+/// No client takes it for the URL of a server.
+const NO_SERVER: &str = "without-its-password:";
 /// The library's default.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -290,10 +335,47 @@ mod tests {
             ("redis://:p/w@host:6379", true),
             ("redis+sentinel://:pw@a:1,b:2/master", true),
             ("unix:///tmp/socket?db=1", false),
+            ("unix:///tmp/socket?db=1&pass=pw", true),
+            ("unix:///tmp/socket?p%61ss=pw", true),
+            (":pw@host", true),
             ("nonsense", false),
         ] {
             assert_eq!(has_password(url), is_there, "{url}");
         }
+    }
+
+    #[test]
+    fn a_url_without_its_password_names_the_same_server() {
+        for (url, without) in [
+            ("redis://127.0.0.1:6379", "redis://127.0.0.1:6379"),
+            ("redis://orders:pw@host", "redis://orders@host"),
+            (
+                "rediss://:pw@host:6379/1?protocol=resp3",
+                "rediss://host:6379/1?protocol=resp3",
+            ),
+            ("redis://:p@w@host", "redis://host"),
+            ("redis://:p/w@host", NO_SERVER),
+            ("redis://:p#w@host", NO_SERVER),
+            ("redis://:p?w@host", NO_SERVER),
+            ("redis://:p@w/@host", NO_SERVER),
+            (":pw@host", NO_SERVER),
+            (
+                "redis+sentinel://:p/w@a:1,b:2/master",
+                "redis+sentinel://a:1,b:2/master",
+            ),
+            (
+                "rediss+cluster://me:pw@a,b?protocol=resp3",
+                "rediss+cluster://me@a,b?protocol=resp3",
+            ),
+            ("redis+cluster://:p@w@a", NO_SERVER),
+            ("unix:///s?user=me&pass=pw&db=1", "unix:///s?user=me&db=1"),
+            ("unix:///s?p%61ss=pw", "unix:///s"),
+            ("redis://a redis://:pw@b", "redis://a redis://b"),
+        ] {
+            assert_eq!(without_passwords(url), without, "{url}");
+            assert!(!without.split(' ').any(has_password), "{url}");
+        }
+        assert!(NO_SERVER.into_connection_info().is_err());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Why a command could not be done: one line that says what to do, and the exit code.
 
+use std::env;
 use std::fmt::Display;
 
 use lockdog::Error;
@@ -45,6 +46,10 @@ impl From<Error> for Failed {
                 "start the server, or name another one with --url, LOCKDOG_URL or --config"
             }
             Error::Refused { code, .. } => match code.as_str() {
+                "NOAUTH" if env::var_os("LOCKDOG_HELD").is_some() => {
+                    "`lockdog run` passes no password on, so LOCKDOG_URL has none here; use --password-file, or \
+                     --pass-credentials of the outer run"
+                }
                 "NOAUTH" | "WRONGPASS" => {
                     "give the password by LOCKDOG_PASSWORD or --password-file"
                 }

@@ -17,35 +17,32 @@ pub(crate) async fn watch(args: &Watch, settings: &Settings, output: Output) -> 
     }
     let client = settings.connect().await?.remove(0);
     let began = Instant::now();
-    let mut seen: Vec<Option<Seen>> = args.name.iter().map(|_| None).collect();
-    let mut has_failed = false;
+    let mut locks: Vec<Watched> = args.name.iter().map(|_| Watched::default()).collect();
     loop {
-        for (name, seen) in args.name.iter().zip(&mut seen) {
+        for (name, lock) in args.name.iter().zip(&mut locks) {
             let info = match client.inspect(name).await {
                 Ok(info) => info,
                 // It may come back.
-                Err(error) if seen.is_some() && error.is_retriable() => {
-                    if !has_failed {
-                        output.note(format_args!("the state is not known: {error}"));
+                Err(error) if lock.seen.is_some() && error.is_retriable() => {
+                    if !lock.has_failed {
+                        let name = clean(name);
+                        output.note(format_args!("the state of {name} is not known: {error}"));
                     }
-                    has_failed = true;
+                    lock.has_failed = true;
                     continue;
                 }
                 Err(error) => return Err(error.into()),
             };
-            has_failed = false;
             let now = Seen::new(&info);
-            for event in changes(seen.as_ref(), &now) {
+            for event in changes(lock.seen.as_ref(), &now) {
                 tell(event, &info, output);
             }
-            *seen = Some(now);
+            *lock = Watched {
+                seen: Some(now),
+                has_failed: false,
+            };
         }
-        let is_wanted = |seen: &Option<Seen>| match (args.until, seen) {
-            (Some(Until::Free), Some(seen)) => seen.field.is_none(),
-            (Some(Until::Held), Some(seen)) => seen.field.is_some(),
-            _ => false,
-        };
-        if seen.iter().all(is_wanted) {
+        if locks.iter().all(|lock| lock.is(args.until)) {
             return Ok(YES);
         }
         let mut pause = args.interval.max(SHORTEST);
@@ -57,6 +54,27 @@ pub(crate) async fn watch(args: &Watch, settings: &Settings, output: Output) -> 
             pause = pause.min(left);
         }
         tokio::time::sleep(pause).await;
+    }
+}
+
+/// One of the locks.
+#[derive(Default)]
+struct Watched {
+    /// What the last look that was answered found.
+    seen: Option<Seen>,
+    /// The last look was not answered, so the lock may have changed since then.
+    has_failed: bool,
+}
+
+impl Watched {
+    /// Whether the last look found the wanted state.
+    fn is(&self, wanted: Option<Until>) -> bool {
+        let seen = self.seen.as_ref().filter(|_| !self.has_failed);
+        match (wanted, seen) {
+            (Some(Until::Free), Some(seen)) => seen.field.is_none(),
+            (Some(Until::Held), Some(seen)) => seen.field.is_some(),
+            _ => false,
+        }
     }
 }
 

@@ -42,10 +42,7 @@ impl RunningCommand {
             set_child_subreaper(Some(getpid())).map_err(|error| own(error.into()))?;
         }
         let mut command = launcher_command(reach, &args.words());
-        for name in &environment.removed {
-            command.env_remove(name);
-        }
-        command.envs(environment.set.iter().map(|(name, value)| (name, value)));
+        environment.apply(&mut command);
         let launcher = tokio::process::Command::from(command)
             .spawn()
             .map_err(own)?;
@@ -117,8 +114,6 @@ impl RunningCommand {
 pub(super) fn replace(args: &Args) -> Failed {
     let words = args.words();
     let mut command = command_of(&words);
-    for name in environment::secrets(args) {
-        command.env_remove(name);
-    }
+    environment::without_secrets(args).apply(&mut command);
     not_started(&words, &command.exec())
 }

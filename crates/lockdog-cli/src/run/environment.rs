@@ -2,17 +2,27 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::process::Command;
 
 use super::acquire::Acquired;
 use super::ancestors::{Ancestors, HOLDS};
 use super::arguments::Args;
-use crate::connect::has_password;
+use crate::connect::{has_password, without_passwords};
 
 /// What the environment of the command has besides this process's, and what it lacks.
 #[derive(Default)]
 pub(super) struct Environment {
-    pub(super) set: Vec<(&'static str, OsString)>,
-    pub(super) removed: Vec<&'static str>,
+    set: Vec<(&'static str, OsString)>,
+    removed: Vec<&'static str>,
+}
+
+impl Environment {
+    pub(super) fn apply(&self, command: &mut Command) {
+        for name in &self.removed {
+            command.env_remove(name);
+        }
+        command.envs(self.set.iter().map(|(name, value)| (name, value)));
+    }
 }
 
 pub(super) fn of(args: &Args, acquired: &Acquired, ancestors: &Ancestors) -> Environment {
@@ -30,7 +40,9 @@ pub(super) fn of(args: &Args, acquired: &Acquired, ancestors: &Ancestors) -> Env
     }
     let holds = holds.iter().map(|hold| (&*hold.lock, &*hold.field));
     set.push((HOLDS, ancestors.with(holds).into()));
-    let mut removed = secrets(args);
+    let secrets = without_secrets(args);
+    set.extend(secrets.set);
+    let mut removed = secrets.removed;
     match acquired.guard().token() {
         Some(token) => set.push(("LOCKDOG_TOKEN", token.to_string().into())),
         // That of a run above this one is not this lock's.
@@ -39,15 +51,21 @@ pub(super) fn of(args: &Args, acquired: &Acquired, ancestors: &Ancestors) -> Env
     Environment { set, removed }
 }
 
-/// The variables with a password.
-pub(super) fn secrets(args: &Args) -> Vec<&'static str> {
+/// What takes the passwords away. A URL stays without its password: a nested lockdog without a URL would use the
+/// default server, and keep nobody out there.
+pub(super) fn without_secrets(args: &Args) -> Environment {
     if args.pass_credentials {
-        return Vec::new();
+        return Environment::default();
     }
-    let mut secrets = vec!["LOCKDOG_PASSWORD"];
-    let url = env::var_os("LOCKDOG_URL").unwrap_or_default();
-    if url.to_string_lossy().split_whitespace().any(has_password) {
-        secrets.push("LOCKDOG_URL");
+    let mut environment = Environment {
+        set: Vec::new(),
+        removed: vec!["LOCKDOG_PASSWORD"],
+    };
+    let urls = env::var_os("LOCKDOG_URL").unwrap_or_default();
+    let urls = urls.to_string_lossy();
+    if urls.split_whitespace().any(has_password) {
+        let urls = without_passwords(&urls).into();
+        environment.set.push(("LOCKDOG_URL", urls));
     }
-    secrets
+    environment
 }

@@ -4,6 +4,7 @@ mod keys;
 mod screen;
 mod table;
 
+use std::future::pending;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
@@ -59,6 +60,8 @@ pub(crate) async fn top(args: &Top, settings: &Settings, output: Output) -> Resu
     };
     let mut keys = Keys::read();
     let mut next = Instant::now() + args.interval;
+    // A scan may take long, so it runs beside the keys and the signals.
+    let mut scan = None;
     loop {
         shown.draw(args)?;
         let pause = next.saturating_duration_since(Instant::now());
@@ -71,18 +74,34 @@ pub(crate) async fn top(args: &Top, settings: &Settings, output: Output) -> Resu
                 Signal::WINCH | Signal::CONT => {}
                 _ => return Ok(YES),
             },
-            () = tokio::time::sleep(pause), if !shown.is_paused => {
+            () = tokio::time::sleep(pause), if scan.is_none() && !shown.is_paused => {
+                scan = Some(Box::pin(look(&client, args)));
+            }
+            rows = finished(&mut scan) => {
                 // A server that does not answer now may answer later.
-                match look(&client, args).await {
+                match rows {
                     Ok(rows) => {
                         shown.table.update(rows);
                         shown.message.clear();
                     }
                     Err(failed) => shown.message = failed.text,
                 }
+                scan = None;
                 next = Instant::now() + args.interval.max(SHORTEST);
             }
         }
+        if shown.is_paused {
+            // The table stays as it is. The next scan begins at once after the pause.
+            scan = None;
+        }
+    }
+}
+
+/// The output of the future, as long as there is one. A future that is done must be removed.
+async fn finished<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
+        None => pending().await,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::program::{Ended, Files, lockdog, lockdog_at};
+use crate::program::{Ended, Files, LOCKDOG, lockdog, lockdog_at};
 use crate::support::RedisServer;
 
 const SECRET: &str = "geheimnis-4711";
@@ -161,4 +161,35 @@ async fn a_password_file_that_cannot_be_used_is_named_without_its_text() {
             .await;
         ended.code(2).complains(text);
     }
+}
+
+#[tokio::test]
+async fn a_nested_command_gets_the_url_without_its_password() {
+    let server = RedisServer::builder().password(SECRET).start().await;
+    let bare = format!("redis://127.0.0.1:{}", server.port());
+    let files = Files::new();
+    fs::write(files.path("password"), SECRET).unwrap();
+    let file = files.path("password").display().to_string();
+    let ended = lockdog(&server, &["run", "a", "printenv", "LOCKDOG_URL"]);
+    let ended = ended.end().await.code(0);
+    assert_eq!(ended.stdout.trim().trim_end_matches('/'), bare);
+    // Without a URL it would lock on the default server, which may need no password.
+    let nested = ["run", "a", LOCKDOG, "run", "b", "true"];
+    let ended = lockdog(&server, &nested).end().await.code(125);
+    assert!(ended.stderr.contains("NOAUTH"), "{ended:#?}");
+    assert_silent(&ended);
+    ended.complains("LOCKDOG_URL has none here; use --password-file");
+    // Under the hold of the outer run, too.
+    let same = [
+        "run",
+        "a",
+        LOCKDOG,
+        "--password-file",
+        &file,
+        "run",
+        "--reenter",
+    ];
+    let same = [&same[..], &["a", "printenv", "LOCKDOG_URL"]].concat();
+    let ended = lockdog(&server, &same).end().await.code(0);
+    assert_eq!(ended.stdout.trim().trim_end_matches('/'), bare);
 }

@@ -8,7 +8,7 @@ use tokio::process::{Child, ChildStdin, Command};
 
 use crate::program::{Ended, Files, LOCKDOG};
 use crate::support::prelude::SOON;
-use crate::support::{RedisServer, eventually};
+use crate::support::{Action, Proxy, RedisServer, eventually, named};
 
 /// A shell on a terminal of its own, which runs this text.
 struct Terminal {
@@ -184,4 +184,26 @@ async fn top_gives_the_terminal_back_as_it_was() {
     assert_eq!(files.text("code"), "0\n", "{}", ended.stdout);
     assert_eq!(files.text("before"), files.text("after"));
     assert!(ended.stdout.contains("LISTENERS"), "{}", ended.stdout);
+}
+
+#[tokio::test]
+async fn top_hears_its_keys_during_a_scan() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    for keys in ["q", "\x03"] {
+        let files = Files::new();
+        let text = format!(
+            "$LOCKDOG top --interval 100ms --command-timeout 10m --url {}; echo $? > code",
+            proxy.url()
+        );
+        let mut terminal = Terminal::open(&server, &files, &text);
+        // The first scan comes before the screen is open.
+        let scans = proxy.count(named("SCAN"));
+        proxy.wait_for(named("SCAN"), scans + 2).await;
+        let silence = proxy.on(named("SCAN"), Action::DropReply);
+        silence.wait_hits(1).await;
+        terminal.press(keys).await;
+        assert_eq!(files.lines("code").await, ["0"]);
+        terminal.end().await;
+    }
 }

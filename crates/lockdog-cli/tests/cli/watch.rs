@@ -2,9 +2,9 @@
 
 use lockdog::Client;
 
-use crate::program::lockdog;
+use crate::program::{lockdog, lockdog_at};
 use crate::support::prelude::SOON;
-use crate::support::{RedisServer, eventually};
+use crate::support::{Action, Proxy, RedisServer, eventually};
 
 #[tokio::test]
 async fn each_change_is_told_until_the_lock_is_free() {
@@ -62,4 +62,44 @@ async fn a_time_limit_ends_it_with_1() {
     let args = ["watch", "orders", "--until", "held", "--timeout", "100ms"];
     let ended = lockdog(&server, &args).end().await.code(1);
     assert!(ended.stdout.starts_with("orders  free"), "{}", ended.stdout);
+}
+
+#[tokio::test]
+async fn a_state_that_is_not_known_now_does_not_end_it() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let busy = client.lock("busy").lock().await.unwrap();
+    let looks_at = |key: &'static str| {
+        move |words: &[String]| words[0].eq_ignore_ascii_case("hscan") && words[1] == key
+    };
+    let args = ["watch", "lost", "busy", "--until", "free", "--json"];
+    let args = [
+        &args[..],
+        &["--interval", "20ms", "--command-timeout", "1500ms"],
+    ]
+    .concat();
+    let running = lockdog_at(proxy.url(), &args).start();
+    proxy.wait_for(looks_at("busy"), 2).await;
+    // It was free, and from now on its state is not known.
+    let silence = proxy.on(looks_at("lost"), Action::DropReply).always();
+    let lost = client.lock("lost").lock().await.unwrap();
+    silence.wait_hits(1).await;
+    busy.unlock().await.unwrap();
+    // The other lock was seen as free.
+    silence.wait_hits(silence.hits() + 1).await;
+    silence.remove();
+    let looks = proxy.count(looks_at("lost"));
+    proxy.wait_for(looks_at("lost"), looks + 2).await;
+    lost.unlock().await.unwrap();
+    let ended = running.end().await.code(0);
+    let lines = ended.json_lines();
+    let of_lost = lines.iter().filter(|line| line["key"] == "lost");
+    let states: Vec<&str> = of_lost
+        .filter_map(|line| line["event"].as_str())
+        .filter(|event| ["free", "held"].contains(event))
+        .collect();
+    assert_eq!(states, ["free", "held", "free"]);
+    // Once, however many looks were not answered.
+    ended.complains("the state of lost is not known");
 }

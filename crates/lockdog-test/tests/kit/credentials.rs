@@ -185,6 +185,7 @@ async fn no_password_is_in_an_error_a_debug_output_or_a_warning() {
     let builder = secret.of(server.builder());
     let shown = format!("{builder:?}");
     assert!(!shown.contains(SECRET), "{shown}");
+    assert!(shown.contains("deployment: \"connector\""), "{shown}");
     let error = builder.build().await.unwrap_err();
     let shown = format!("{error} {error:?}");
     assert!(

@@ -97,7 +97,13 @@ async fn after_the_time_an_unlock_releases_at_once_and_hands_over() {
     let server = Server::new();
     let client = server.client().await;
     let lock = client.lock("orders");
-    let guard = lock.lock().hold_at_least(AT_LEAST).await.unwrap();
+    let request = lock.lock().hold_at_least(AT_LEAST);
+    let shown = format!("{request:?}");
+    assert!(
+        shown.contains(&format!("hold_at_least: Some({AT_LEAST:?})")),
+        "{shown}"
+    );
+    let guard = request.await.unwrap();
     let waiter = {
         let lock = lock.clone();
         tokio::spawn(async move { lock.lock().owner(&Owner::new()).await.unwrap() })

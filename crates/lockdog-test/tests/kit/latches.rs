@@ -74,3 +74,22 @@ async fn waiters_of_latches_count_for_the_maximum_of_the_client() {
         );
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_of_the_longest_time_retries_after_failed_queries() {
+    let server = Server::new();
+    let (client, other) = (server.client().await, server.client().await);
+    let start = client.count_down_latch("start");
+    assert!(start.try_set_count(1).await.unwrap());
+    let endless = start.clone();
+    let endless = tokio::spawn(async move { endless.wait_zero().await });
+    let patient = tokio::spawn(async move { start.wait_zero_within(Duration::MAX).await });
+    sleep(Duration::from_secs(2)).await;
+    server.freeze();
+    sleep(Duration::from_secs(60)).await;
+    server.thaw();
+    // The queries failed, and a wait without a time ends then.
+    endless.await.unwrap().unwrap_err();
+    other.count_down_latch("start").count_down().await.unwrap();
+    assert!(patient.await.unwrap().unwrap());
+}

@@ -598,6 +598,30 @@ async fn stats_count_what_the_client_holds_and_waits_for() {
     server.thaw();
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_least_remaining_time_leaves_out_a_lock_at_the_end_of_its_max_hold() {
+    let (_server, client, _) = start().await;
+    let bounded = client.lock("a").lock().max_hold(LEASE * 3).await.unwrap();
+    let mut seen = Vec::new();
+    while bounded.is_valid() {
+        let stats = client.stats();
+        assert_eq!(stats.watched, 1);
+        seen.push(stats.least_remaining);
+        sleep(LEASE / 30).await;
+    }
+    assert!(
+        seen[0].is_some() && seen[seen.len() - 1].is_none(),
+        "{seen:?}"
+    );
+    let is_healthy = |left: &Duration| *left > LEASE / 2;
+    assert!(seen.iter().flatten().all(is_healthy), "{seen:?}");
+    // No renewal moves the deadline of this one.
+    let short = client.lock("b").lock().max_hold(LEASE / 3).await.unwrap();
+    let stats = client.stats();
+    assert_eq!((stats.watched, stats.least_remaining), (1, None));
+    drop(short);
+}
+
 /// A group is cut to 64 bytes, between two characters.
 #[tokio::test(start_paused = true)]
 async fn a_lock_has_the_group_that_is_made_of_its_name() {
