@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::clock::Moment;
-use crate::error::LostReason;
 use crate::hold::HoldPhase;
 use crate::observe::End;
 use crate::session::{Core, Job, JobOutcome};
@@ -46,9 +45,9 @@ pub(super) async fn release_all(core: &Arc<Core>, deadline: Moment) -> ShutdownR
     for hold in core.holds.all() {
         if hold.state().left > 0 {
             // A claim was left to the lease: notify the other guards, and let the lease end the hold.
-            core.lose_without_log(&hold, LostReason::ShutDown);
+            core.lose_in_shutdown(&hold);
             core.notify_released(&hold, true);
-        } else if core.lose_without_log(&hold, LostReason::ShutDown) {
+        } else if core.lose_in_shutdown(&hold) {
             hold.state().ended_as = End::ShutDown;
             let (job, answer) = Job::answering(hold.clone());
             core.settle_in_background(job);

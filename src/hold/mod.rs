@@ -7,6 +7,7 @@ mod holds_of_key;
 mod kept;
 mod ledger;
 mod local_holds;
+mod loss;
 mod recently_released;
 mod remains;
 mod renewal;
@@ -17,6 +18,7 @@ mod streak;
 mod table;
 mod turn;
 mod turn_guard;
+mod unreported_loss;
 
 use std::num::NonZeroU64;
 use std::sync::{Arc, Weak};

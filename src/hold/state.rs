@@ -5,9 +5,9 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use super::Streak;
+use super::unreported_loss::UnreportedLoss;
 use crate::clock::Moment;
 use crate::error::LostReason;
-use crate::lease;
 use crate::observe::End;
 
 /// The life cycle of a hold (design: invariant 5).
@@ -121,6 +121,8 @@ pub(crate) struct HoldState {
     pub(crate) owes_end: bool,
     /// In which way its owner ended it.
     pub(crate) ended_as: End,
+    /// Its loss, until a party reports it.
+    pub(crate) unreported: Option<UnreportedLoss>,
 }
 
 /// What has to be done after a claim was dropped.
@@ -170,6 +172,7 @@ impl HoldState {
             handed_over: false,
             owes_end: false,
             ended_as: End::Dropped,
+            unreported: None,
         }
     }
 
@@ -241,36 +244,6 @@ impl HoldState {
         }
         self.max_until = self.max_until.min(bound);
         self.deadline = self.deadline.min(self.max_until);
-    }
-
-    /// Ends the hold against its owner's will. Returns false if there was nothing to lose.
-    pub(crate) fn lose(&mut self, reason: LostReason) -> bool {
-        let living = self.is_living();
-        if living {
-            self.phase = HoldPhase::Lost(reason);
-        }
-        living
-    }
-
-    /// Loses the hold if its deadline is over.
-    pub(crate) fn expire(&mut self, now: Moment) -> bool {
-        now >= self.deadline && self.lose(self.deadline_reason())
-    }
-
-    /// The reason of the loss at the deadline.
-    pub(crate) fn deadline_reason(&self) -> LostReason {
-        if self.is_as_far_as_allowed(self.renewed) {
-            LostReason::MaxHold
-        } else {
-            LostReason::Deadline
-        }
-    }
-
-    /// Because of `max_hold`, a renewal sent at `sent` could not move the deadline by more than the
-    /// clock drift.
-    pub(super) fn is_as_far_as_allowed(&self, sent: Moment) -> bool {
-        let allowed = lease::whole(self.max_until.since(sent));
-        lease::deadline(sent, allowed) <= self.deadline + lease::drift(allowed)
     }
 
     /// Ends the hold: its field in Redis has to be deleted.

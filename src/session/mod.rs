@@ -11,6 +11,7 @@ mod extend;
 mod gate;
 mod job_outcome;
 mod lane;
+mod losses;
 mod mailbox;
 mod member_attempt;
 mod observed;
@@ -36,7 +37,7 @@ use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::diagnosis::ClientProfile;
-use crate::error::{Error, LostReason};
+use crate::error::Error;
 use crate::hold::{HandOverLimits, Hold, Holds};
 use crate::key::kind::PermitKind;
 use crate::key::{Kind, LockGroup, LockKey, Mode, NameMapper, PermitId, QueueTimeouts, WRITER};
@@ -272,68 +273,6 @@ impl Core {
             self.end_outlived(hold.clone());
         }
         self.waiters.wake(hold.key());
-    }
-
-    /// Ends a hold against its owner's will, notifies its guards and logs the loss.
-    pub(crate) fn lose(&self, hold: &Arc<Hold>, reason: LostReason) {
-        if self.lose_without_log(hold, reason) {
-            self.report_lost(hold);
-        }
-    }
-
-    /// Notes that this client force-unlocked a hold. A grant whose answer is still unread does not
-    /// count.
-    pub(crate) fn forced(&self, hold: &Arc<Hold>) {
-        if self.end_pending(hold) {
-            // The future of the acquire may never be polled again, and waiters wait for the end of this
-            // hold.
-            let (job, _) = Job::if_listed(hold.clone());
-            self.settle_in_background(job);
-        }
-        self.lose(hold, LostReason::Forced);
-    }
-
-    /// Ends a hold against its owner's will and notifies its guards, without a log message. Returns
-    /// false if it was not held.
-    pub(crate) fn lose_without_log(&self, hold: &Arc<Hold>, reason: LostReason) -> bool {
-        self.holds.change(hold, |state| state.lose(reason))
-    }
-
-    /// Logs the loss of a hold, and ends the hold if only forgotten claims are left.
-    pub(crate) fn report_lost(&self, hold: &Arc<Hold>) {
-        let now = self.clock.now();
-        let is_part = {
-            let state = hold.state();
-            state.parts > 0 && state.parts == state.count
-        };
-        if is_part {
-            // The lock that it is a part of may still be held.
-            tracing::debug!(
-                target: "lockdog::quorum",
-                { lock = hold.key().logged_name(), lock.hash = %hold.key().fingerprint() },
-                "one instance of a RedLock was lost"
-            );
-        } else if let Some(lost) = hold.loss(now) {
-            self.notify_lost(hold, &lost);
-            tracing::warn!(
-                target: "lockdog::lock",
-                {
-                    lock = hold.key().logged_name(),
-                    lock.hash = %hold.key().fingerprint(),
-                    owner = lost.owner(),
-                    reason = lost.reason().as_str(),
-                    held_ms = lost.held_for().as_millis() as u64,
-                    since_renewal_ms = lost.since_renewal().as_millis() as u64,
-                    server = self.server.address_of(hold.key().key()),
-                },
-                "lock lost"
-            );
-        }
-        let forgotten = self.holds.change(hold, |state| state.end_forgotten(now));
-        match forgotten {
-            Some(dropped) => self.after_drop(hold, dropped),
-            None => self.waiters.wake(hold.key()),
-        }
     }
 
     /// Hands a job to the background, which completes it even if the caller's runtime ends.

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Core;
-use crate::error::{Lost, LostReason};
+use crate::error::Lost;
 use crate::hold::Hold;
 use crate::observe::{ClientEvent, End, LockRef, Observers};
 
@@ -77,18 +77,8 @@ impl Core {
         });
     }
 
-    /// Notifies the observers that a hold was lost, unless they were notified of its end before.
-    pub(super) fn notify_lost(&self, hold: &Hold, lost: &Lost) {
-        let reason = lost.reason();
-        let is_expiry = {
-            let mut state = hold.state();
-            if reason == LostReason::Released || !std::mem::take(&mut state.owes_end) {
-                return;
-            }
-            // Code ported from Redisson acquires a lock for a fixed time in this way and never unlocks
-            // it. The end of its lease is no loss.
-            reason == LostReason::Deadline && state.watched == 0 && state.is_only_forgotten()
-        };
+    /// Notifies the observers that a hold was lost, or that it expired without a guard.
+    pub(super) fn notify_lost(&self, hold: &Hold, lost: &Lost, is_expiry: bool) {
         let lock = LockRef::of(hold.key(), hold.owner());
         let held = lost.held_for();
         if is_expiry {
@@ -102,7 +92,7 @@ impl Core {
         self.totals.count_loss();
         self.observers().notify(|| ClientEvent::Lost {
             lock,
-            reason,
+            reason: lost.reason(),
             held,
             since_renewal: lost.since_renewal(),
         });

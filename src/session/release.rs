@@ -276,7 +276,10 @@ impl PendingUnlock {
         // No earlier sending can have deleted the field: there was none, or it kept the lock until now.
         if !self.sent.repeated || self.must_linger(now) {
             let lost = self.claim.hold.lost_as(LostReason::NotOurs, now);
-            core.notify_lost(&self.claim.hold, &lost);
+            let owes_end = std::mem::take(&mut self.claim.hold.state().owes_end);
+            if owes_end {
+                core.notify_lost(&self.claim.hold, &lost, false);
+            }
             return Err(Error::Lost(lost));
         }
         // The lease is not over, so an earlier sending deleted the field.

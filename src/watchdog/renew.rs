@@ -260,6 +260,8 @@ const LATEST_RETRY: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use futures_util::FutureExt;
 
     use super::*;
@@ -305,6 +307,39 @@ mod tests {
         assert!(core.clock.now().since(sent) >= LEASE, "nothing was logged");
         assert_eq!(first.state().phase, HoldPhase::Held);
         assert_eq!(second.state().phase, HoldPhase::Lost(LostReason::Deadline));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loss_is_logged_once_whatever_renewals_are_answered_later() {
+        let core = disconnected(&Clock::of_tokio());
+        let terms = Terms {
+            lease: LEASE,
+            watched: true,
+            max_hold: None,
+            local: false,
+        };
+        let key = LockKey::new(&kind::PLAIN, "l", None).unwrap();
+        let hold = core.holds.enter(&Arc::new(key), Owner::new());
+        let sent = core.clock.now();
+        assert!(
+            core.holds
+                .change(&hold, |state| state.grant(sent, &terms, sent))
+        );
+        let logged = Arc::new(AtomicU32::new(0));
+        let counts = OnEvent({
+            let logged = logged.clone();
+            move || {
+                logged.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        counts.during(|| {
+            core.lose(&hold, LostReason::Deadline);
+            for _ in 0..2 {
+                let answers = vec![Ok(RenewReply::Extended)];
+                process_answers(&core, &[(hold.clone(), LEASE)], LEASE, sent, answers);
+            }
+        });
+        assert_eq!(logged.load(Ordering::Relaxed), 1);
     }
 
     const LEASE: Duration = Duration::from_secs(30);

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
 
 use crate::support::eventually;
+use crate::support::logs::Warnings;
 
 /// Records events as text, except commands, connections and regular renewals.
 #[derive(Clone, Default)]
@@ -516,6 +517,46 @@ async fn each_loss_is_told_once_and_its_hold_is_not_released_too() {
     told.retain(|note| !note.starts_with("Woken"));
     assert_eq!(told, seen);
     assert_eq!(client.stats().lost_total, 4);
+}
+
+/// Ends guards while the loss of a hold is reported. A holder on another thread may do so, too.
+#[derive(Clone, Default)]
+struct EndsGuards(Arc<Mutex<Vec<Guard>>>);
+
+impl Observer for EndsGuards {
+    fn event(&self, event: &ClientEvent<'_>) {
+        if matches!(event, ClientEvent::Lost { .. }) {
+            let guards = std::mem::take(&mut *self.0.lock());
+            drop(guards);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_whose_guard_ends_between_its_loss_and_the_report_is_told_as_lost() {
+    let (server, notes, ends) = (Server::new(), Notes::default(), EndsGuards::default());
+    let builder = watched(&server, &notes).observer(ends.clone());
+    let client = builder.build().await.unwrap();
+    let (warnings, _recording) = Warnings::of_this_thread();
+    // Both deadlines are at one moment.
+    for name in ["a", "b"] {
+        let guard = client.lock(name).lock().lease(LEASE).await.unwrap();
+        ends.0.lock().push(guard);
+    }
+    sleep(LEASE * 2).await;
+    assert!(ends.0.lock().is_empty());
+    let seen = [
+        "First lock a",
+        "First lock b",
+        "Lost lock a Deadline",
+        "Lost lock b Deadline",
+    ];
+    assert_eq!(notes.take(), seen);
+    assert_eq!(client.stats().lost_total, 2);
+    let said = warnings.with("lock lost");
+    let by_deadline = said.iter().filter(|it| it.contains("reason=\"deadline\""));
+    assert_eq!((by_deadline.count(), said.len()), (2, 2), "{said:?}");
+    server.assert_clean().await;
 }
 
 #[tokio::test(start_paused = true)]

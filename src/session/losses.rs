@@ -1,0 +1,87 @@
+//! Losses of holds: each is reported once, with its reason, whichever party notices it.
+
+use std::sync::Arc;
+
+use super::{Core, Job};
+use crate::error::LostReason;
+use crate::hold::Hold;
+
+impl Core {
+    /// Ends a hold against its owner's will, notifies its guards and logs the loss.
+    pub(crate) fn lose(&self, hold: &Arc<Hold>, reason: LostReason) {
+        if self.lose_without_log(hold, reason) {
+            self.report_lost(hold);
+        }
+    }
+
+    /// Notes that this client force-unlocked a hold. A grant whose answer is still unread does not
+    /// count.
+    pub(crate) fn forced(&self, hold: &Arc<Hold>) {
+        if self.end_pending(hold) {
+            // The future of the acquire may never be polled again, and waiters wait for the end of this
+            // hold.
+            let (job, _) = Job::if_listed(hold.clone());
+            self.settle_in_background(job);
+        }
+        self.lose(hold, LostReason::Forced);
+    }
+
+    /// Ends a hold against its owner's will and notifies its guards, without a log message. Returns
+    /// false if it was not held. A caller that gets true has to report the loss.
+    pub(crate) fn lose_without_log(&self, hold: &Arc<Hold>, reason: LostReason) -> bool {
+        self.holds.change(hold, |state| state.lose(reason))
+    }
+
+    /// Ends a hold for a shutdown and notifies its guards. The caller notifies the observers of its release.
+    /// Returns false if it was not held.
+    pub(crate) fn lose_in_shutdown(&self, hold: &Arc<Hold>) -> bool {
+        self.holds.change(hold, |state| {
+            let was_held = state.lose(LostReason::ShutDown);
+            if was_held && let Some(loss) = state.unreported.take() {
+                // The user asked for it, so there is no loss to report.
+                state.owes_end = loss.owes_end;
+            }
+            was_held
+        })
+    }
+
+    /// Reports the loss of a hold, unless another party did, and ends the hold if only forgotten claims are
+    /// left.
+    pub(crate) fn report_lost(&self, hold: &Arc<Hold>) {
+        let now = self.clock.now();
+        let unreported = hold.state().unreported.take();
+        match unreported {
+            // The lock that it is a part of may still be held.
+            Some(loss) if loss.is_part => tracing::debug!(
+                target: "lockdog::quorum",
+                { lock = hold.key().logged_name(), lock.hash = %hold.key().fingerprint() },
+                "one instance of a RedLock was lost"
+            ),
+            Some(loss) => {
+                let lost = hold.lost_as(loss.reason, now);
+                if loss.owes_end {
+                    self.notify_lost(hold, &lost, loss.is_expiry);
+                }
+                tracing::warn!(
+                    target: "lockdog::lock",
+                    {
+                        lock = hold.key().logged_name(),
+                        lock.hash = %hold.key().fingerprint(),
+                        owner = lost.owner(),
+                        reason = lost.reason().as_str(),
+                        held_ms = lost.held_for().as_millis() as u64,
+                        since_renewal_ms = lost.since_renewal().as_millis() as u64,
+                        server = self.server.address_of(hold.key().key()),
+                    },
+                    "lock lost"
+                );
+            }
+            None => {}
+        }
+        let forgotten = self.holds.change(hold, |state| state.end_forgotten(now));
+        match forgotten {
+            Some(dropped) => self.after_drop(hold, dropped),
+            None => self.waiters.wake(hold.key()),
+        }
+    }
+}
