@@ -16,11 +16,9 @@ pub(crate) enum OwnerState {
     Acquiring,
     /// It holds the lock: a further acquire is a re-entry.
     Holding(Arc<Hold>),
-    /// It held the lock and has a living guard for it, but the lock is gone.
-    Lost(Lost),
-    /// It held the lock, but the lock is gone and only forgotten claims are left. The loss has to be
-    /// reported.
-    Forgotten(Arc<Hold>),
+    /// It held the lock, but the lock is gone. The loss has to be reported. It has a living guard, unless only
+    /// forgotten claims are left.
+    Lost(Arc<Hold>, Lost),
     Nothing,
 }
 
@@ -47,15 +45,17 @@ impl Holds {
             return OwnerState::Holding(hold);
         }
         // Under one mutex, because a re-entry may be granted at the same time.
-        let (phase, forgotten) = self.change(&hold, |state| {
+        let phase = self.change(&hold, |state| {
             state.expire(now);
-            (state.phase, state.is_only_forgotten())
+            state.phase
         });
         match phase {
             HoldPhase::Pending => OwnerState::Acquiring,
             HoldPhase::Held | HoldPhase::Jeopardy => OwnerState::Holding(hold),
-            HoldPhase::Lost(_) if forgotten => OwnerState::Forgotten(hold),
-            HoldPhase::Lost(_) => hold.loss(now).map_or(OwnerState::Nothing, OwnerState::Lost),
+            HoldPhase::Lost(reason) => {
+                let lost = hold.lost_as(reason, now);
+                OwnerState::Lost(hold, lost)
+            }
             HoldPhase::Ended => OwnerState::Nothing,
         }
     }

@@ -157,13 +157,9 @@ impl LockCall<'_> {
     pub(super) async fn reenter(&self) -> Result<Option<Claim>> {
         let core = self.core();
         loop {
-            let hold = match core.holds.owner_state(self.key, self.owner) {
+            let hold = match core.owner_state(self.key, self.owner) {
                 OwnerState::Holding(hold) => hold,
-                OwnerState::Lost(lost) => return Err(Error::Lost(lost)),
-                OwnerState::Forgotten(hold) => {
-                    core.report_lost(&hold);
-                    return Ok(None);
-                }
+                OwnerState::Lost(_, lost) => return Err(Error::Lost(lost)),
                 OwnerState::Acquiring | OwnerState::Nothing => return Ok(None),
             };
             let again = Claim::again(self.session, self.key, self.owner, self.terms);
@@ -209,9 +205,9 @@ impl LockCall<'_> {
         }
         let core = self.core();
         let reads = self.key.partner();
-        let state = reads.map(|reads| core.holds.owner_state(&reads, self.owner));
+        let state = reads.map(|reads| core.owner_state(&reads, self.owner));
         match state {
-            Some(OwnerState::Lost(lost)) => Err(Error::Lost(lost)),
+            Some(OwnerState::Lost(_, lost)) => Err(Error::Lost(lost)),
             Some(OwnerState::Holding(_)) => Ok(()),
             // The call owns a guard of the read hold, so the hold is held or lost.
             _ => Err(Error::Closed),

@@ -114,13 +114,9 @@ impl Inner {
         let key = self.key()?;
         let core = self.session.core();
         core.ensure_open()?;
-        let hold = match core.holds.owner_state(key, owner) {
+        let hold = match core.owner_state(key, owner) {
             OwnerState::Holding(hold) => hold,
-            OwnerState::Lost(lost) => return Err(lost.into()),
-            OwnerState::Forgotten(hold) => {
-                core.report_lost(&hold);
-                return Err(NotHeld::nothing(&self.name, &owner.to_string()).into());
-            }
+            OwnerState::Lost(_, lost) => return Err(lost.into()),
             OwnerState::Acquiring | OwnerState::Nothing => {
                 return Err(NotHeld::nothing(&self.name, &owner.to_string()).into());
             }

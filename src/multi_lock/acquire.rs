@@ -141,13 +141,9 @@ impl<'a> MultiLockCall<'a> {
                 continue;
             }
             let core = member.core();
-            let error: Error = match core.holds.owner_state(&member.key, self.owner) {
+            let error: Error = match core.owner_state(&member.key, self.owner) {
                 OwnerState::Holding(hold) => hold.already_held(core.clock.now()).into(),
-                OwnerState::Lost(lost) => Error::Lost(lost),
-                OwnerState::Forgotten(hold) => {
-                    core.report_lost(&hold);
-                    continue;
-                }
+                OwnerState::Lost(_, lost) => Error::Lost(lost),
                 OwnerState::Acquiring | OwnerState::Nothing => continue,
             };
             return Err(self.members.about(at..at + 1, error));
@@ -179,13 +175,13 @@ impl<'a> MultiLockCall<'a> {
         if !member.key.kind().reentrant {
             return OwnerState::Nothing;
         }
-        member.core().holds.owner_state(&member.key, self.owner)
+        member.core().owner_state(&member.key, self.owner)
     }
 
     /// Whether the owner holds or lost this member: the next round re-enters it, or reports the loss.
     pub(super) fn may_reenter(&self, member: usize) -> bool {
         let state = self.owner_state(&self.members.list()[member]);
-        matches!(state, OwnerState::Holding(_) | OwnerState::Lost(_))
+        matches!(state, OwnerState::Holding(_) | OwnerState::Lost(..))
     }
 
     /// Whether the call asks for this member without the contender's role: it re-enters, or its owner writes and

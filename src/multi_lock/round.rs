@@ -180,11 +180,7 @@ impl MultiLockCall<'_> {
         let core = member.core();
         let hold = match self.owner_state(member) {
             OwnerState::Holding(hold) => hold,
-            OwnerState::Lost(lost) => return Err(Error::Lost(lost)),
-            OwnerState::Forgotten(hold) => {
-                core.report_lost(&hold);
-                return Ok(Begun::Asking(self.first(member)));
-            }
+            OwnerState::Lost(_, lost) => return Err(Error::Lost(lost)),
             OwnerState::Acquiring | OwnerState::Nothing => {
                 return Ok(Begun::Asking(self.first(member)));
             }

@@ -101,21 +101,17 @@ impl LockInstance {
                 return Ok(InstanceAnswer::from(Answer::Quarantined(left)));
             }
             let (now, until) = (core.clock.now(), taking.until);
-            let mut acquiring = match core.holds.owner_state(&self.key, taking.owner) {
+            let mut acquiring = match core.owner_state(&self.key, taking.owner) {
                 OwnerState::Holding(hold) => {
                     PendingAcquire::again(&self.session, hold, now, until).await?
                 }
                 // An earlier round may be processing that loss, and drop its claim soon. This waits once.
-                OwnerState::Lost(_) if !was_lost => {
+                OwnerState::Lost(..) if !was_lost => {
                     was_lost = true;
                     core.clock.sleep_until(until.min(now + A_MOMENT)).await;
                     continue;
                 }
-                OwnerState::Lost(lost) => return Err(Error::Lost(lost)),
-                OwnerState::Forgotten(hold) => {
-                    core.report_lost(&hold);
-                    continue;
-                }
+                OwnerState::Lost(_, lost) => return Err(Error::Lost(lost)),
                 OwnerState::Acquiring | OwnerState::Nothing => {
                     self.released(taking).await?;
                     PendingAcquire::first(&self.session, &self.key, taking.owner)
@@ -294,9 +290,7 @@ impl LockInstance {
         .await;
         match marked {
             Ok(MarkReply::Done) => {
-                let answered = core.clock.now();
-                core.holds
-                    .change(hold, |state| state.renew(now, lease, answered));
+                core.note_renewed(hold, now, lease);
                 InstanceAnswer::from(Answer::Marked)
             }
             Ok(MarkReply::Conflict(token)) => InstanceAnswer::from(Answer::Conflict(token)),

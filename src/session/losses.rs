@@ -1,12 +1,31 @@
 //! Losses of holds: each is reported once, with its reason, whichever party notices it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Core, Job};
+use crate::clock::Moment;
 use crate::error::LostReason;
-use crate::hold::Hold;
+use crate::hold::{Hold, HoldPhase, HoldState, OwnerState};
+use crate::key::LockKey;
+use crate::owner::Owner;
 
 impl Core {
+    /// The relation of `owner` to the lock. If the owner has lost it, that is reported.
+    pub(crate) fn owner_state(&self, key: &LockKey, owner: Owner) -> OwnerState {
+        loop {
+            let state = self.holds.owner_state(key, owner);
+            let OwnerState::Lost(hold, _) = &state else {
+                return state;
+            };
+            self.report_lost(hold);
+            // If no guard is left, the report ended the hold. Then a new acquire begins a new hold.
+            if hold.state().phase != HoldPhase::Ended {
+                return state;
+            }
+        }
+    }
+
     /// Ends a hold against its owner's will, notifies its guards and logs the loss.
     pub(crate) fn lose(&self, hold: &Arc<Hold>, reason: LostReason) {
         if self.lose_without_log(hold, reason) {
@@ -43,6 +62,17 @@ impl Core {
             }
             was_held
         })
+    }
+
+    /// Records a successful renewal that was sent at `sent`, and reports the hold if its deadline is over.
+    pub(crate) fn note_renewed(&self, hold: &Arc<Hold>, sent: Moment, lease: Duration) {
+        // The clock is read for each hold: the deadline may be over after the answers for other holds were
+        // processed, and then the hold is lost.
+        let renew = |state: &mut HoldState| state.renew(sent, lease, self.clock.now());
+        self.holds.change(hold, renew);
+        if matches!(hold.state().phase, HoldPhase::Lost(_)) {
+            self.report_lost(hold);
+        }
     }
 
     /// Reports the loss of a hold, unless another party did, and ends the hold if only forgotten claims are

@@ -90,11 +90,7 @@ async fn extend_parts(core: Arc<Core>, mut extensions: Vec<ExtendRequest>) {
     for (extension, answer) in extensions.into_iter().zip(answers) {
         let ExtendRequest { hold, lease, .. } = &extension;
         match answer {
-            // The clock is read for each hold: the deadline may be over after the others were
-            // processed, and then the hold is lost.
-            Ok(RenewReply::Extended) => core
-                .holds
-                .change(hold, |state| state.renew(sent, *lease, core.clock.now())),
+            Ok(RenewReply::Extended) => core.note_renewed(hold, sent, *lease),
             // The hold may have other claims, and they are notified too.
             Ok(RenewReply::Missing) => core.lose(hold, LostReason::NotOurs),
             Ok(RenewReply::Unknown) | Err(_) => {}

@@ -559,6 +559,53 @@ async fn a_hold_whose_guard_ends_between_its_loss_and_the_report_is_told_as_lost
     server.assert_clean().await;
 }
 
+/// Lets time pass while no task runs, as on a busy machine: the client's thread does not notice.
+fn pass(time: Duration) {
+    let mut passing = Box::pin(tokio::time::advance(time));
+    let mut context = Context::from_waker(Waker::noop());
+    // The time passes at the first poll.
+    assert!(passing.as_mut().poll(&mut context).is_pending());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_that_a_call_of_its_owner_notices_is_told_once() {
+    let calls = ["lock", "unlock", "multi", "single", "extend"];
+    for call in calls {
+        let (server, client, notes) = start().await;
+        let lock = match call {
+            "single" => client.non_reentrant_lock("l"),
+            _ => client.lock("l"),
+        };
+        let both = MultiLock::new([lock.clone(), client.lock("other")]);
+        let (warnings, _recording) = Warnings::of_this_thread();
+        let guard = lock.lock().lease(LEASE).await.unwrap();
+        pass(LEASE);
+        let error = match call {
+            "lock" => lock.lock().await.unwrap_err(),
+            "unlock" => lock.unlock().await.unwrap_err(),
+            "extend" => guard.extend(LEASE).await.unwrap_err(),
+            _ => both.try_lock().await.unwrap_err(),
+        };
+        assert!(matches!(error, Error::Lost(_)), "{call}: {error}");
+        sleep(LEASE).await;
+        drop(guard);
+        sleep(LEASE).await;
+        let mut told = notes.take();
+        told.retain(|note| !note.starts_with("Failed"));
+        assert_eq!(
+            told,
+            ["First lock l", "Lost lock l Deadline"].map(|note| match call {
+                "single" => note.replace("lock l", "non-reentrant lock l"),
+                _ => note.to_owned(),
+            }),
+            "{call}"
+        );
+        assert_eq!(client.stats().lost_total, 1, "{call}");
+        assert_eq!(warnings.with("lock lost").len(), 1, "{call}");
+        server.assert_clean().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_is_left_to_its_lease_expires_and_is_not_lost() {
     let (_server, client, notes) = start().await;
