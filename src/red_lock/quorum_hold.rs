@@ -174,11 +174,13 @@ impl QuorumHold {
             // Called without the state's mutex: a hold that is lost already notifies the dependant at once.
             claim.hold().add_dependant(self.me.clone());
         }
+        // Dropped after the mutex of the state is released: the end of a claim may report a loss.
+        let _earlier;
         let mut state = self.state();
         let is_last = state.quorum.is_of_last_take(member, round);
         let mut given_back = None;
         if is_last && answer.claim.is_some() {
-            state.claims[member] = answer.claim;
+            _earlier = std::mem::replace(&mut state.claims[member], answer.claim);
         } else if let Some(claim) = answer.claim {
             // The quorum's core gave this request up. The claim that is kept for this instance is of a
             // later request, which may have re-entered the hold of this one.

@@ -113,11 +113,18 @@ impl Claim {
 
     /// Ends the claim, and leaves the lock in Redis to its lease.
     pub(crate) fn leave(mut self) {
-        self.end(HoldState::leave_claim);
+        self.end_as(HoldState::leave_claim);
+    }
+
+    /// Ends the claim in its hold in this way. If the deadline of the hold is over, the hold is lost, although
+    /// no other party has noticed that yet.
+    fn end(&mut self, way: impl FnOnce(&mut HoldState, ClaimFlags, Moment) -> Dropped) {
+        self.session.core().lose_expired(&self.hold);
+        self.end_as(way);
     }
 
     /// Ends the claim in its hold in this way, and does what follows from that.
-    fn end(&mut self, way: impl FnOnce(&mut HoldState, ClaimFlags, Moment) -> Dropped) {
+    fn end_as(&mut self, way: impl FnOnce(&mut HoldState, ClaimFlags, Moment) -> Dropped) {
         self.warn_elsewhere();
         self.ended = true;
         let core = self.session.core();

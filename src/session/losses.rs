@@ -33,6 +33,19 @@ impl Core {
         }
     }
 
+    /// Loses a hold whose deadline is over, as the watchdog will soon do.
+    pub(crate) fn lose_expired(&self, hold: &Arc<Hold>) {
+        let now = self.clock.now();
+        // The usual case is decided without the mutex of all holds.
+        let is_over = {
+            let state = hold.state();
+            state.is_living() && !state.is_valid(now)
+        };
+        if is_over && self.holds.change(hold, |state| state.expire(now)) {
+            self.report_lost(hold);
+        }
+    }
+
     /// Notes that this client force-unlocked a hold. A grant whose answer is still unread does not
     /// count.
     pub(crate) fn forced(&self, hold: &Arc<Hold>) {

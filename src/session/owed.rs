@@ -17,9 +17,14 @@ use crate::server::Failure;
 impl Core {
     /// Does what a dropped claim requires.
     pub(crate) fn after_drop(&self, hold: &Arc<Hold>, dropped: Dropped) {
+        // The read hold of a writer's owner keeps the field of the write hold beyond its lease.
+        let stays =
+            dropped == Dropped::Forget && self.is_kept_by_partner(hold) && !hold.state().is_left();
         match dropped {
-            Dropped::Settle => self.settle_in_background(Job::new(hold.clone())),
-            Dropped::Forget => self.forget(hold, true),
+            Dropped::Forget if !stays => self.forget(hold, true),
+            Dropped::Forget | Dropped::Settle => {
+                self.settle_in_background(Job::new(hold.clone()));
+            }
             Dropped::Nothing => {}
         }
     }

@@ -607,6 +607,23 @@ async fn a_loss_that_a_call_of_its_owner_notices_is_told_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_guard_that_is_dropped_after_its_deadline_is_told_as_lost() {
+    let (server, client, notes) = start().await;
+    let lock = client.lock("l");
+    for request in [lock.lock().lease(LEASE), lock.lock()] {
+        let guard = request.await.unwrap();
+        let token = guard.lost_token();
+        pass(LEASE);
+        drop(guard);
+        assert!(token.is_cancelled());
+        sleep(LEASE).await;
+        assert_eq!(notes.take(), ["First lock l", "Lost lock l Deadline"]);
+    }
+    assert_eq!(client.stats().lost_total, 2);
+    server.assert_clean().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lock_that_is_left_to_its_lease_expires_and_is_not_lost() {
     let (_server, client, notes) = start().await;
     let guard = client.lock("l").lock().lease(LEASE).await.unwrap();

@@ -1,12 +1,14 @@
 //! The read/write lock on the test server, whose clock is tokio's.
 
 use std::collections::HashSet;
+use std::pin::pin;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use lockdog::{Owner, ReadGuard, ReadWriteLock, WriteGuard};
 use lockdog_test::Server;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, advance, sleep, sleep_until, timeout};
 
 /// RW8: the pauses last 2 s, 4 s and then 8 s each. The readers call at these times after the
 /// announcement and acquire the lock at the end of the pause.
@@ -133,6 +135,32 @@ async fn an_upgrade_whose_first_look_had_no_answer_does_not_wait_for_itself() {
     server.refuse("del", "-", 0);
     other.unlock().await.unwrap();
     upgrade.await.unwrap().unwrap().unlock().await.unwrap();
+    server.assert_clean().await;
+}
+
+/// The read hold of the same owner keeps the key, and so the field of the write hold.
+#[tokio::test(start_paused = true)]
+async fn a_write_guard_that_is_dropped_after_its_lease_admits_readers_while_its_owner_reads() {
+    let server = Server::new();
+    let (client, another) = (server.client().await, server.client().await);
+    let (rw, owner) = (client.read_write_lock("doc"), Owner::new());
+    let writes = rw.write().lock().owner(&owner).lease(ms(1_000));
+    let writes = writes.await.unwrap();
+    let reads = rw.read().lock().owner(&owner).await.unwrap();
+    // The client's thread does not run meanwhile, so it does not notice the end of the lease.
+    let passing = pin!(advance(ms(1_100)));
+    assert!(
+        passing
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_pending()
+    );
+    drop(writes);
+    sleep(ms(100)).await;
+    let other = another.read_write_lock("doc").read().try_lock().await;
+    let other = other.unwrap().expect("no owner writes");
+    assert!(reads.is_valid());
+    other.unlock().await.unwrap();
+    reads.unlock().await.unwrap();
     server.assert_clean().await;
 }
 
