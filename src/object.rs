@@ -95,9 +95,11 @@ impl Object {
             unanswered: reserved,
             key,
             what,
+            answer: Some(answer),
+            sent: Sent::in_shutdown_too(),
             last: Some(Failure::Unsent("others are sent before it".into())),
         };
-        let sending = sending.until_answered(limit, call, answer);
+        let sending = sending.until_answered(limit, call);
         if core.mailbox.run(Box::pin(sending)).is_err() {
             return Err(Error::Closed);
         }
@@ -105,6 +107,7 @@ impl Object {
         let unanswered = match tokio::time::timeout(patience, answered).await {
             Ok(Ok(FirstOutcome::Answered(answer))) => return Ok(answer?),
             Ok(Ok(FirstOutcome::Unanswered(failure))) => failure,
+            // It was never sent.
             Ok(Err(_)) => return Err(Error::Closed),
             Err(_) => Failure::silent(core.clock.now().since(began)),
         };
@@ -132,22 +135,20 @@ pub(crate) trait AsyncCommand<T>: Send + 'static {
 }
 
 /// A command that the client's thread sends.
-struct Sending {
+struct Sending<T> {
     unanswered: UnansweredCall,
     key: Arc<LockKey>,
     what: &'static str,
+    /// Receives the outcome of the first sending. `None` after it was sent.
+    answer: Option<oneshot::Sender<FirstOutcome<T>>>,
+    /// The state of the last sending.
+    sent: Sent,
     /// Why it has no usable answer yet.
     last: Option<Failure>,
 }
 
-impl Sending {
-    async fn until_answered<T>(
-        mut self,
-        limit: Duration,
-        call: impl AsyncCommand<T>,
-        answer: oneshot::Sender<FirstOutcome<T>>,
-    ) {
-        let mut answer = Some(answer);
+impl<T: Send + 'static> Sending<T> {
+    async fn until_answered(mut self, limit: Duration, call: impl AsyncCommand<T>) {
         let core = self.unanswered.core().clone();
         let mut until = None;
         let mut pause = SHORTEST_PAUSE;
@@ -160,11 +161,11 @@ impl Sending {
                 return;
             }
             let time = core.server.time_box(now);
-            let mut sent = Sent::in_shutdown_too();
+            self.sent = Sent::in_shutdown_too();
             // Boxed, because most of the commands wait for their turn or for the next sending.
-            let sending = Box::pin(call.send(&core, &self.key, time, &mut sent));
+            let sending = Box::pin(call.send(&core, &self.key, time, &mut self.sent));
             let outcome = sending.await;
-            core.server.abandon_unanswered(&outcome, &sent);
+            core.server.abandon_unanswered(&outcome, &self.sent);
             drop(turn);
             // A permanent refusal is an answer. A command that could not be sent has none: an earlier sending
             // of the same call may have run.
@@ -178,7 +179,7 @@ impl Sending {
                     FirstOutcome::Unanswered(failure)
                 }
                 // The caller has its error, which says that the client continues. No call waits for this answer.
-                Err(failure) if answer.is_none() => {
+                Err(failure) if self.answer.is_none() => {
                     self.last = Some(failure);
                     return;
                 }
@@ -187,7 +188,7 @@ impl Sending {
                     FirstOutcome::Answered(outcome)
                 }
             };
-            if let Some(answer) = answer.take() {
+            if let Some(answer) = self.answer.take() {
                 // The receiver may be gone.
                 let _ = answer.send(first);
             }
@@ -200,9 +201,17 @@ impl Sending {
     }
 }
 
-/// Logs that the command has no usable answer, also if the client ends first.
-impl Drop for Sending {
+/// Logs that the command has no usable answer, also if the client ends first. If it ends during the first sending,
+/// the caller learns that the command may have run.
+impl<T> Drop for Sending<T> {
     fn drop(&mut self) {
+        let first = self.sent.first.filter(|_| !self.sent.is_answered());
+        if let (Some(first), Some(answer)) = (first, self.answer.take()) {
+            let failure = Failure::silent(self.unanswered.core().clock.now().since(first));
+            self.last = Some(failure.clone());
+            // The receiver may be gone.
+            let _ = answer.send(FirstOutcome::Unanswered(failure));
+        }
         if let Some(failure) = &self.last {
             tracing::warn!(
                 target: "lockdog::lock",

@@ -110,3 +110,54 @@ async fn a_call_that_is_polled_on_after_a_shutdown_opens_no_connection() {
         assert_eq!(connections(&server).await, 0, "{polls} polls");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_sent_before_the_shutdown_is_unconfirmed_and_may_count() {
+    let server = Server::new();
+    let (client, other) = (server.client().await, server.client().await);
+    let latch = client.count_down_latch("start");
+    assert!(latch.try_set_count(2).await.unwrap());
+    // From now on the server has the script.
+    latch.count_down().await.unwrap();
+    server.freeze();
+    let counting = tokio::spawn(async move { latch.count_down().await });
+    sleep(Duration::from_millis(50)).await;
+    let report = client.shutdown_within(BUDGET).await;
+    assert_eq!(report.unanswered_calls, 1);
+    let error = counting.await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::Unconfirmed { .. }), "{error}");
+    server.thaw();
+    let waiting = other.count_down_latch("start");
+    assert!(waiting.wait_zero_within(BUDGET * 4).await.unwrap());
+}
+
+/// More calls than the client sends at once.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_the_shutdown_kept_from_its_first_sending_is_closed_and_does_not_count() {
+    const CALLS: i64 = 300;
+    let server = Server::new();
+    let (client, other) = (server.client().await, server.client().await);
+    let semaphore = client.semaphore("seats");
+    semaphore.add_permits(1).await.unwrap();
+    server.freeze();
+    let calls = (0..CALLS).map(|_| {
+        let semaphore = semaphore.clone();
+        tokio::spawn(async move { semaphore.add_permits(1).await })
+    });
+    let calls: Vec<_> = calls.collect();
+    sleep(Duration::from_millis(50)).await;
+    client.shutdown_within(BUDGET).await;
+    let (mut closed, mut unconfirmed) = (0, 0);
+    for call in calls {
+        match call.await.unwrap().unwrap_err() {
+            Error::Closed => closed += 1,
+            Error::Unconfirmed { .. } => unconfirmed += 1,
+            error => panic!("{error}"),
+        }
+    }
+    assert!(closed > 0 && closed + unconfirmed == CALLS, "{closed}");
+    server.thaw();
+    sleep(BUDGET).await;
+    let counted = other.semaphore("seats").available().await.unwrap();
+    assert!(counted <= 1 + unconfirmed, "{counted} of {unconfirmed}");
+}
