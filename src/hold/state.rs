@@ -242,7 +242,12 @@ impl HoldState {
             self.watched += 1;
             self.renew_at = self.renew_at.min(self.renewed + terms.lease / 3);
         }
-        self.max_until = self.max_until.min(bound);
+        self.bound(bound);
+    }
+
+    /// The hold ends at this moment, if not earlier.
+    pub(crate) fn bound(&mut self, until: Moment) {
+        self.max_until = self.max_until.min(until);
         self.deadline = self.deadline.min(self.max_until);
     }
 

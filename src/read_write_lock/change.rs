@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::background::ensure_runtime;
+use crate::clock::Moment;
 use crate::error::{Error, Lost, LostReason, Result};
 use crate::guard::Guard;
 use crate::hold::Terms;
@@ -12,8 +13,8 @@ use crate::request::WaitLimit;
 use crate::session::Claim;
 
 /// Acquires the lock of `guard` in the other mode for the same owner. The watchdog renews the new hold if it
-/// renews the guard's hold. Otherwise the new hold has the rest of that one's lease. Returns `None` if other
-/// owners kept the lock busy until the limit.
+/// renews the guard's hold, and up to the same `max_hold`. Otherwise the new hold has the rest of that one's lease.
+/// Returns `None` if other owners kept the lock busy until the limit.
 ///
 /// # Cancel safety
 ///
@@ -27,18 +28,22 @@ pub(super) async fn acquire(
     let claim = guard.claim().ok_or(Error::Closed)?;
     let (session, hold) = (claim.session(), claim.hold());
     let core = session.core();
-    if let Some(lost) = hold.loss(core.clock.now()) {
+    let now = core.clock.now();
+    if let Some(lost) = hold.loss(now) {
         return Err(lost.into());
     }
+    let max_until = hold.state().max_until;
+    let max_hold = (max_until != Moment::NEVER).then(|| max_until.since(now));
     let watched = claim.is_watched();
     let lease = match watched {
         true => core.settings.watchdog_lease,
-        false => lease::whole(guard.remaining()).max(lease::SHORTEST),
+        false => guard.remaining(),
     };
+    let lease = lease::whole(lease.min(max_hold.unwrap_or(lease))).max(lease::SHORTEST);
     let terms = Terms {
         lease,
         watched,
-        max_hold: None,
+        max_hold,
         local: false,
     };
     let key = Arc::new(hold.key().partner().ok_or(Error::Closed)?);
@@ -47,7 +52,7 @@ pub(super) async fn acquire(
         ..HandleOptions::default()
     };
     // Boxed because it is large, and a guard changes its mode rarely.
-    Box::pin(lock::acquire(
+    let acquired: Option<Guard> = Box::pin(lock::acquire(
         session,
         &key,
         options,
@@ -55,7 +60,13 @@ pub(super) async fn acquire(
         &terms,
         wait,
     ))
-    .await
+    .await?;
+    // The limit of the new hold counts from its acquire, which may have waited.
+    if let Some(claim) = acquired.as_ref().and_then(Guard::claim) {
+        core.holds
+            .change(claim.hold(), |state| state.bound(max_until));
+    }
+    Ok(acquired)
 }
 
 /// Marks a hold as lost, because the server does not have it any more. Returns its loss.

@@ -54,7 +54,8 @@ impl WriteGuard {
     /// in between. Corresponds to `readLock().lock()` and then `writeLock().unlock()`.
     ///
     /// After an upgrade, it returns the earlier read hold. Otherwise the watchdog renews the read
-    /// hold if it renewed the write hold. After a fixed lease, the read hold has the rest of that lease. A call takes
+    /// hold if it renewed the write hold. After a fixed lease, the read hold has the rest of that lease. A `max_hold` of
+    /// the write hold ends the read hold at the same moment. A call takes
     /// at most two command timeouts, and three more if an earlier command of the write hold has no answer yet.
     ///
     /// # Errors

@@ -5,7 +5,8 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use lockdog::{Owner, ReadGuard, ReadWriteLock, WriteGuard};
+use lockdog::error::LostReason;
+use lockdog::{Guard, Owner, ReadGuard, ReadWriteLock, WriteGuard};
 use lockdog_test::Server;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance, sleep, sleep_until, timeout};
@@ -161,6 +162,38 @@ async fn a_write_guard_that_is_dropped_after_its_lease_admits_readers_while_its_
     assert!(reads.is_valid());
     other.unlock().await.unwrap();
     reads.unlock().await.unwrap();
+    server.assert_clean().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_and_a_downgrade_keep_the_max_hold() {
+    let server = Server::new();
+    let (client, another) = (server.client().await, server.client().await);
+    let rw = client.read_write_lock("doc");
+    let is_over_in = async |guard: &Guard, began: Instant| {
+        let lost = timeout(ms(60_000), guard.lost()).await;
+        let lost = lost.expect("its max_hold ends it");
+        assert_eq!(lost.reason(), LostReason::MaxHold);
+        let took = began.elapsed();
+        assert!(took > ms(9_900) && took <= ms(10_000), "{took:?}");
+    };
+    let began = Instant::now();
+    let reads = rw.read().lock().max_hold(ms(10_000)).await.unwrap();
+    let other = read(&another.read_write_lock("doc")).await;
+    sleep(ms(2_000)).await;
+    // The upgrade waits for the other reader, and that time counts, too.
+    let upgrade = tokio::spawn(reads.upgrade().into_future());
+    sleep(ms(3_000)).await;
+    other.unlock().await.unwrap();
+    let writes = upgrade.await.unwrap().unwrap();
+    is_over_in(&writes, began).await;
+    drop(writes);
+    let began = Instant::now();
+    let writes = rw.write().lock().max_hold(ms(10_000)).await.unwrap();
+    sleep(ms(2_000)).await;
+    let reads = writes.downgrade().await.unwrap();
+    is_over_in(&reads, began).await;
+    drop(reads);
     server.assert_clean().await;
 }
 
