@@ -166,6 +166,10 @@ impl Core {
                 state.known = target;
                 // Another part may have been dropped meanwhile; its settlement follows.
                 state.is_lowering &= state.target() != target;
+                if target > 0 && !state.is_lowering {
+                    // The unlock that left this count is complete.
+                    state.hasten_at = Moment::NEVER;
+                }
             }),
             SettleReply::Kept => hold.state().lingers = true,
             SettleReply::Missing => {}

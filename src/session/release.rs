@@ -301,8 +301,13 @@ impl Drop for PendingUnlock {
             // The party that took the turn over completes the unlock.
             return;
         }
-        if self.answered && self.claim.hold.key().kind().is_freed_in_parts() {
-            let answered = |state: &mut HoldState| state.is_lowering = false;
+        let in_parts = self.claim.hold.key().kind().is_freed_in_parts();
+        if self.answered && (in_parts || self.target > 0) {
+            let answered = |state: &mut HoldState| {
+                state.is_lowering = false;
+                // A later end of the hold is not slow because this unlock is long ago.
+                state.hasten_at = Moment::NEVER;
+            };
             core.holds.change(&self.claim.hold, answered);
         }
         if !self.answered {

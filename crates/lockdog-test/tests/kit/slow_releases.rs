@@ -62,3 +62,27 @@ async fn an_unconfirmed_unlock_of_any_shape_reports_the_cause_and_the_duration()
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_is_dropped_long_after_an_inner_unlock_is_released_by_one_command() {
+    let server = Server::new();
+    let lock = server.client().await.lock("orders");
+    // From now on the server has the script of the release.
+    drop(lock.lock().await.unwrap());
+    server.assert_clean().await;
+    let outer = lock.lock().await.unwrap();
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    // Longer than an unlock may take before it counts as slow.
+    sleep(Duration::from_secs(2)).await;
+    let sent = || {
+        let commands = server.commands();
+        let is_script = |command: &&Vec<String>| command[0].to_lowercase().starts_with("eval");
+        commands.iter().filter(is_script).count()
+    };
+    let before = sent();
+    server.delay(Duration::from_millis(500));
+    drop(outer);
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(server.holder("orders"), None);
+    assert_eq!(sent() - before, 1);
+}
