@@ -26,10 +26,10 @@ use std::time::Duration;
 const NAME: &str = "orders:42";
 
 /// Long enough for a busy machine to extend it in time, short enough to run out in a test.
-const LEASE: Duration = Duration::from_millis(2400);
+const LEASE: Duration = Duration::from_millis(4000);
 
 /// How long a restarted server does not count, for locks whose longest lease is [`LEASE`].
-const QUARANTINE: Duration = Duration::from_millis(2424 + 2000);
+const QUARANTINE: Duration = Duration::from_millis(4040 + 2000);
 
 /// The plain acquire of a member, by its script's digest or text.
 fn is_acquire(args: &[String]) -> bool {
