@@ -177,7 +177,14 @@ impl TurnGuard {
             if !turns.iter().all(|turn| turn.is_polled(context.waker())) {
                 return Poll::Ready(None);
             }
-            sending.as_mut().poll(context).map(Some)
+            let polled = sending.as_mut().poll(context);
+            // The system may have suspended the thread in this poll before the command was sent. Then another
+            // party may have settled it already. A command that is not written yet is never sent if its future
+            // is dropped now.
+            if polled.is_pending() && !turns.iter().all(|turn| turn.is_valid()) {
+                return Poll::Ready(None);
+            }
+            polled.map(Some)
         })
         .await?;
         // Evaluated for every turn: no command is in flight any more.

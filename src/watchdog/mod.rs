@@ -72,7 +72,17 @@ fn supervise(core: &Arc<Core>, runtime: &Runtime, jobs: &mut UnboundedReceiver<J
 /// Recovers after a panic of the loop: all holds are lost, and pending releases are queued again.
 fn recover(core: &Arc<Core>) {
     let holds = core.holds.all();
-    let lose = |hold: &&Arc<Hold>| core.lose_without_log(hold, LostReason::Watchdog);
+    let lose = |hold: &&Arc<Hold>| {
+        if core.lose_without_log(hold, LostReason::Watchdog) {
+            return true;
+        }
+        // The loop may have lost it, and panicked before it notified the holder.
+        let is_unreported = hold.state().unreported.is_some();
+        if is_unreported {
+            hold.announce_lost();
+        }
+        is_unreported
+    };
     let lost: Vec<&Arc<Hold>> = holds.iter().filter(lose).collect();
     // Notify the holders before logging: the user's log subscriber may be what panics.
     panics::catch(|| {

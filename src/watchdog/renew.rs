@@ -139,14 +139,17 @@ fn process_answers(
     for ((hold, asked), answer) in holds.iter().zip(answers) {
         match answer {
             Ok(RenewReply::Extended) => {
-                let recovered = core.holds.change(hold, |state| {
+                let (recovered, is_lost) = core.holds.change(hold, |state| {
                     let was = state.phase;
                     // The clock is read for each hold: the deadline may be over after the others were
                     // processed, and then the hold is lost.
                     state.renew(sent, *asked, core.clock.now());
                     // A fixed lease that is renewed for its rest is renewed as often as a watched hold.
                     state.renew_at = state.renew_at.min(sent + lease / 3);
-                    was == HoldPhase::Jeopardy && state.phase == HoldPhase::Held
+                    let recovered = was == HoldPhase::Jeopardy && state.phase == HoldPhase::Held;
+                    // Read in the same step: the last guard may be dropped right after it, which ends the lost
+                    // hold.
+                    (recovered, state.unreported.is_some())
                 });
                 if recovered {
                     let lock = LockRef::of(hold.key(), hold.owner());
@@ -157,7 +160,7 @@ fn process_answers(
                         "renewed again"
                     );
                 }
-                if matches!(hold.state().phase, HoldPhase::Lost(_)) {
+                if is_lost {
                     core.report_lost(hold);
                 }
             }
