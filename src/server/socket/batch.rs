@@ -120,10 +120,21 @@ pub(super) fn command(items: &[BatchItem], whole: bool) -> Cmd {
 pub(super) enum BatchAnswer {
     /// The answer of each part, in order; `None` for a part that failed and did nothing.
     Each(Vec<Option<Value>>),
-    /// The server refused the batch, and ran nothing of it. `true`: it does not know the script.
-    Refused { unknown_script: bool },
+    /// The server refused the batch, and ran nothing of it.
+    Refused(BatchRefusal),
     /// No script of lockdog answers that.
     Unexpected,
+}
+
+/// Why a server refused a batch.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum BatchRefusal {
+    /// It does not know the script.
+    UnknownScript,
+    /// Batches will always be refused: the keys have to be in one slot, or the user lacks a permission.
+    Always,
+    /// Something that may pass.
+    Now,
 }
 
 /// Reads the answer to a batch of this many parts.
@@ -136,9 +147,11 @@ pub(super) fn read(answer: Value, parts: usize) -> BatchAnswer {
             });
             BatchAnswer::Each(each.collect())
         }
-        Value::ServerError(error) => BatchAnswer::Refused {
-            unknown_script: error.code() == "NOSCRIPT",
-        },
+        Value::ServerError(error) => BatchAnswer::Refused(match error.code() {
+            "NOSCRIPT" => BatchRefusal::UnknownScript,
+            "CROSSSLOT" | "NOPERM" => BatchRefusal::Always,
+            _ => BatchRefusal::Now,
+        }),
         _ => BatchAnswer::Unexpected,
     }
 }

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
@@ -12,6 +13,7 @@ use tokio::task::AbortHandle;
 
 use super::batch::BatchItem;
 use super::queue::{BatchQueue, ItemAnswer, MOST_UNANSWERED};
+use crate::panics;
 
 /// The batches of one connection. A task of the runtime that opened the connection drives them, never a
 /// caller's future: that may not be polled any more.
@@ -119,14 +121,13 @@ impl Driver {
             tokio::select! {
                 biased;
                 answered = answered => {
-                    if let Some(known) = answered.give() {
-                        shared.queue.lock().note_script(!known);
-                    }
+                    let state = answered.give();
+                    shared.queue.lock().note(state);
                 }
                 () = shared.changed.notified() => {}
             }
             // The callers that are about to run add their commands first.
-            tokio::task::yield_now().await;
+            let_others_run().await;
             shared
                 .queue
                 .lock()
@@ -139,8 +140,25 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         let left = self.0.queue.lock().close();
-        drop(left);
+        for caller in left {
+            // This wakes the caller, which runs its own code.
+            panics::catch(|| drop(caller));
+        }
     }
+}
+
+/// Lets the tasks run first that are ready to. tokio's own `yield_now` leaves the task to the current thread, which
+/// may run one task of the user for long; this one any thread of the runtime continues.
+async fn let_others_run() {
+    let mut has_waited = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// A caller that waits for the answer to its command.

@@ -207,3 +207,26 @@ async fn callers_are_answered_when_nobody_drives_the_batches() {
     assert!(answers.into_iter().all(|it| it.unwrap() == Value::Nil));
     assert!(world.exists(&keys()[CALLERS - 1]).await);
 }
+
+#[tokio::test]
+async fn a_key_without_permission_ends_the_batches_and_harms_no_other_caller() {
+    let mut world = World::start().await;
+    let mut permit = redis::cmd("ACL");
+    permit.arg("SETUSER").arg("default").arg("resetkeys");
+    world.ask(permit.arg("~l*")).await;
+    let mut commands = acquires();
+    commands[100] = acquire("forbidden");
+    for round in 0..2 {
+        let before = world.evalsha().await;
+        let answers = join_all(commands.iter().map(|it| world.socket.send(it))).await;
+        for (at, answer) in answers.into_iter().enumerate() {
+            match (at, answer.unwrap()) {
+                (100, Value::ServerError(error)) => assert_eq!(error.code(), "NOPERM"),
+                (_, answer) => assert_eq!(answer, Value::Nil, "caller {at}"),
+            }
+        }
+        let sent = world.evalsha().await - before;
+        // A refused command is not counted.
+        assert!(round == 0 || sent == CALLERS as u64 - 1, "{sent} commands");
+    }
+}

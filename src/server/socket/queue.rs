@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
 use tokio::sync::oneshot;
 
-use super::batch::{self, BatchAnswer, BatchItem};
+use super::batch::{self, BatchAnswer, BatchItem, BatchRefusal};
 use crate::panics;
 
 /// The commands that wait for a batch, and the batches that wait for an answer.
@@ -20,7 +20,7 @@ pub(super) struct BatchQueue {
     sent: VecDeque<SentBatch>,
     /// The server did not know the script, so the next batch has its text.
     unknown_script: bool,
-    /// Nobody drives the queue any more.
+    /// Nobody drives the queue any more, or the server refuses every batch: it takes no further command.
     closed: bool,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct AnsweredBatch {
 }
 
 impl BatchQueue {
-    /// Adds a command. `None` if nobody drives the queue.
+    /// Adds a command. `None` if the queue takes none.
     pub(super) fn push(&mut self, item: BatchItem) -> Option<Pushed> {
         if self.closed {
             return None;
@@ -104,7 +104,7 @@ impl BatchQueue {
             Some(item) if is_single => item.command(),
             last => {
                 items.extend(last);
-                batch::command(&items, self.unknown_script)
+                batch::command(&items, std::mem::take(&mut self.unknown_script))
             }
         };
         let mut multiplexed = multiplexed.clone();
@@ -141,26 +141,26 @@ impl BatchQueue {
         }
     }
 
-    /// The server's latest answer to a batch says whether it knows the script.
-    pub(super) fn note_script(&mut self, unknown: bool) {
-        self.unknown_script = unknown;
+    /// Notes what the answer to a batch says of further ones.
+    pub(super) fn note(&mut self, state: Option<BatchRefusal>) {
+        self.unknown_script |= state == Some(BatchRefusal::UnknownScript);
+        self.closed |= state == Some(BatchRefusal::Always);
     }
 
-    /// Nobody drives the queue any more. Returns what it had, to be dropped without the queue's lock: that
-    /// wakes callers.
-    pub(super) fn close(&mut self) -> impl Sized + use<> {
+    /// Nobody drives the queue any more. Returns its callers, to be dropped without the queue's lock: that wakes
+    /// them.
+    pub(super) fn close(&mut self) -> Vec<oneshot::Sender<ItemAnswer>> {
         self.closed = true;
-        (
-            std::mem::take(&mut self.waiting),
-            std::mem::take(&mut self.sent),
-        )
+        let waiting = self.waiting.drain(..).map(|waiting| waiting.answer);
+        let sent = self.sent.drain(..).flat_map(|batch| batch.callers);
+        waiting.chain(sent).collect()
     }
 }
 
 impl AnsweredBatch {
-    /// Gives each caller its answer, and returns whether the server knows the script; `None` if the answer
-    /// does not say that. This wakes callers, so no lock may be held.
-    pub(super) fn give(self) -> Option<bool> {
+    /// Gives each caller its answer. Returns why the server refused the batch, if it did. This wakes callers,
+    /// so no lock may be held.
+    pub(super) fn give(self) -> Option<BatchRefusal> {
         let Self { batch, answer } = self;
         let mut callers = batch.callers.into_iter();
         if batch.is_single {
@@ -186,13 +186,13 @@ impl AnsweredBatch {
                         answer.map_or(ItemAnswer::Alone, |it| ItemAnswer::Answered(Ok(it)));
                     send(caller, answer);
                 }
-                Some(true)
+                None
             }
-            BatchAnswer::Refused { unknown_script } => {
+            BatchAnswer::Refused(refusal) => {
                 for caller in callers {
                     send(caller, ItemAnswer::Alone);
                 }
-                Some(!unknown_script)
+                Some(refusal)
             }
             BatchAnswer::Unexpected => {
                 for caller in callers {
