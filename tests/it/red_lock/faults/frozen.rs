@@ -7,7 +7,7 @@ use lockdog::error::LostReason;
 use lockdog::{Error, Owner};
 
 use super::crowd::Crowd;
-use super::stand::{Stand, assert_busy, give_back, letters, red_lock, take};
+use super::stand::{COMMAND_TIMEOUT, Stand, assert_busy, give_back, letters, red_lock, take};
 use super::story::Watched;
 use super::{LEASE, is_acquire};
 use crate::red_lock::{SOON, ms};
@@ -135,8 +135,8 @@ async fn a_frozen_instance_gets_few_commands_while_the_others_work() {
     );
     // Commands that were sent before any client knew that the instance is silent.
     assert!(acquires[0] * 4 < acquires[1], "{acquires:?}");
-    // An attempt to connect takes a sixth of a lease; all jobs of a client share it.
-    let attempts = paused.elapsed().as_millis() / (LEASE / 6).as_millis();
+    // An attempt to connect takes a command timeout; all jobs of a client share it.
+    let attempts = paused.elapsed().as_millis() / COMMAND_TIMEOUT.as_millis();
     let most = (attempts as usize + 2) * locks.len() * 3 / 2;
     assert!(opened <= most, "{opened} connections, {most} are enough");
     stand.servers[4].resume();

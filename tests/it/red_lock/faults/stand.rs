@@ -144,11 +144,14 @@ impl Stand {
     }
 }
 
+/// Less than a sixth of the lease, which limits an attempt to connect, too.
+pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_millis(400);
+
 pub(super) async fn client(url: &str, settings: impl Fn(ClientBuilder) -> ClientBuilder) -> Client {
     let builder = Client::builder()
         .url(url)
         .watchdog_lease(LEASE)
-        .command_timeout(ms(400))
+        .command_timeout(COMMAND_TIMEOUT)
         .poll_cap(ms(200));
     let builder = settings(builder);
     // On a busy machine connecting may take longer than one command may.
