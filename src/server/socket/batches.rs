@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
 
 use parking_lot::Mutex;
@@ -28,8 +28,19 @@ struct Shared {
     queue: Mutex<BatchQueue>,
     /// How many callers wait for the answer to a command that could be in a batch.
     callers: AtomicUsize,
+    /// Whether a command waits. Changed under the queue's lock, and read without it for each command.
+    has_waiting: AtomicBool,
     /// Notified when a command waits or a batch was sent.
     changed: Notify,
+}
+
+impl Shared {
+    /// Gives the waiting commands to the connection, while fewer than `most` batches have no answer.
+    fn flush(&self, most: usize) {
+        let mut queue = self.queue.lock();
+        queue.flush(&self.multiplexed, most);
+        self.has_waiting.store(!queue.is_empty(), Ordering::Release);
+    }
 }
 
 impl Batches {
@@ -38,6 +49,7 @@ impl Batches {
             multiplexed,
             queue: Mutex::default(),
             callers: AtomicUsize::new(0),
+            has_waiting: AtomicBool::new(false),
             changed: Notify::new(),
         });
         let driver = Driver(shared.clone());
@@ -68,10 +80,16 @@ impl Batches {
     ) -> Option<RedisResult<Value>> {
         // A few callers send their commands at once: a batch would save less than its task costs. But no
         // command overtakes those that wait already.
-        if caller.count <= FEW_CALLERS && self.shared.queue.lock().is_empty() {
+        if caller.count <= FEW_CALLERS && !self.shared.has_waiting.load(Ordering::Acquire) {
             return None;
         }
-        let pushed = self.shared.queue.lock().push(BatchItem::of(command)?)?;
+        let item = BatchItem::of(command)?;
+        let pushed = {
+            let mut queue = self.shared.queue.lock();
+            let pushed = queue.push(item)?;
+            self.shared.has_waiting.store(true, Ordering::Release);
+            pushed
+        };
         if pushed.is_news {
             self.shared.changed.notify_one();
         }
@@ -85,12 +103,10 @@ impl Batches {
 
     /// Sends all commands that wait, before a command that must not overtake them.
     pub(super) fn flush(&self) {
-        let mut queue = self.shared.queue.lock();
-        if queue.is_empty() {
+        if !self.shared.has_waiting.load(Ordering::Acquire) {
             return;
         }
-        queue.flush(&self.shared.multiplexed, usize::MAX);
-        drop(queue);
+        self.shared.flush(usize::MAX);
         // The task has to wait for their answers.
         self.shared.changed.notify_one();
     }
@@ -128,10 +144,7 @@ impl Driver {
             }
             // The callers that are about to run add their commands first.
             let_others_run().await;
-            shared
-                .queue
-                .lock()
-                .flush(&shared.multiplexed, MOST_UNANSWERED);
+            shared.flush(MOST_UNANSWERED);
         }
     }
 }
@@ -139,7 +152,11 @@ impl Driver {
 /// No caller waits for batches that nobody drives.
 impl Drop for Driver {
     fn drop(&mut self) {
-        let left = self.0.queue.lock().close();
+        let left = {
+            let mut queue = self.0.queue.lock();
+            self.0.has_waiting.store(false, Ordering::Release);
+            queue.close()
+        };
         for caller in left {
             // This wakes the caller, which runs its own code.
             panics::catch(|| drop(caller));
