@@ -76,11 +76,13 @@ impl HoldState {
         None
     }
 
-    /// Applies a successful renewal that was sent at `sent`. A late one does not revive a lost hold.
-    pub(crate) fn renew(&mut self, sent: Moment, lease: Duration, now: Moment) {
+    /// Applies a successful renewal that was sent at `sent`. A late one does not revive a lost hold. Returns
+    /// whether the caller has to report a loss: read in the same step, because the last guard may be dropped
+    /// right after it, which ends the lost hold.
+    pub(crate) fn renew(&mut self, sent: Moment, lease: Duration, now: Moment) -> bool {
         self.expire(now);
         if !self.is_living() {
-            return;
+            return self.unreported.is_some();
         }
         self.phase = HoldPhase::Held;
         self.doubted = false;
@@ -88,6 +90,7 @@ impl HoldState {
         self.renew_at = sent + lease / 3;
         let deadline = lease::deadline(sent, lease);
         self.deadline = self.deadline.max(deadline.min(self.max_until));
+        false
     }
 }
 

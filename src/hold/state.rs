@@ -201,6 +201,13 @@ impl HoldState {
         (self.phase == HoldPhase::Ended || self.is_lowering) && now >= self.hasten_at
     }
 
+    /// The server has the count of the rest. A later end of the hold is not slow because this part was given
+    /// back long ago.
+    pub(crate) fn end_lowering(&mut self) {
+        self.is_lowering = false;
+        self.hasten_at = Moment::NEVER;
+    }
+
     /// It was ended to release the lock. A hold that hands the lock over leaves it to the next owner
     /// instead.
     pub(crate) fn is_releasing(&self) -> bool {

@@ -81,11 +81,7 @@ impl Core {
     pub(crate) fn note_renewed(&self, hold: &Arc<Hold>, sent: Moment, lease: Duration) {
         // The clock is read for each hold: the deadline may be over after the answers for other holds were
         // processed, and then the hold is lost.
-        let renew = |state: &mut HoldState| {
-            state.renew(sent, lease, self.clock.now());
-            // Read in the same step: the last guard may be dropped right after it, which ends the lost hold.
-            state.unreported.is_some()
-        };
+        let renew = |state: &mut HoldState| state.renew(sent, lease, self.clock.now());
         if self.holds.change(hold, renew) {
             self.report_lost(hold);
         }

@@ -165,10 +165,8 @@ impl Core {
             SettleReply::Done => self.holds.change(hold, |state| {
                 state.known = target;
                 // Another part may have been dropped meanwhile; its settlement follows.
-                state.is_lowering &= state.target() != target;
-                if target > 0 && !state.is_lowering {
-                    // The unlock that left this count is complete.
-                    state.hasten_at = Moment::NEVER;
+                if state.is_lowering && state.target() == target {
+                    state.end_lowering();
                 }
             }),
             SettleReply::Kept => hold.state().lingers = true,

@@ -74,13 +74,17 @@ impl PendingUnlock {
                 return Ok(None);
             }
             state.drop_claim(claim.flags, now);
+            let has_ended = state.phase == HoldPhase::Ended;
             let mut rest = Duration::ZERO;
-            if state.phase == HoldPhase::Ended {
+            if has_ended {
                 state.ended_as = End::Unlocked;
                 rest = state.rest(now);
             }
-            state.hasten_at = now + SLOW_UNLOCK;
             state.is_lowering = hold.key().kind().is_freed_in_parts();
+            if has_ended || state.is_lowering {
+                // No other client waits for an inner unlock.
+                state.hasten_at = now + SLOW_UNLOCK;
+            }
             Ok(Some((state.target(), state.count, rest)))
         });
         let (target, left, rest) = match counts {
@@ -301,14 +305,8 @@ impl Drop for PendingUnlock {
             // The party that took the turn over completes the unlock.
             return;
         }
-        let in_parts = self.claim.hold.key().kind().is_freed_in_parts();
-        if self.answered && (in_parts || self.target > 0) {
-            let answered = |state: &mut HoldState| {
-                state.is_lowering = false;
-                // A later end of the hold is not slow because this unlock is long ago.
-                state.hasten_at = Moment::NEVER;
-            };
-            core.holds.change(&self.claim.hold, answered);
+        if self.answered && self.claim.hold.key().kind().is_freed_in_parts() {
+            core.holds.change(&self.claim.hold, HoldState::end_lowering);
         }
         if !self.answered {
             let job = Job::after(

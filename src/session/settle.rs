@@ -258,7 +258,6 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         Err(Failure::Refused { code, .. })
             if code == "OOM" && target > 0 && !hold.key().kind().is_freed_in_parts() =>
         {
-            core.holds.change(&hold, |it| it.hasten_at = Moment::NEVER);
             job.end(core, false, JobOutcome::Done);
             return None;
         }

@@ -143,13 +143,11 @@ fn process_answers(
                     let was = state.phase;
                     // The clock is read for each hold: the deadline may be over after the others were
                     // processed, and then the hold is lost.
-                    state.renew(sent, *asked, core.clock.now());
+                    let is_lost = state.renew(sent, *asked, core.clock.now());
                     // A fixed lease that is renewed for its rest is renewed as often as a watched hold.
                     state.renew_at = state.renew_at.min(sent + lease / 3);
                     let recovered = was == HoldPhase::Jeopardy && state.phase == HoldPhase::Held;
-                    // Read in the same step: the last guard may be dropped right after it, which ends the lost
-                    // hold.
-                    (recovered, state.unreported.is_some())
+                    (recovered, is_lost)
                 });
                 if recovered {
                     let lock = LockRef::of(hold.key(), hold.owner());
@@ -269,7 +267,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
-    use crate::hold::Terms;
+    use crate::hold::{HoldState, Terms};
     use crate::key::{LockKey, kind};
     use crate::owner::Owner;
     use crate::session::disconnected;
@@ -280,22 +278,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_hold_that_expires_while_the_answers_of_others_are_processed_is_lost() {
         let core = disconnected(&Clock::of_tokio());
-        let terms = Terms {
-            lease: LEASE,
-            watched: true,
-            max_hold: None,
-            local: false,
-        };
-        let began = core.clock.now();
         let holds = ["first", "second"].map(|name| {
-            let key = LockKey::new(&kind::PLAIN, name, None).unwrap();
-            let hold = core.holds.enter(&Arc::new(key), Owner::new());
-            let granted = core.holds.change(&hold, |state| {
-                let granted = state.grant(began, &terms, began);
-                state.phase = HoldPhase::Jeopardy;
-                granted
-            });
-            assert!(granted);
+            let hold = granted(&core, name);
+            core.holds
+                .change(&hold, |state| state.phase = HoldPhase::Jeopardy);
             (hold, LEASE)
         });
         tokio::time::advance(LEASE / 2).await;
@@ -315,19 +301,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_loss_is_logged_once_whatever_renewals_are_answered_later() {
         let core = disconnected(&Clock::of_tokio());
-        let terms = Terms {
-            lease: LEASE,
-            watched: true,
-            max_hold: None,
-            local: false,
-        };
-        let key = LockKey::new(&kind::PLAIN, "l", None).unwrap();
-        let hold = core.holds.enter(&Arc::new(key), Owner::new());
         let sent = core.clock.now();
-        assert!(
-            core.holds
-                .change(&hold, |state| state.grant(sent, &terms, sent))
-        );
+        let hold = granted(&core, "l");
         let logged = Arc::new(AtomicU32::new(0));
         let counts = OnEvent({
             let logged = logged.clone();
@@ -343,6 +318,22 @@ mod tests {
             }
         });
         assert_eq!(logged.load(Ordering::Relaxed), 1);
+    }
+
+    /// A watched hold that was granted now.
+    fn granted(core: &Core, name: &str) -> Arc<Hold> {
+        let terms = Terms {
+            lease: LEASE,
+            watched: true,
+            max_hold: None,
+            local: false,
+        };
+        let key = LockKey::new(&kind::PLAIN, name, None).unwrap();
+        let hold = core.holds.enter(&Arc::new(key), Owner::new());
+        let now = core.clock.now();
+        let grant = |state: &mut HoldState| state.grant(now, &terms, now);
+        assert!(core.holds.change(&hold, grant));
+        hold
     }
 
     const LEASE: Duration = Duration::from_secs(30);
