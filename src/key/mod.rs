@@ -231,7 +231,7 @@ impl LockKey {
     /// The key of a read hold's lease, Redisson's key for the first acquire of the hold with this field. In a
     /// cluster it has the lock's slot.
     pub(crate) fn timeout_of(&self, field: &str) -> String {
-        [&self.before_fields(), field, ":rwlock_timeout:1"].concat()
+        self.timeout_of_acquire(field, 1)
     }
 
     /// The prefix, before the field, of the keys for the leases of read holds.

@@ -17,7 +17,7 @@ pub(super) struct BatchItem {
 }
 
 /// A script that `lua/lock/batch.lua` can run.
-struct BatchScript {
+pub(super) struct BatchScript {
     script: &'static LazyLock<Script>,
     /// The name in the batch.
     name: &'static str,
@@ -38,12 +38,8 @@ static SCRIPTS: [BatchScript; 2] = [
     },
 ];
 
-/// Whether the command may be a part of a batch.
-pub(super) fn is_batchable(command: &Cmd) -> bool {
-    script_of(command).is_some()
-}
-
-fn script_of(command: &Cmd) -> Option<&'static BatchScript> {
+/// The script of a command that may be a part of a batch.
+pub(super) fn script_of(command: &Cmd) -> Option<&'static BatchScript> {
     let mut args = command.args_iter();
     // A whole script follows an error, and everything else is rare.
     let Some((Arg::Simple(b"EVALSHA"), Arg::Simple(digest))) = args.next().zip(args.next()) else {
@@ -56,9 +52,8 @@ fn script_of(command: &Cmd) -> Option<&'static BatchScript> {
 }
 
 impl BatchItem {
-    /// `None` if the command has to be sent by itself.
-    pub(super) fn of(command: &Cmd) -> Option<Self> {
-        let script = script_of(command)?;
+    /// A command that calls this script. `None` if it has to be sent by itself.
+    pub(super) fn new(script: &'static BatchScript, command: &Cmd) -> Option<Self> {
         let (mut texts, mut ends) = (Vec::with_capacity(TYPICAL_SIZE), [0; 1 + MOST_ARGS]);
         for (end, arg) in ends.iter_mut().zip(command.args_iter().skip(3)) {
             let Arg::Simple(text) = arg else { return None };

@@ -8,11 +8,11 @@ use std::task::Poll;
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, Value};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 
-use super::batch::BatchItem;
-use super::queue::{BatchQueue, ItemAnswer, MOST_UNANSWERED};
+use super::batch::{BatchItem, BatchScript};
+use super::queue::{BatchQueue, ItemAnswer, MOST_UNANSWERED, Pushed};
 use crate::panics;
 
 /// The batches of one connection. A task of the runtime that opened the connection drives them, never a
@@ -35,11 +35,26 @@ struct Shared {
 }
 
 impl Shared {
+    /// Adds a command. `None` if the queue takes none.
+    fn push(&self, item: BatchItem) -> Option<Pushed> {
+        let mut queue = self.queue.lock();
+        let pushed = queue.push(item)?;
+        self.has_waiting.store(true, Ordering::Release);
+        Some(pushed)
+    }
+
     /// Gives the waiting commands to the connection, while fewer than `most` batches have no answer.
     fn flush(&self, most: usize) {
         let mut queue = self.queue.lock();
         queue.flush(&self.multiplexed, most);
         self.has_waiting.store(!queue.is_empty(), Ordering::Release);
+    }
+
+    /// Nobody drives the queue any more. Returns its callers, to be dropped without its lock: that wakes them.
+    fn close(&self) -> Vec<oneshot::Sender<ItemAnswer>> {
+        let mut queue = self.queue.lock();
+        self.has_waiting.store(false, Ordering::Release);
+        queue.close()
     }
 }
 
@@ -76,6 +91,7 @@ impl Batches {
     pub(super) async fn send(
         &self,
         caller: &CountedCaller<'_>,
+        script: &'static BatchScript,
         command: &Cmd,
     ) -> Option<RedisResult<Value>> {
         // A few callers send their commands at once: a batch would save less than its task costs. But no
@@ -83,13 +99,7 @@ impl Batches {
         if caller.count <= FEW_CALLERS && !self.shared.has_waiting.load(Ordering::Acquire) {
             return None;
         }
-        let item = BatchItem::of(command)?;
-        let pushed = {
-            let mut queue = self.shared.queue.lock();
-            let pushed = queue.push(item)?;
-            self.shared.has_waiting.store(true, Ordering::Release);
-            pushed
-        };
+        let pushed = self.shared.push(BatchItem::new(script, command)?)?;
         if pushed.is_news {
             self.shared.changed.notify_one();
         }
@@ -152,12 +162,7 @@ impl Driver {
 /// No caller waits for batches that nobody drives.
 impl Drop for Driver {
     fn drop(&mut self) {
-        let left = {
-            let mut queue = self.0.queue.lock();
-            self.0.has_waiting.store(false, Ordering::Release);
-            queue.close()
-        };
-        for caller in left {
+        for caller in self.0.close() {
             // This wakes the caller, which runs its own code.
             panics::catch(|| drop(caller));
         }

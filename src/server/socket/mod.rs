@@ -43,9 +43,9 @@ impl Socket {
     pub(super) async fn send(&self, command: &Cmd) -> RedisResult<Value> {
         let mut _waits = None;
         if let Some(batches) = &self.batches {
-            if batch::is_batchable(command) {
+            if let Some(script) = batch::script_of(command) {
                 let caller = batches.count_caller();
-                if let Some(answer) = batches.send(&caller, command).await {
+                if let Some(answer) = batches.send(&caller, script, command).await {
                     return answer;
                 }
                 // It is counted until its answer.
