@@ -2,11 +2,12 @@
 
 use std::time::Instant;
 
+use lockdog::error::Result;
 use lockdog::{Error, Guard, Lock, Owner};
 use tokio::task::JoinHandle;
 
-use crate::support::eventually;
 use crate::support::prelude::{SOON, ms};
+use crate::support::{eventually, until_ok};
 
 /// Acquires a lock that is free or will be soon, and releases it.
 pub(crate) async fn turn(lock: &Lock) {
@@ -34,6 +35,19 @@ pub(crate) async fn renewed(guards: &[&Guard]) {
         })
         .await;
     }
+}
+
+/// Repeats a call whose wait or lease a busy machine may exceed, while it ends with a timeout. Another error fails the
+/// test.
+pub(crate) async fn answered<T>(mut call: impl AsyncFnMut() -> Result<T>) -> T {
+    until_ok(SOON, async || {
+        let outcome = call().await;
+        if let Err(error) = &outcome {
+            assert!(error.is_timeout(), "{error}");
+        }
+        outcome
+    })
+    .await
 }
 
 /// What the server answers to a caller who has a second. On a busy machine that may be too short.

@@ -514,7 +514,6 @@ impl Wires {
         let is_redissons = client.is_none();
         let in_batch = commands.len() > 1;
         let mut deliveries = Vec::new();
-        let (mut faults, mut delay) = (self.faults, None);
         for CollectedCommand {
             asked,
             args,
@@ -530,10 +529,7 @@ impl Wires {
             if client.is_some() && client == self.dead {
                 continue;
             }
-            if is_redissons {
-                let drawn = self.redissons(&args);
-                (faults, delay) = (drawn.0, Some(drawn.1));
-            } else {
+            if !is_redissons {
                 for field in counted(&args) {
                     self.last_sent.insert(field, serial);
                 }
@@ -549,10 +545,14 @@ impl Wires {
                 refusal: None,
             });
         }
-        if deliveries.is_empty() {
+        let Some(first) = deliveries.first() else {
             return;
-        }
-        let delay = delay.unwrap_or_else(|| self.delay());
+        };
+        // Redisson sends no batches, so the first command is its only one.
+        let (faults, delay) = match is_redissons {
+            true => self.redissons(&first.args),
+            false => (self.faults, self.delay()),
+        };
         let arrival = faults.arrival(now + delay);
         let copy_arrival = faults.arrival(now + self.late());
         let second_answers = self.chance.percent(50);

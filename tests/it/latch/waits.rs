@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::{CHANNEL, Fixture, LONG, NAME, SOON, ms, poll_once};
 use crate::support::{eventually, until_ok};
+use crate::turn::answered;
 
 fn waiter(latch: &CountDownLatch) -> JoinHandle<lockdog::Result<()>> {
     let latch = latch.clone();
@@ -112,20 +113,8 @@ async fn a_short_wait_beside_another_waiter_asks_for_itself() {
         for is_open in [false, true] {
             // Without a message, like Redisson's `delete`.
             test.redis.cmd(&["DECR", NAME]).await;
-            eventually(SOON, "the server answers in time", async || {
-                match another.wait_zero_within(Duration::ZERO).await {
-                    Ok(answer) => {
-                        assert_eq!(answer, is_open);
-                        true
-                    }
-                    // On a busy machine.
-                    Err(error) => {
-                        assert!(error.is_timeout(), "{error}");
-                        false
-                    }
-                }
-            })
-            .await;
+            let answer = answered(async || another.wait_zero_within(Duration::ZERO).await);
+            assert_eq!(answer.await, is_open);
         }
         within_soon(waiting).await;
     }

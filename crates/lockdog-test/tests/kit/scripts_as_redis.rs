@@ -53,17 +53,9 @@ fn behaves_as_on_redis(pair: &RefCell<Pair>, file: &Path) {
         .strip_prefix(root().join("lua"))
         .expect("it is in there");
     let name = name.to_str().expect("names are plain").to_owned();
-    if let Some((function, inner)) = inside(&name) {
+    for (function, inner) in inside(&name) {
         let inner = fs::read_to_string(root().join("lua").join(inner)).expect("it is text");
-        text = format!("local function {function}()\n{inner}\nend\n{text}");
-    }
-    if name == "lock/batch.lua" {
-        let [acquire, unlock] = ["acquire", "unlock"].map(|part| {
-            let file = root().join(format!("lua/lock/{part}.lua"));
-            let inner = fs::read_to_string(file).expect("it is text");
-            format!("local function {part}(KEYS, ARGV)\n{inner}\nend\n")
-        });
-        text = format!("{acquire}{unlock}{text}");
+        text = format!("local function {function}\n{inner}\nend\n{text}");
     }
     // The script picks fields at random. Here it reads all of them.
     let chosen = "redis.call('hrandfield', key,";
@@ -95,15 +87,22 @@ const ALL_FIELDS: &str = "local function all_fields(key)
 end
 ";
 
-/// The script that another one runs as a function, and the name of the function.
-fn inside(name: &str) -> Option<(&'static str, String)> {
-    if name == "red_lock/acquire.lua" {
-        return Some(("plain", "lock/acquire.lua".to_owned()));
+/// The scripts that this one runs as functions, with the heads of these functions.
+fn inside(name: &str) -> Vec<(&'static str, String)> {
+    match name {
+        "red_lock/acquire.lua" => vec![("plain()", "lock/acquire.lua".to_owned())],
+        "lock/batch.lua" => vec![
+            ("unlock(KEYS, ARGV)", "lock/unlock.lua".to_owned()),
+            ("acquire(KEYS, ARGV)", "lock/acquire.lua".to_owned()),
+        ],
+        _ => {
+            let of_fair = ["acquire", "transfer", "unlock", "force_unlock"];
+            let name = name.strip_prefix("election/");
+            let around = name.filter(|name| of_fair.iter().any(|it| *name == format!("{it}.lua")));
+            let inner = around.map(|name| ("fair()", format!("fair/{name}")));
+            inner.into_iter().collect()
+        }
     }
-    let of_fair = ["acquire", "transfer", "unlock", "force_unlock"];
-    let name = name.strip_prefix("election/")?;
-    let is_around = of_fair.iter().any(|it| name == format!("{it}.lua"));
-    is_around.then(|| ("fair", format!("fair/{name}")))
 }
 
 fn replay(
