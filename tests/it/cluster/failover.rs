@@ -50,7 +50,7 @@ async fn locks_survive_a_failover_and_are_unlocked_at_the_new_master() {
 /// affected.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_missing_on_the_new_master_are_reported_lost() {
-    let cluster = Cluster::start(3, 1).await;
+    let cluster = Cluster::that_elects(3, 1).await;
     // The client spreads the renewals of many locks over an eighth of the lease, except for locks that may
     // be lost.
     let client = Client::builder()
@@ -97,7 +97,7 @@ async fn locks_missing_on_the_new_master_are_reported_lost() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thirty_locks_of_a_name_are_acquired_after_its_master_is_killed() {
-    let cluster = Cluster::start(3, 1).await;
+    let cluster = Cluster::that_elects(3, 1).await;
     let client = Client::connect(cluster.url()).await.unwrap();
     let name = &cluster.names_at(&cluster.nodes[0], "l", 1).await[0];
     for turn in 0..30 {
@@ -114,7 +114,7 @@ async fn thirty_locks_of_a_name_are_acquired_after_its_master_is_killed() {
 /// Fifty tasks contend.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn contending_tasks_continue_after_a_master_is_killed() {
-    let cluster = Cluster::start(3, 1).await;
+    let cluster = Cluster::that_elects(3, 1).await;
     let (names, crowd) = crowd(&cluster).await;
     let held = Held::take(&cluster).await;
     let old = cluster.nodes[0].clone();
@@ -132,7 +132,7 @@ async fn contending_tasks_continue_after_a_master_is_killed() {
 /// When the old master is back, the client neither trusts its replies nor writes to it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn contending_tasks_continue_after_a_master_freezes_and_returns() {
-    let cluster = Cluster::start(3, 1).await;
+    let cluster = Cluster::that_elects(3, 1).await;
     let (names, crowd) = crowd(&cluster).await;
     let held = Held::take(&cluster).await;
     let old = cluster.nodes[0].clone();
@@ -219,7 +219,7 @@ async fn a_settlement_at_the_old_master_is_repeated_at_the_next_masters() {
 /// Waiters that only messages wake receive the messages of the new master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_listen_at_the_new_master() {
-    let cluster = Cluster::start(3, 1).await;
+    let cluster = Cluster::that_elects(3, 1).await;
     // No renewal is due before the failovers are over.
     let holder = Client::builder().url(cluster.url()).watchdog_lease(LONG);
     let holder = holder.build().await.unwrap();

@@ -18,7 +18,7 @@ fn exclusion_holds_and_all_clients_recover_under_a_cluster_nemesis() {
         "cluster::nemesis::exclusion_holds_and_all_clients_recover_under_a_cluster_nemesis",
         async {
             let recent = Recent::of_this_process();
-            let cluster = Cluster::start(3, 1).await;
+            let cluster = Cluster::that_elects(3, 1).await;
             let locks = names("crowd", 3, |_| true);
             let refs: Vec<&str> = locks.iter().map(String::as_str).collect();
             let crowd = Crowd::start(&cluster.url(), &refs).await;

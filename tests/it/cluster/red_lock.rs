@@ -284,7 +284,7 @@ pub(super) struct Clusters {
 impl Clusters {
     pub(super) async fn start() -> Self {
         let shapes = [(3, 1), (1, 0), (1, 0)];
-        let starts = shapes.map(|(masters, replicas)| Cluster::start(masters, replicas));
+        let starts = shapes.map(|(masters, replicas)| Cluster::that_elects(masters, replicas));
         let all = join_all(starts).await;
         Self { all }
     }
@@ -294,7 +294,7 @@ impl Clusters {
         let shapes = [(3, 1), (1, 0), (1, 0)];
         let starts = shapes.map(|(masters, replicas)| {
             let cluster = Cluster::builder(masters, replicas);
-            cluster.announce_proxies().start()
+            cluster.announce_proxies().elects().start()
         });
         let all = join_all(starts).await;
         Self { all }

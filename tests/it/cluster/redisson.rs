@@ -12,7 +12,7 @@ use crate::support::{Cluster, eventually, timed};
 /// Sharded messages of each side wake the waiters of the other, before and after failovers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_pass_between_redisson_and_lockdog_before_and_after_failovers() {
-    let cluster = Cluster::start(3, 1).await;
+    let cluster = Cluster::that_elects(3, 1).await;
     let java = Redisson::start(&cluster.url()).await;
     // No renewal is due before a failover is over.
     let client = Client::builder().url(cluster.url()).watchdog_lease(LONG);

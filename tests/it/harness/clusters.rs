@@ -53,7 +53,7 @@ async fn a_cluster_needs_no_replicas_and_may_have_one_node() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_master_is_replaced_by_its_replica() {
-    let cluster = Cluster::start(3, 1).await;
+    let cluster = Cluster::that_elects(3, 1).await;
     let old = cluster.nodes[0].clone();
     old.server.kill();
     let (new, took) = timed(cluster.await_switch(0, &old)).await;
@@ -76,7 +76,7 @@ async fn a_replica_takes_over_from_a_killed_master_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_master_is_replaced_and_is_a_replica_when_it_returns() {
-    let cluster = Cluster::start(3, 1).await;
+    let cluster = Cluster::that_elects(3, 1).await;
     let old = cluster.nodes[1].clone();
     let slot = 6000;
     assert_eq!(cluster.owner(slot).await.id, old.id);
@@ -92,6 +92,24 @@ async fn a_frozen_master_is_replaced_and_is_a_replica_when_it_returns() {
     cluster.await_health().await;
     assert_eq!(cluster.owner(slot).await.id, new.id);
     assert_eq!(cluster.replica_of(&new).await.id, old.id);
+}
+
+/// So a master that has to wait for the processor keeps its slots, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_master_keeps_its_slots_in_a_cluster_that_elects_nobody() {
+    let cluster = Cluster::start(3, 1).await;
+    let (master, witness) = (&cluster.nodes[1], &cluster.nodes[0]);
+    master.server.pause();
+    eventually(SOON, "the others consider it down", async || {
+        let info: Option<String> = witness.try_ask("CLUSTER INFO").await;
+        info.is_some_and(|it| it.contains("cluster_state:fail"))
+    })
+    .await;
+    // Longer than a replica waits before it is elected.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    master.server.resume();
+    cluster.await_health().await;
+    assert_eq!(cluster.owner(6000).await.id, master.id);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -172,7 +190,11 @@ async fn an_aborted_migration_leaves_the_slot_in_place() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_are_redirected_to_announced_proxies() {
-    let cluster = Cluster::builder(3, 1).announce_proxies().start().await;
+    let cluster = Cluster::builder(3, 1)
+        .announce_proxies()
+        .elects()
+        .start()
+        .await;
     let ports: Vec<_> = cluster.nodes.iter().map(|node| node.port()).collect();
     for node in &cluster.nodes {
         assert_ne!(node.port(), node.server.port());

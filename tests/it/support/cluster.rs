@@ -31,6 +31,12 @@ impl Cluster {
         Self::builder(masters, replicas_per_master).start().await
     }
 
+    /// As [`Cluster::start`], and a replica takes over from a master that is silent.
+    pub(crate) async fn that_elects(masters: usize, replicas_per_master: usize) -> Self {
+        let builder = Self::builder(masters, replicas_per_master);
+        builder.elects().start().await
+    }
+
     pub(crate) fn builder(masters: usize, replicas_per_master: usize) -> ClusterBuilder {
         ClusterBuilder::new(masters, replicas_per_master)
     }

@@ -20,6 +20,7 @@ pub(crate) struct ClusterBuilder {
     masters: usize,
     replicas: usize,
     announce_proxies: bool,
+    elects: bool,
     tls: bool,
     server: ServerBuilder,
 }
@@ -35,6 +36,7 @@ impl ClusterBuilder {
             masters,
             replicas: replicas_per_master,
             announce_proxies: false,
+            elects: false,
             tls: false,
             server,
         }
@@ -43,6 +45,13 @@ impl ClusterBuilder {
     /// Puts a proxy in front of each node, which the node tells clients instead of itself.
     pub(crate) fn announce_proxies(mut self) -> Self {
         self.announce_proxies = true;
+        self
+    }
+
+    /// A replica takes over from a master that is silent for the node timeout. Defaults to no: on a busy machine
+    /// a master that only stands still would be replaced, too.
+    pub(crate) fn elects(mut self) -> Self {
+        self.elects = true;
         self
     }
 
@@ -111,6 +120,12 @@ impl ClusterBuilder {
                 .await;
         }))
         .await;
+        if !cluster.builder.elects {
+            join_all(cluster.nodes.iter().map(async |node| {
+                node.cmd("CONFIG SET cluster-replica-no-failover yes").await;
+            }))
+            .await;
+        }
         cluster.await_health().await;
         cluster
     }
