@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 use parking_lot::Mutex;
@@ -12,6 +12,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 
 use super::batch::{BatchItem, BatchScript};
+use super::caller_count::{CallerCount, CountedCaller};
 use super::queue::{BatchQueue, ItemAnswer, MOST_UNANSWERED, Pushed};
 use crate::panics;
 
@@ -26,8 +27,7 @@ pub(super) struct Batches {
 struct Shared {
     multiplexed: MultiplexedConnection,
     queue: Mutex<BatchQueue>,
-    /// How many callers wait for the answer to a command that could be in a batch.
-    callers: AtomicUsize,
+    callers: CallerCount,
     /// Whether a command waits. Changed under the queue's lock, and read without it for each command.
     has_waiting: AtomicBool,
     /// Notified when a command waits or a batch was sent.
@@ -43,11 +43,13 @@ impl Shared {
         Some(pushed)
     }
 
-    /// Gives the waiting commands to the connection, while fewer than `most` batches have no answer.
-    fn flush(&self, most: usize) {
+    /// Gives the waiting commands to the connection, while fewer than `most` batches have no answer. Returns how many
+    /// commands of batches have no answer then.
+    fn flush(&self, most: usize) -> usize {
         let mut queue = self.queue.lock();
         queue.flush(&self.multiplexed, most);
         self.has_waiting.store(!queue.is_empty(), Ordering::Release);
+        queue.unanswered()
     }
 
     /// Nobody drives the queue any more. Returns its callers, to be dropped without its lock: that wakes them.
@@ -63,7 +65,7 @@ impl Batches {
         let shared = Arc::new(Shared {
             multiplexed,
             queue: Mutex::default(),
-            callers: AtomicUsize::new(0),
+            callers: CallerCount::default(),
             has_waiting: AtomicBool::new(false),
             changed: Notify::new(),
         });
@@ -76,11 +78,21 @@ impl Batches {
         }
     }
 
-    /// Counts a caller of a command that can be in a batch, until the drop of the value.
+    /// Counts a caller, until the drop of the value.
     pub(super) fn count_caller(&self) -> CountedCaller<'_> {
-        let counter = &self.shared.callers;
-        let count = counter.fetch_add(1, Ordering::Relaxed) + 1;
-        CountedCaller { counter, count }
+        self.shared.callers.add()
+    }
+
+    /// Whether the command of this caller has to be in a batch, or to wait until the others are sent.
+    pub(super) fn are_due(&self, caller: &CountedCaller<'_>) -> bool {
+        // A few callers send their commands at once: a batch would save less than its task costs. But no
+        // command overtakes those that wait already.
+        caller.position() > FEW_CALLERS || self.has_waiting()
+    }
+
+    /// Whether a command waits for a batch.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.shared.has_waiting.load(Ordering::Acquire)
     }
 
     /// Sends a command in a batch, and returns its answer; `None` if the caller has to send it by itself.
@@ -90,15 +102,9 @@ impl Batches {
     /// If dropped before the batch was sent, the command is never sent. If dropped later, it may run.
     pub(super) async fn send(
         &self,
-        caller: &CountedCaller<'_>,
         script: &'static BatchScript,
         command: &Cmd,
     ) -> Option<RedisResult<Value>> {
-        // A few callers send their commands at once: a batch would save less than its task costs. But no
-        // command overtakes those that wait already.
-        if caller.count <= FEW_CALLERS && !self.shared.has_waiting.load(Ordering::Acquire) {
-            return None;
-        }
         let pushed = self.shared.push(BatchItem::new(script, command)?)?;
         if pushed.is_news {
             self.shared.changed.notify_one();
@@ -113,7 +119,7 @@ impl Batches {
 
     /// Sends all commands that wait, before a command that must not overtake them.
     pub(super) fn flush(&self) {
-        if !self.shared.has_waiting.load(Ordering::Acquire) {
+        if !self.has_waiting() {
             return;
         }
         self.shared.flush(usize::MAX);
@@ -142,6 +148,7 @@ struct Driver(Arc<Shared>);
 impl Driver {
     async fn run(&self) {
         let Self(shared) = self;
+        let mut quiet = 0;
         loop {
             let answered = poll_fn(|context| shared.queue.lock().poll_answer(context));
             tokio::select! {
@@ -154,7 +161,16 @@ impl Driver {
             }
             // The callers that are about to run add their commands first.
             let_others_run().await;
-            shared.flush(MOST_UNANSWERED);
+            let unanswered = shared.flush(MOST_UNANSWERED);
+            quiet = match unanswered as u64 {
+                ..=FEW_CALLERS => quiet + 1,
+                _ => 0,
+            };
+            if quiet >= LONG_QUIET {
+                // More callers are counted than send commands: the futures of the others are not polled any more.
+                shared.callers.restart();
+                quiet = 0;
+            }
         }
     }
 }
@@ -183,19 +199,6 @@ async fn let_others_run() {
     .await;
 }
 
-/// A caller that waits for the answer to its command.
-pub(super) struct CountedCaller<'a> {
-    counter: &'a AtomicUsize,
-    /// How many there were at its beginning, with this one.
-    count: usize,
-}
-
-impl Drop for CountedCaller<'_> {
-    fn drop(&mut self) {
-        self.counter.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 fn closed() -> redis::RedisError {
     let closed = std::io::ErrorKind::BrokenPipe;
     std::io::Error::new(closed, "the connection's runtime has ended").into()
@@ -203,4 +206,6 @@ fn closed() -> redis::RedisError {
 
 /// Up to this many callers at a time send their commands by themselves. With 16, batches cost a fifth of the rate;
 /// with 64 and more they gain.
-const FEW_CALLERS: usize = 32;
+const FEW_CALLERS: u64 = 32;
+/// After so many turns of the task in which no more commands had no answer, there are few callers.
+const LONG_QUIET: u32 = 64;

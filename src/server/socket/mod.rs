@@ -2,6 +2,7 @@
 
 mod batch;
 mod batches;
+mod caller_count;
 #[cfg(test)]
 mod on_servers;
 mod queue;
@@ -41,20 +42,23 @@ impl Socket {
 
     /// Sends one command and waits for its answer, without a time limit.
     pub(super) async fn send(&self, command: &Cmd) -> RedisResult<Value> {
-        let mut _waits = None;
+        let mut _counted = None;
         if let Some(batches) = &self.batches {
-            if let Some(script) = batch::script_of(command) {
-                let caller = batches.count_caller();
-                if let Some(answer) = batches.send(&caller, script, command).await {
-                    return answer;
+            let caller = batches.count_caller();
+            // Each command asks this, so with few callers it is all that batches cost.
+            if batches.are_due(&caller) {
+                if let Some(script) = batch::script_of(command) {
+                    if let Some(answer) = batches.send(script, command).await {
+                        return answer;
+                    }
+                } else {
+                    // The commands that wait for a batch began before this one. It may be the settlement of one
+                    // of them, which must not overtake it.
+                    batches.flush();
                 }
-                // It is counted until its answer.
-                _waits = Some(caller);
-            } else {
-                // The commands that wait for a batch began before this one. It may be the settlement of one
-                // of them, which must not overtake it.
-                batches.flush();
             }
+            // It is counted until its answer.
+            _counted = Some(caller);
         }
         // A clone is a handle on the same socket. Sending needs `&mut`, so each command uses its own
         // clone.

@@ -230,3 +230,22 @@ async fn a_key_without_permission_ends_the_batches_and_harms_no_other_caller() {
         assert!(round == 0 || sent == CALLERS as u64 - 1, "{sent} commands");
     }
 }
+
+#[tokio::test]
+async fn callers_that_are_not_polled_any_more_do_not_cause_batches_for_ever() {
+    let world = World::start().await;
+    let commands = acquires();
+    let _left = world.begin(&commands);
+    let command = acquire("l");
+    let waits_for_a_batch = || {
+        let sending = world.begin(std::slice::from_ref(&command));
+        let waits = world.socket.batches.as_ref().unwrap().has_waiting();
+        drop(sending);
+        waits
+    };
+    assert!(waits_for_a_batch(), "there are too few callers");
+    for _ in 0..CALLERS {
+        assert_eq!(world.socket.send(&command).await.unwrap(), Value::Nil);
+    }
+    assert!(!waits_for_a_batch());
+}

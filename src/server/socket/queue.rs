@@ -75,6 +75,12 @@ impl BatchQueue {
         self.waiting.is_empty()
     }
 
+    /// How many commands have no answer, sent or not.
+    pub(super) fn unanswered(&self) -> usize {
+        let sent: usize = self.sent.iter().map(|batch| batch.callers.len()).sum();
+        self.waiting.len() + sent
+    }
+
     /// Gives the waiting commands to the connection, while fewer than `most` batches have no answer.
     pub(super) fn flush(&mut self, multiplexed: &MultiplexedConnection, most: usize) {
         while !self.waiting.is_empty() && self.sent.len() < most {
