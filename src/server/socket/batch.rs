@@ -117,6 +117,8 @@ pub(super) enum BatchAnswer {
     Each(Vec<Option<Value>>),
     /// The server refused the batch, and ran nothing of it.
     Refused(BatchRefusal),
+    /// The server refuses every script now. This is its answer to each part.
+    RefusedAll(Value),
     /// No script of lockdog answers that.
     Unexpected,
 }
@@ -141,6 +143,11 @@ pub(super) fn read(answer: Value, parts: usize) -> BatchAnswer {
                 answer => Some(answer),
             });
             BatchAnswer::Each(each.collect())
+        }
+        // Its data may be older, or those of another server. A refusal that the callers do not see is one that the
+        // check of the server's identity does not see either.
+        Value::ServerError(error) if matches!(error.code(), "LOADING" | "MASTERDOWN") => {
+            BatchAnswer::RefusedAll(Value::ServerError(error))
         }
         Value::ServerError(error) => BatchAnswer::Refused(match error.code() {
             "NOSCRIPT" => BatchRefusal::UnknownScript,

@@ -249,3 +249,31 @@ async fn callers_that_are_not_polled_any_more_do_not_cause_batches_for_ever() {
     }
     assert!(!waits_for_a_batch());
 }
+
+/// A replica without a link to its master refuses every script. It becomes a master before the callers are polled.
+#[tokio::test]
+async fn the_callers_of_a_batch_see_that_the_server_may_have_lost_its_data() {
+    let mut world = World::start().await;
+    let mut stale = redis::cmd("CONFIG");
+    stale.arg("SET").arg("replica-serve-stale-data").arg("no");
+    world.ask(&stale).await;
+    let mut follow = redis::cmd("REPLICAOF");
+    // No server listens there.
+    world.ask(follow.arg("127.0.0.1").arg(1)).await;
+    let mut other = world.other.clone();
+    let commands = acquires();
+    let sendings = world.begin(&commands);
+    // Its answer comes after those to the batches, which it sends.
+    let settle = call(PLAIN.scripts.settle, "l0", &["me", "0", "", ""]);
+    let is_refused = |answer: &Value| match answer {
+        Value::ServerError(error) => error.code() == "MASTERDOWN",
+        _ => false,
+    };
+    assert!(is_refused(&world.socket.send(&settle).await.unwrap()));
+    let mut lead = redis::cmd("REPLICAOF");
+    let lead = lead.arg("NO").arg("ONE");
+    other.send_packed_command(lead).await.unwrap();
+    let answers = join_all(sendings).await;
+    assert!(answers.iter().all(|it| is_refused(it.as_ref().unwrap())));
+    assert!(!world.exists(&keys()[CALLERS - 1]).await);
+}

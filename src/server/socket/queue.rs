@@ -194,6 +194,12 @@ impl AnsweredBatch {
                 }
                 None
             }
+            BatchAnswer::RefusedAll(refusal) => {
+                for caller in callers {
+                    send(caller, ItemAnswer::Answered(Ok(refusal.clone())));
+                }
+                None
+            }
             BatchAnswer::Refused(refusal) => {
                 for caller in callers {
                     send(caller, ItemAnswer::Alone);
