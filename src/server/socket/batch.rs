@@ -128,7 +128,8 @@ pub(super) enum BatchAnswer {
 pub(super) enum BatchRefusal {
     /// It does not know the script.
     UnknownScript,
-    /// Batches will always be refused: the keys have to be in one slot, or the user lacks a permission.
+    /// Batches will always be refused: the keys have to be in one slot, the user lacks a permission, or a proxy does
+    /// not support the command.
     Always,
     /// Something that may pass.
     Now,
@@ -151,7 +152,8 @@ pub(super) fn read(answer: Value, parts: usize) -> BatchAnswer {
         }
         Value::ServerError(error) => BatchAnswer::Refused(match error.code() {
             "NOSCRIPT" => BatchRefusal::UnknownScript,
-            "CROSSSLOT" | "NOPERM" => BatchRefusal::Always,
+            // What passes has a code of its own.
+            "CROSSSLOT" | "ERR" | "NOPERM" => BatchRefusal::Always,
             _ => BatchRefusal::Now,
         }),
         _ => BatchAnswer::Unexpected,
@@ -164,3 +166,35 @@ const MOST_ARGS: usize = 4;
 const FAILED: &[u8] = b"!";
 /// The size for which memory is allocated at first, in bytes.
 const TYPICAL_SIZE: usize = 160;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_refusal_that_does_not_pass_ends_the_batches() {
+        for (error, expected) in [
+            (
+                "CROSSSLOT Keys in request don't hash to the same slot",
+                BatchRefusal::Always,
+            ),
+            (
+                "ERR all keys must map to the same node",
+                BatchRefusal::Always,
+            ),
+            (
+                "NOPERM No permissions to access a key",
+                BatchRefusal::Always,
+            ),
+            ("NOSCRIPT No matching script", BatchRefusal::UnknownScript),
+            ("BUSY Redis is busy running a script", BatchRefusal::Now),
+            ("MOVED 1 other:6379", BatchRefusal::Now),
+        ] {
+            let answer = redis::parse_redis_value(format!("-{error}\r\n").as_bytes());
+            match read(answer.unwrap(), 2) {
+                BatchAnswer::Refused(refusal) => assert_eq!(refusal, expected, "{error}"),
+                _ => panic!("{error} is a refusal"),
+            }
+        }
+    }
+}
