@@ -8,6 +8,7 @@ use crate::hold::{ClaimFlags, Dropped, Hold, HoldState, Terms};
 use crate::key::LockKey;
 use crate::observe::How;
 use crate::owner::Owner;
+use crate::panics;
 
 /// One acquire's claim on a hold. Dropping it lowers the hold's count immediately; only the command for
 /// it goes to the background (design: invariant 6).
@@ -119,8 +120,13 @@ impl Claim {
     /// Ends the claim in its hold in this way. If the deadline of the hold is over, the hold is lost, although
     /// no other party has noticed that yet.
     fn end(&mut self, way: impl FnOnce(&mut HoldState, ClaimFlags, Moment) -> Dropped) {
-        self.session.core().lose_expired(&self.hold);
+        let is_lost = self.session.core().expire(&self.hold);
         self.end_as(way);
+        if is_lost {
+            // Several claims may be dropped at the same time, also while their thread unwinds: a log subscriber that
+            // panics must not end the process.
+            panics::catch(|| self.session.core().report_lost(&self.hold));
+        }
     }
 
     /// Ends the claim in its hold in this way, and does what follows from that.
@@ -160,17 +166,77 @@ impl Drop for Claim {
     }
 }
 
-/// Logs that a different owner releases a guard of this owner.
+/// Logs that a different owner releases a guard of this owner. If the user's log subscriber panics, the claim ends all
+/// the same.
 pub(crate) fn warn_elsewhere(key: &LockKey, owner: Owner) {
-    tracing::warn!(
-        target: "lockdog::lock",
-        {
-            lock = key.logged_name(),
-            lock.hash = %key.fingerprint(),
-            %owner,
-            here = %Owner::current(),
-        },
-        "guard released by a different task than the one that acquired it; pass an explicit owner: \
-         .owner(&Owner::new())"
-    );
+    panics::catch(|| {
+        tracing::warn!(
+            target: "lockdog::lock",
+            {
+                lock = key.logged_name(),
+                lock.hash = %key.fingerprint(),
+                %owner,
+                here = %Owner::current(),
+            },
+            "guard released by a different task than the one that acquired it; pass an explicit owner: \
+             .owner(&Owner::new())"
+        );
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::hold::HoldPhase;
+    use crate::key::kind;
+    use crate::session::disconnected;
+    use crate::user_code::OnEvent;
+
+    /// The user's log subscriber panics at the warning that another task drops the guard, and at the report that the
+    /// deadline was over before.
+    #[tokio::test]
+    async fn a_claim_ends_although_the_log_subscriber_panics() {
+        for is_over in [false, true] {
+            let core = disconnected(&Clock::default());
+            let key = LockKey::new(&kind::PLAIN, "l", None).unwrap();
+            let owner = tokio::spawn(async { Owner::current() }).await.unwrap();
+            let hold = core.holds.enter(&Arc::new(key), owner);
+            let now = core.clock.now();
+            core.holds.change(&hold, |state| {
+                assert!(state.grant(now, &TERMS, now));
+                if is_over {
+                    state.deadline = now;
+                }
+            });
+            let flags = hold.state().flags_of_acquire(TERMS.watched);
+            let session = Arc::new(Session::new(core.clone()));
+            let claim = Claim::new(session.clone(), hold.clone(), flags);
+            let events = Arc::new(AtomicU32::new(0));
+            let counted = events.clone();
+            let failing = OnEvent(move || {
+                counted.fetch_add(1, Ordering::Relaxed);
+                fail();
+            });
+            let ending = tokio::spawn(async move { failing.during(|| drop(claim)) });
+            ending.await.expect("it panics nowhere else");
+            assert_eq!(events.load(Ordering::Relaxed), 1 + u32::from(is_over));
+            assert_eq!(core.totals.lost(), u64::from(is_over));
+            assert_eq!(hold.state().phase, HoldPhase::Ended);
+        }
+    }
+
+    fn fail() {
+        panic!("the subscriber is broken");
+    }
+
+    const TERMS: Terms = Terms {
+        lease: Duration::from_secs(30),
+        watched: true,
+        max_hold: None,
+        local: false,
+    };
 }

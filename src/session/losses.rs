@@ -33,17 +33,16 @@ impl Core {
         }
     }
 
-    /// Loses a hold whose deadline is over, as the watchdog will soon do.
-    pub(crate) fn lose_expired(&self, hold: &Arc<Hold>) {
+    /// Loses a hold whose deadline is over, as the watchdog will soon do. A caller that gets true has to report the
+    /// loss.
+    pub(crate) fn expire(&self, hold: &Arc<Hold>) -> bool {
         let now = self.clock.now();
         // The usual case is decided without the mutex of all holds.
         let is_over = {
             let state = hold.state();
             state.is_living() && !state.is_valid(now)
         };
-        if is_over && self.holds.change(hold, |state| state.expire(now)) {
-            self.report_lost(hold);
-        }
+        is_over && self.holds.change(hold, |state| state.expire(now))
     }
 
     /// Notes that this client force-unlocked a hold. A grant whose answer is still unread does not
@@ -91,6 +90,12 @@ impl Core {
     /// left.
     pub(crate) fn report_lost(&self, hold: &Arc<Hold>) {
         let now = self.clock.now();
+        // Done also if the user's log subscriber panics below.
+        let _does_the_rest = AfterReport {
+            core: self,
+            hold,
+            now,
+        };
         let unreported = hold.state().unreported.take();
         match unreported {
             // The lock that it is a part of may still be held.
@@ -120,10 +125,66 @@ impl Core {
             }
             None => {}
         }
-        let forgotten = self.holds.change(hold, |state| state.end_forgotten(now));
+    }
+}
+
+/// Does what follows from the loss of a hold, when its report has ended in any way.
+struct AfterReport<'a> {
+    core: &'a Core,
+    hold: &'a Arc<Hold>,
+    now: Moment,
+}
+
+impl Drop for AfterReport<'_> {
+    fn drop(&mut self) {
+        let (core, hold, now) = (self.core, self.hold, self.now);
+        let forgotten = core.holds.change(hold, |state| state.end_forgotten(now));
         match forgotten {
-            Some(dropped) => self.after_drop(hold, dropped),
-            None => self.waiters.wake(hold.key()),
+            Some(dropped) => core.after_drop(hold, dropped),
+            None => core.waiters.wake(hold.key()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::hold::{ClaimFlags, Terms};
+    use crate::key::kind;
+    use crate::panics;
+    use crate::session::disconnected;
+    use crate::user_code::OnEvent;
+
+    /// The user's log subscriber panics when the loss is logged.
+    #[tokio::test]
+    async fn a_lost_hold_without_guards_ends_although_its_report_panics() {
+        let core = disconnected(&Clock::default());
+        let key = LockKey::new(&kind::PLAIN, "l", None).unwrap();
+        let hold = core.holds.enter(&Arc::new(key), Owner::new());
+        let now = core.clock.now();
+        let terms = Terms {
+            lease: Duration::from_secs(30),
+            watched: true,
+            max_hold: None,
+            local: false,
+        };
+        let flags = ClaimFlags {
+            watched: true,
+            local: false,
+            part: false,
+            weight: 1,
+        };
+        core.holds.change(&hold, |state| {
+            assert!(state.grant(now, &terms, now));
+            state.forget_claim(flags, now);
+        });
+        let lose = || core.lose(&hold, LostReason::NotOurs);
+        assert_eq!(OnEvent(fail).during(|| panics::catch(lose)), None);
+        assert_eq!(hold.state().phase, HoldPhase::Ended);
+    }
+
+    fn fail() {
+        panic!("the subscriber is broken");
     }
 }
