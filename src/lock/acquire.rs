@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::hold::{Hold, OwnerState, POLL_TIMEOUT, Terms};
 use crate::key::{LockKey, Mode};
+use crate::lease;
 use crate::observe::LockRef;
 use crate::owner::Owner;
 use crate::request::{FIRST_ATTEMPT, WaitLimit, WatchedCall, acquire_span, record, record_server};
@@ -79,6 +80,8 @@ pub(crate) struct HandleOptions {
     pub(crate) preference: Preference,
     /// The call acquires the write lock while its owner keeps its read hold.
     pub(crate) upgrades: bool,
+    /// When the hold has to end, however long the call waits for it.
+    pub(crate) ends_at: Option<Moment>,
 }
 
 /// One call to acquire a lock.
@@ -120,7 +123,7 @@ impl LockCall<'_> {
             let mut acquiring = PendingAcquire::first(self.session, self.key, self.owner);
             acquiring.modes = self.modes(now, false);
             let until = self.until(now);
-            match acquiring.attempt(self.terms, now, until).await? {
+            match acquiring.attempt(&self.terms_at(now), now, until).await? {
                 AttemptOutcome::Granted(claim) => {
                     core.waiters.wake_owner(self.key, self.owner);
                     return Ok(Some(claim));
@@ -171,7 +174,7 @@ impl LockCall<'_> {
             let mut acquiring = PendingAcquire::again(self.session, hold, now, until).await?;
             // Waiting for another command of the hold may have taken time.
             let now = core.clock.now();
-            match acquiring.attempt(self.terms, now, until).await? {
+            match acquiring.attempt(&self.terms_at(now), now, until).await? {
                 AttemptOutcome::Granted(claim) => return Ok(Some(claim)),
                 AttemptOutcome::Lost(lost) => return Err(Error::Lost(lost)),
                 // The last claim was dropped meanwhile.
@@ -224,6 +227,19 @@ impl LockCall<'_> {
             return Err(reads.would_deadlock());
         }
         Ok(())
+    }
+
+    /// The terms of an attempt that begins now.
+    pub(super) fn terms_at(&self, now: Moment) -> Terms {
+        let Some(ends_at) = self.options.ends_at else {
+            return *self.terms;
+        };
+        let left = ends_at.since(now);
+        Terms {
+            lease: lease::whole(self.terms.lease.min(left)).max(lease::SHORTEST),
+            max_hold: Some(left),
+            ..*self.terms
+        }
     }
 
     /// When an attempt that begins now has to end.

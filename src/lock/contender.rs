@@ -198,7 +198,8 @@ impl Contender for LockContender<'_> {
         }
         let until = self.caller.until(now);
         self.promise(waiter, until);
-        let attempt = acquiring.attempt(self.caller.terms, now, until).await;
+        let terms = self.caller.terms_at(now);
+        let attempt = acquiring.attempt(&terms, now, until).await;
         waiter.attempted();
         match attempt {
             Ok(AttemptOutcome::Busy(ttl)) => {
@@ -222,7 +223,8 @@ impl Contender for LockContender<'_> {
         let mut acquiring = self.first();
         acquiring.modes = self.caller.modes(now, false);
         let until = self.caller.until(now);
-        match acquiring.attempt(self.caller.terms, now, until).await {
+        let terms = self.caller.terms_at(now);
+        match acquiring.attempt(&terms, now, until).await {
             Ok(AttemptOutcome::Granted(claim)) => Ok(Attempted::Won(claim)),
             Ok(AttemptOutcome::Busy(ttl)) => Ok(Attempted::Busy { at: ONLY, ttl }),
             Ok(_) => Ok(Attempted::Again),

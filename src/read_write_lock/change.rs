@@ -49,10 +49,12 @@ pub(super) async fn acquire(
     let key = Arc::new(hold.key().partner().ok_or(Error::Closed)?);
     let options = HandleOptions {
         upgrades,
+        // The call may wait, and the new hold ends no later for that.
+        ends_at: max_hold.map(|_| max_until),
         ..HandleOptions::default()
     };
     // Boxed because it is large, and a guard changes its mode rarely.
-    let acquired: Option<Guard> = Box::pin(lock::acquire(
+    let acquired = Box::pin(lock::acquire(
         session,
         &key,
         options,
@@ -60,11 +62,19 @@ pub(super) async fn acquire(
         &terms,
         wait,
     ))
-    .await?;
-    // The limit of the new hold counts from its acquire, which may have waited.
+    .await;
+    let acquired: Option<Guard> = acquired.map_err(|error| match hold.loss(core.clock.now()) {
+        // The answer came after the end of both holds.
+        Some(lost) if error.is_timeout() => lost.into(),
+        _ => error,
+    })?;
     if let Some(claim) = acquired.as_ref().and_then(Guard::claim) {
+        // The sending of its command was later than the moment from which its limit was calculated.
         core.holds
             .change(claim.hold(), |state| state.bound(max_until));
+        if let Some(lost) = claim.hold().loss(core.clock.now()) {
+            return Err(lost.into());
+        }
     }
     Ok(acquired)
 }

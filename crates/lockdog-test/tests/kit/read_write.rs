@@ -6,7 +6,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use lockdog::error::LostReason;
-use lockdog::{Guard, Owner, ReadGuard, ReadWriteLock, WriteGuard};
+use lockdog::{Error, Guard, Owner, ReadGuard, ReadWriteLock, WriteGuard};
 use lockdog_test::Server;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance, sleep, sleep_until, timeout};
@@ -194,6 +194,43 @@ async fn an_upgrade_and_a_downgrade_keep_the_max_hold() {
     let reads = writes.downgrade().await.unwrap();
     is_over_in(&reads, began).await;
     drop(reads);
+    server.assert_clean().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_of_an_upgrade_that_waited_ends_with_the_max_hold() {
+    let server = Server::new();
+    let (client, another) = (server.client().await, server.client().await);
+    let rw = client.read_write_lock("doc");
+    let reads = rw.read().lock().max_hold(ms(10_000)).await.unwrap();
+    let other = read(&another.read_write_lock("doc")).await;
+    let upgrade = tokio::spawn(reads.upgrade().into_future());
+    sleep(ms(6_000)).await;
+    other.unlock().await.unwrap();
+    let writes = upgrade.await.unwrap().unwrap();
+    let ttl = server.holder("doc").unwrap().ttl.unwrap();
+    // An unlock leaves up to eight sevenths of the lease of the reader that is left.
+    assert!(ttl < ms(5_000), "{ttl:?}");
+    writes.unlock().await.unwrap();
+    server.assert_clean().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_is_answered_after_the_max_hold_is_lost() {
+    let server = Server::new();
+    let client = server.client().await;
+    let rw = client.read_write_lock("doc");
+    let reads = rw.read().lock().max_hold(ms(10_000)).await.unwrap();
+    sleep(ms(9_800)).await;
+    // The server grants it at once, and its answer comes after the end.
+    server.delay(ms(300));
+    let refused = reads.upgrade().await.unwrap_err();
+    server.delay(ms(0));
+    match refused.error() {
+        Some(Error::Lost(lost)) => assert_eq!(lost.reason(), LostReason::MaxHold),
+        other => panic!("{other:?}"),
+    }
+    assert!(refused.into_guard().is_none());
     server.assert_clean().await;
 }
 
