@@ -43,12 +43,13 @@ impl Shared {
         Some(pushed)
     }
 
-    /// Gives the waiting commands to the connection, while fewer than `most` batches have no answer. Returns how many
-    /// commands of batches have no answer then.
+    /// Gives the waiting commands to the connection: see [`BatchQueue::flush`]. Returns how many commands of batches
+    /// have no answer then.
     fn flush(&self, most: usize) -> usize {
         let mut queue = self.queue.lock();
         queue.flush(&self.multiplexed, most);
-        self.has_waiting.store(!queue.is_empty(), Ordering::Release);
+        self.has_waiting
+            .store(queue.waiting() > 0, Ordering::Release);
         queue.unanswered()
     }
 
@@ -133,6 +134,11 @@ impl Batches {
     /// Ends the task that drives the batches.
     pub(super) fn end(&self) {
         self.task.abort();
+    }
+
+    /// How many commands wait for a batch.
+    pub(super) fn waiting(&self) -> usize {
+        self.shared.queue.lock().waiting()
     }
 }
 

@@ -2,6 +2,7 @@
 //! batch.
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
@@ -11,14 +12,14 @@ use redis::{Cmd, RedisResult, Value};
 use super::Socket;
 use crate::key::Script;
 use crate::key::kind::{BATCH, PLAIN};
-use crate::support::RedisServer;
+use crate::support::{RedisServer, eventually};
 
 /// A server, and a socket to it.
 struct World {
     socket: Socket,
     /// Another connection.
     other: MultiplexedConnection,
-    _server: RedisServer,
+    server: RedisServer,
 }
 
 impl World {
@@ -36,7 +37,7 @@ impl World {
         let mut world = Self {
             socket: Socket::batched(connect().await.unwrap()),
             other: connect().await.unwrap(),
-            _server: server,
+            server,
         };
         for script in [
             PLAIN.scripts.acquire,
@@ -277,3 +278,24 @@ async fn the_callers_of_a_batch_see_that_the_server_may_have_lost_its_data() {
     assert!(answers.iter().all(|it| is_refused(it.as_ref().unwrap())));
     assert!(!world.exists(&keys()[CALLERS - 1]).await);
 }
+
+#[tokio::test]
+async fn full_batches_do_not_wait_for_the_answers_to_earlier_ones() {
+    let world = World::start().await;
+    let keys: Vec<String> = (0..1_000).map(|number| format!("l{number}")).collect();
+    let commands: Vec<Cmd> = keys.iter().map(|key| acquire(key)).collect();
+    world.server.pause();
+    let sendings = world.begin(&commands);
+    let batches = world.socket.batches.as_ref().unwrap();
+    // More than two batches, and less than one that may still wait.
+    eventually(SOON, "full batches are sent", async || {
+        batches.waiting() < 64
+    })
+    .await;
+    assert!(batches.waiting() > 0, "the server answers");
+    world.server.resume();
+    let answers = join_all(sendings).await;
+    assert!(answers.into_iter().all(|it| it.unwrap() == Value::Nil));
+}
+
+const SOON: Duration = Duration::from_secs(30);

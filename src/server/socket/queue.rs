@@ -64,15 +64,16 @@ impl BatchQueue {
             return None;
         }
         let (answer, answered) = oneshot::channel();
-        // The one that drives the queue already knows of the others, or waits for the answer to a batch.
-        let is_news = self.waiting.is_empty() && self.sent.len() < MOST_UNANSWERED;
+        let is_first = self.waiting.is_empty() && self.sent.len() < MOST_UNANSWERED;
         self.waiting.push_back(WaitingItem { item, answer });
+        // Otherwise the one that drives the queue already knows of the others, or waits for the answer to a batch.
+        let is_news = is_first || self.waiting.len() == MOST_PARTS;
         Some(Pushed { answered, is_news })
     }
 
-    /// No command waits.
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+    /// How many commands wait for a batch.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 
     /// How many commands have no answer, sent or not.
@@ -81,9 +82,10 @@ impl BatchQueue {
         self.waiting.len() + sent
     }
 
-    /// Gives the waiting commands to the connection, while fewer than `most` batches have no answer.
+    /// Gives the waiting commands to the connection: as full batches, and the rest while fewer than `most` batches have
+    /// no answer.
     pub(super) fn flush(&mut self, multiplexed: &MultiplexedConnection, most: usize) {
-        while !self.waiting.is_empty() && self.sent.len() < most {
+        while self.is_due(most) {
             let next = self.waiting.len().min(MOST_PARTS);
             let (mut items, mut callers) = (Vec::with_capacity(next), Vec::with_capacity(next));
             for waiting in self.waiting.drain(..next) {
@@ -97,6 +99,11 @@ impl BatchQueue {
                 self.send(multiplexed, items, callers);
             }
         }
+    }
+
+    fn is_due(&self, most: usize) -> bool {
+        let is_full = self.waiting.len() >= MOST_PARTS;
+        is_full || (!self.waiting.is_empty() && self.sent.len() < most)
     }
 
     fn send(
@@ -229,6 +236,7 @@ fn unexpected() -> redis::RedisError {
 
 /// How many commands one batch has at most, so that it never occupies the server for long.
 const MOST_PARTS: usize = 64;
-/// How many batches are sent before the first of them is answered. More would make them smaller, and fewer would
-/// leave the server without work while the callers prepare their next commands.
+/// How many batches are sent before the first of them is answered, if they are not full. More would make them smaller,
+/// and fewer would leave the server without work while the callers prepare their next commands. A full batch gains
+/// nothing by waiting, and a server that is far away could execute only so many commands in each round trip.
 pub(super) const MOST_UNANSWERED: usize = 2;
