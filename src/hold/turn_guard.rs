@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use parking_lot::MutexGuard;
+
 use super::Hold;
 use super::turn::{Turn, TurnHolder, TurnSnapshot};
 use crate::error::Error;
@@ -173,8 +175,15 @@ impl TurnGuard {
         turns: &[&Self],
         mut sending: Pin<&mut F>,
     ) -> Option<F::Output> {
+        let mut is_first = true;
         let answer = poll_fn(|context| {
-            if !turns.iter().all(|turn| turn.is_polled(context.waker())) {
+            // A turn without a command in flight has no waker.
+            let by = context.waker();
+            let is_polled = match std::mem::replace(&mut is_first, false) {
+                true => turns.iter().all(|turn| turn.is_polled_with(by.clone())),
+                false => turns.iter().all(|turn| turn.is_polled(by)),
+            };
+            if !is_polled {
                 return Poll::Ready(None);
             }
             let polled = sending.as_mut().poll(context);
@@ -194,20 +203,28 @@ impl TurnGuard {
 
     /// Records a poll. Returns false if the turn was taken over before.
     fn is_polled(&self, by: &Waker) -> bool {
-        let mut turn = self.hold.turns.turn.lock();
+        let turn = self.hold.turns.turn.lock();
         let is_known = turn.caller().is_none_or(|caller| {
             let waker = caller.waker.as_ref();
             waker.is_some_and(|it| it.will_wake(by))
         });
-        let mut new = None;
-        if !is_known {
-            // Cloning or dropping a waker runs the caller's code, so the mutex is not held.
-            drop(turn);
-            new = Some(by.clone());
-            turn = self.hold.turns.turn.lock();
+        if is_known {
+            return self.record_poll(turn, None);
         }
+        // Cloning a waker runs the caller's code, so the mutex is not held.
+        drop(turn);
+        self.is_polled_with(by.clone())
+    }
+
+    /// As [`TurnGuard::is_polled`], with a waker that the turn does not have yet.
+    fn is_polled_with(&self, new: Waker) -> bool {
+        let turn = self.hold.turns.turn.lock();
+        self.record_poll(turn, Some(new))
+    }
+
+    fn record_poll(&self, mut turn: MutexGuard<'_, Turn>, mut new: Option<Waker>) -> bool {
+        // Dropping a waker runs the caller's code, so each one is dropped after the mutex is released.
         if turn.number != self.number {
-            // Unlock before the unused waker is dropped.
             drop(turn);
             return false;
         }
@@ -215,7 +232,7 @@ impl TurnGuard {
         if let Some(caller) = turn.caller_mut() {
             caller.polls = caller.polls.wrapping_add(1);
             if new.is_some() {
-                old = std::mem::replace(&mut caller.waker, new);
+                old = std::mem::replace(&mut caller.waker, new.take());
             }
         }
         drop(turn);
