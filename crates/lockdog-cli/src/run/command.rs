@@ -115,6 +115,6 @@ impl RunningCommand {
 pub(super) fn replace(args: &Args, settings: &Settings) -> Failed {
     let words = args.words();
     let mut command = command_of(&words);
-    environment::without_secrets(args, settings).apply(&mut command);
+    environment::under_hold_above(args, settings).apply(&mut command);
     not_started(&words, &command.exec())
 }

@@ -34,14 +34,11 @@ pub(super) fn of(
     let holds = &acquired.holds;
     let mut set: Vec<(&'static str, OsString)> = vec![
         ("LOCKDOG_HELD", "1".into()),
-        ("LOCKDOG_LOCK", args.name.clone().into()),
-        (
-            "LOCKDOG_LEASE_MS",
-            args.lease.as_millis().to_string().into(),
-        ),
+        (LOCK, args.name.clone().into()),
+        (LEASE, args.lease.as_millis().to_string().into()),
     ];
     if let Some(hold) = holds.iter().find(|hold| hold.lock == args.name) {
-        set.push(("LOCKDOG_FIELD", hold.field.clone().into()));
+        set.push((FIELD, hold.field.clone().into()));
     }
     let holds = holds.iter().map(|hold| (&*hold.lock, &*hold.field));
     set.push((HOLDS, ancestors.with(holds).into()));
@@ -49,16 +46,28 @@ pub(super) fn of(
     set.extend(secrets.set);
     let mut removed = secrets.removed;
     match acquired.guard().token() {
-        Some(token) => set.push(("LOCKDOG_TOKEN", token.to_string().into())),
+        Some(token) => set.push((TOKEN, token.to_string().into())),
         // That of a run above this one is not this lock's.
-        None => removed.push("LOCKDOG_TOKEN"),
+        None => removed.push(TOKEN),
     }
     Environment { set, removed }
 }
 
+/// For a command under the hold of a run above.
+pub(super) fn under_hold_above(args: &Args, settings: &Settings) -> Environment {
+    let mut environment = without_secrets(args, settings);
+    let is_its_own = env::var_os(LOCK).is_some_and(|lock| lock == args.name.as_str());
+    if !is_its_own {
+        // A run between that one and this one holds another lock, whose token is for other resources.
+        environment.set.push((LOCK, args.name.clone().into()));
+        environment.removed.extend([FIELD, LEASE, TOKEN]);
+    }
+    environment
+}
+
 /// What takes the passwords away. The servers stay, also those that a flag names: a nested lockdog without them would
 /// use the default server, and keep nobody out there.
-pub(super) fn without_secrets(args: &Args, settings: &Settings) -> Environment {
+fn without_secrets(args: &Args, settings: &Settings) -> Environment {
     let mut environment = Environment::default();
     let Environment { set, removed } = &mut environment;
     if !args.pass_credentials {
@@ -91,5 +100,9 @@ pub(super) fn without_secrets(args: &Args, settings: &Settings) -> Environment {
 }
 
 const CONFIG: &str = "LOCKDOG_CONFIG";
+const FIELD: &str = "LOCKDOG_FIELD";
+const LEASE: &str = "LOCKDOG_LEASE_MS";
+const LOCK: &str = "LOCKDOG_LOCK";
 const PASSWORD: &str = "LOCKDOG_PASSWORD";
+const TOKEN: &str = "LOCKDOG_TOKEN";
 const URL: &str = "LOCKDOG_URL";
