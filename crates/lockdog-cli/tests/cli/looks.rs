@@ -302,11 +302,10 @@ async fn a_missing_permission_is_named_with_the_way_out() {
     let client = Client::connect(server.url()).await.unwrap();
     let guard = client.lock("orders").lock().await.unwrap();
     let url = format!("redis://narrow:pw@127.0.0.1:{}", server.port());
-    lockdog_at(&url, &["ls"])
-        .end()
-        .await
-        .code(125)
-        .complains("lockdog doctor");
+    for args in [&["ls"][..], &["top", "--once"]] {
+        let ended = lockdog_at(&url, args).end().await.code(125);
+        ended.complains("ACL SETUSER <user> +scan");
+    }
     let ended = lockdog_at(&url, &["inspect", "orders"]).end().await.code(0);
     assert!(
         ended.stdout.contains("not permitted (client|list)"),
