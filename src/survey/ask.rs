@@ -56,6 +56,19 @@ pub(super) fn page(answer: &Value) -> Option<(u64, Vec<String>)> {
     Some((read(cursor)?, items.into_iter().map(text).collect()))
 }
 
+/// The fields of a hash with their values: the answer of HGETALL, which is a list with RESP2 and a map with RESP3.
+/// What is not UTF-8 becomes replacement characters.
+pub(super) fn whole(answer: &Value) -> Option<Vec<(String, String)>> {
+    let fields: Vec<(Vec<u8>, Vec<u8>)> = read(answer)?;
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let fields = fields.into_iter();
+    Some(
+        fields
+            .map(|(field, value)| (text(field), text(value)))
+            .collect(),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,5 +82,19 @@ mod tests {
         assert_eq!(page(&answer), Some(expected));
         assert_eq!(page(&Value::Nil), None);
         assert_eq!(page(&Value::Array(vec![bulk(b"17")])), None);
+    }
+
+    #[test]
+    fn a_hash_is_read_in_both_protocols() {
+        let bulk = |bytes: &[u8]| Value::BulkString(bytes.to_vec());
+        let list = vec![bulk(b"a"), bulk(b"1"), bulk(b"\xff"), bulk(b"2")];
+        let map = vec![(bulk(b"a"), bulk(b"1")), (bulk(b"\xff"), bulk(b"2"))];
+        let expected = [("a", "1"), ("\u{fffd}", "2")];
+        let expected = expected.map(|(field, value)| (field.to_owned(), value.to_owned()));
+        for answer in [Value::Array(list), Value::Map(map)] {
+            assert_eq!(whole(&answer), Some(expected.to_vec()));
+        }
+        assert_eq!(whole(&Value::Array(Vec::new())), Some(Vec::new()));
+        assert_eq!(whole(&Value::Int(2)), None);
     }
 }

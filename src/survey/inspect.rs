@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redis::Value;
 
-use super::ask::{ask, ask_if_permitted, command, page, read};
+use super::ask::{ask, ask_if_permitted, command, page, read, whole};
 use super::fields::{self, HashForm};
 use super::{LockInfo, LockKind};
 use crate::error::Result;
@@ -136,7 +136,11 @@ async fn hash(core: &Core, key: &str) -> Result<Vec<(String, String)>, Failure> 
             // The documented permissions have no HSCAN.
             Err(Failure::Refused { code, .. }) if code == "NOPERM" && cursor == 0 => {
                 let answer = ask(core, key, command(&["HGETALL", key])).await?;
-                return Ok(pairs(&read::<Vec<String>>(&answer).unwrap_or_default()));
+                // No fields would mean that the lock is free.
+                return whole(&answer).ok_or_else(|| Failure::Refused {
+                    code: "ERR".to_owned(),
+                    message: "the answer to HGETALL cannot be read".to_owned(),
+                });
             }
             answer => answer?,
         };

@@ -4,7 +4,7 @@ use std::env;
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::time::Duration;
 
 use lockdog::config::TlsSettings;
@@ -20,6 +20,7 @@ use crate::output::Output;
 /// It has no `Debug`: it knows the password.
 pub(crate) struct Settings {
     servers: Servers,
+    flag: Option<Flag>,
     user: Option<String>,
     password: Option<String>,
     pub(crate) certificates: Certificates,
@@ -31,6 +32,26 @@ enum Servers {
     Urls(Vec<String>),
     /// What a configuration file says, with all its other settings.
     File(Box<ClientBuilder>),
+}
+
+/// The flag that names the servers. A command does not get it, so a lockdog below it needs a variable.
+pub(crate) enum Flag {
+    Urls(Vec<String>),
+    /// Absolute, because the command may change its folder.
+    File(PathBuf),
+}
+
+impl Flag {
+    fn of(common: &Common) -> Option<Self> {
+        match (&common.url[..], &common.config) {
+            ([], None) => None,
+            ([], Some(file)) => {
+                let absolute = path::absolute(file);
+                Some(Self::File(absolute.unwrap_or_else(|_| file.clone())))
+            }
+            (urls, _) => Some(Self::Urls(urls.to_vec())),
+        }
+    }
 }
 
 /// Files in PEM, read.
@@ -55,6 +76,7 @@ impl Settings {
         };
         Ok(Self {
             servers: Servers::new(common, output)?,
+            flag: Flag::of(common),
             user: match &common.user {
                 Some(user) => Some(user.clone()),
                 None => variable("LOCKDOG_USER")?,
@@ -122,6 +144,11 @@ impl Settings {
             Servers::Urls(urls) => urls,
             Servers::File(_) => &[],
         }
+    }
+
+    /// `None` if the environment names the servers, or nothing does.
+    pub(crate) fn flag(&self) -> Option<&Flag> {
+        self.flag.as_ref()
     }
 
     /// The time limit of each step of that check.
@@ -246,8 +273,8 @@ pub(crate) fn has_password(url: &str) -> bool {
 
 /// The URLs without their passwords. A URL whose password cannot be told from the rest is replaced by one that leads
 /// to no server, because without any URL a client would use the default server.
-pub(crate) fn without_passwords(urls: &str) -> String {
-    let urls = urls.split_whitespace().map(|url| match has_password(url) {
+pub(crate) fn without_passwords<'a>(urls: impl Iterator<Item = &'a str>) -> String {
+    let urls = urls.map(|url| match has_password(url) {
         true => without_password(url).unwrap_or_else(|| NO_SERVER.to_owned()),
         false => url.to_owned(),
     });
@@ -372,7 +399,8 @@ mod tests {
             ("unix:///s?p%61ss=pw", "unix:///s"),
             ("redis://a redis://:pw@b", "redis://a redis://b"),
         ] {
-            assert_eq!(without_passwords(url), without, "{url}");
+            let urls = url.split_whitespace();
+            assert_eq!(without_passwords(urls), without, "{url}");
             assert!(!without.split(' ').any(has_password), "{url}");
         }
         assert!(NO_SERVER.into_connection_info().is_err());

@@ -65,13 +65,21 @@ impl From<Error> for Failed {
     }
 }
 
-/// Some errors quote what a server said.
+/// Some errors quote what a server said. The characters that control a terminal, end a line or turn its direction
+/// become spaces.
 pub(crate) fn one_line(text: &str) -> String {
-    let is_clean = |c: char| !c.is_control();
+    let is_clean =
+        |c: char| !c.is_control() && !TURNING.contains(&c) && !matches!(c, '\u{2028}' | '\u{2029}');
     text.chars()
         .map(|c| if is_clean(c) { c } else { ' ' })
         .collect()
 }
+
+/// They show what follows from right to left, or end that.
+const TURNING: [char; 12] = [
+    '\u{61c}', '\u{200e}', '\u{200f}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}',
+    '\u{2066}', '\u{2067}', '\u{2068}', '\u{2069}',
+];
 
 /// The answer is yes, or it is done.
 pub(crate) const YES: u8 = 0;

@@ -1,7 +1,7 @@
 //! `lockdog ls`: the locks on the servers.
 
 use lockdog::report::{LockInfo, lock_hash};
-use lockdog::{Client, Locks};
+use lockdog::{Client, Error, Locks};
 
 use crate::args::Ls;
 use crate::connect::Settings;
@@ -56,7 +56,7 @@ pub(crate) async fn all(
     let mut locks = locks.max_keys(max_keys);
     let mut found = Vec::new();
     while (found.len() as u64) < limit {
-        match locks.next().await? {
+        match locks.next().await.map_err(refused)? {
             Some(lock) if is_wanted(&lock) => found.push(lock),
             Some(_) => {}
             None if locks.is_done() => break,
@@ -68,6 +68,17 @@ pub(crate) async fn all(
         }
     }
     Ok(found)
+}
+
+/// A missing permission with the line that grants it. The doctor checks what a lock needs, and no scan.
+fn refused(error: Error) -> Failed {
+    let is_permission = matches!(&error, Error::Refused { code, .. } if code == "NOPERM");
+    if !is_permission {
+        return error.into();
+    }
+    Failed::new(format_args!(
+        "{error}; a scan needs `ACL SETUSER <user> +scan +hscan`, and all keys of the pattern"
+    ))
 }
 
 /// One line for each lock, below a line of titles.

@@ -80,7 +80,7 @@ fn start(cli: Cli) -> Result<u8, Failed> {
         return runtime.block_on(config::config(args, output));
     }
     let settings = Settings::new(&cli.common, output)?;
-    runtime.block_on(async {
+    let ended = runtime.block_on(async {
         match cli.command {
             Command::Run(args) => run::run(args, &settings, output).await,
             Command::Ls(args) => ls::ls(&args, &settings, output).await,
@@ -93,7 +93,10 @@ fn start(cli: Cli) -> Result<u8, Failed> {
             // They need no server.
             Command::Config(_) | Command::Completions(_) | Command::Man(_) => Ok(YES),
         }
-    })
+    });
+    // The look-up of a host's name may still keep a thread, after a signal or a time limit.
+    runtime.shutdown_background();
+    ended
 }
 
 /// Shows what clap has to say, which knows no password: none is an argument.
@@ -127,5 +130,7 @@ fn show_log(verbose: u8) {
     tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(io::stderr)
+        // It would panic if nobody reads stderr any more, as with `2>&1 | head`.
+        .log_internal_errors(false)
         .init();
 }

@@ -49,7 +49,7 @@ impl Output {
     /// One object of data, on one line, with the version of its fields.
     pub(crate) fn object(self, mut object: Value) {
         object["schema"] = json!(1);
-        self.line(object);
+        self.line(escaped(object.to_string()));
     }
 
     /// Something that is no data.
@@ -66,6 +66,18 @@ impl Output {
             false => text.to_owned(),
         }
     }
+}
+
+/// JSON need not escape all characters that control a terminal.
+fn escaped(json: String) -> String {
+    if !json.contains(char::is_control) {
+        return json;
+    }
+    let characters = json.chars().map(|c| match c.is_control() {
+        true => format!("\\u{:04x}", u32::from(c)),
+        false => c.to_string(),
+    });
+    characters.collect()
 }
 
 /// The codes of colours and styles of a terminal.

@@ -10,7 +10,7 @@ use crate::args::Release;
 use crate::connect::Settings;
 use crate::describe;
 use crate::failed::{Failed, NO, YES};
-use crate::output::{Output, clean};
+use crate::output::{Output, clean, complain};
 
 pub(crate) async fn release(
     args: &Release,
@@ -41,10 +41,11 @@ pub(crate) async fn release(
         return Ok(NO);
     };
     if !args.yes {
+        // Also with --quiet: who answers has to see the holder.
         for line in describe::lines(&info, Some(&[])) {
-            output.note(line);
+            complain(line);
         }
-        if !is_confirmed(&args.name, holder, output)? {
+        if !is_confirmed(&args.name, holder)? {
             output.note("nothing was released");
             return Ok(NO);
         }
@@ -87,8 +88,8 @@ fn chosen<'a>(args: &Release, info: &'a LockInfo) -> Result<Option<&'a HolderInf
 }
 
 /// Asks on the terminal for the name.
-fn is_confirmed(name: &str, holder: &HolderInfo, output: Output) -> Result<bool, Failed> {
-    output.note(format_args!(
+fn is_confirmed(name: &str, holder: &HolderInfo) -> Result<bool, Failed> {
+    complain(format_args!(
         "type the name {} to take it away from {}:",
         clean(name),
         describe::short(holder)

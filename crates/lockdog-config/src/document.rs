@@ -63,12 +63,8 @@ pub(crate) fn is_null(text: &str) -> bool {
 /// An alias shares the node of its anchor, so a bomb of aliases costs what its text costs. Only a merge
 /// (`<<`) copies, and is counted.
 pub(crate) fn load(text: &str) -> Result<Option<Rc<Node>>, ConfigError> {
-    let start = Position { line: 1, column: 1 };
     if text.len() > LONGEST {
-        return Err(ConfigError::syntax(
-            start,
-            "a configuration has at most 1 MiB",
-        ));
+        return Err(too_long());
     }
     let mut loader = Loader::default();
     // Each event but a few needs a character, so a parser that goes on for longer is at fault.
@@ -91,11 +87,16 @@ pub(crate) fn load(text: &str) -> Result<Option<Rc<Node>>, ConfigError> {
         }
         left -= 1;
         if left == 0 {
-            return Err(ConfigError::syntax(start, "the parser does not end"));
+            return Err(ConfigError::syntax(START, "the parser does not end"));
         }
         loader.take(event, span)?;
     }
     Ok(loader.root.filter(|root| !root.is_null()))
+}
+
+/// A text that is longer than [`LONGEST`].
+pub(crate) fn too_long() -> ConfigError {
+    ConfigError::syntax(START, "a configuration has at most 1 MiB")
 }
 
 #[derive(Default)]
@@ -310,6 +311,8 @@ fn is_core(tag: &Tag, name: &str) -> bool {
         || tag.suffix.strip_prefix("tag:yaml.org,2002:") == Some(name)
 }
 
-const LONGEST: usize = 1 << 20;
+/// In bytes.
+pub(crate) const LONGEST: usize = 1 << 20;
+const START: Position = Position { line: 1, column: 1 };
 const DEEPEST: usize = 64;
 const MOST_MERGED: usize = 10_000;

@@ -1,6 +1,8 @@
 //! Reads a configuration.
 
 use std::collections::HashSet;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -122,10 +124,17 @@ impl Reader {
     /// As for [`from_file`](crate::from_file).
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Config, ConfigError> {
         let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(|error| {
+        // One byte more than a configuration may have: the path may lead to a device without an end.
+        let most = document::LONGEST as u64 + 1;
+        let mut bytes = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
+        read.map_err(|error| {
             let why = format!("the file cannot be read: {error}");
             ConfigError::new(ConfigErrorKind::Read, why).of_file(path)
         })?;
+        if bytes.len() > document::LONGEST {
+            return Err(document::too_long().of_file(path));
+        }
         let text = std::str::from_utf8(&bytes).map_err(|error| {
             let before = &bytes[..error.valid_up_to()];
             let line = before.split(|byte| *byte == b'\n').count();

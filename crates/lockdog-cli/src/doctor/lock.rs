@@ -1,32 +1,52 @@
 //! The steps that the library takes: connect, lock, unlock, and the check of the servers' set-up.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lockdog::error::Error;
 use lockdog::report::{Finding, FindingKind};
-use lockdog::{ClientBuilder, Uuid};
+use lockdog::{Client, ClientBuilder, Uuid};
 
 use super::found::{Found, State};
 use crate::args::Doctor;
 use crate::failed::Failed;
 use crate::output::Output;
+use crate::run::{Signals, number};
 
-pub(super) async fn check(args: &Doctor, builder: ClientBuilder, output: Output) -> Vec<Found> {
+pub(super) async fn check(
+    args: &Doctor,
+    builder: ClientBuilder,
+    signals: &mut Signals,
+    output: Output,
+) -> Result<Vec<Found>, Failed> {
     let mut all = Vec::new();
     let mut tell = |found: Found| {
         found.show(output);
         all.push(found);
     };
     let began = Instant::now();
-    let client = match builder.lazy(false).build().await {
+    let built = tokio::select! {
+        built = builder.lazy(false).build() => built,
+        signal = signals.ending() => return Err(Failed::signalled(number(signal))),
+    };
+    let client = match built {
         Ok(client) => client,
         Err(error) => {
             tell(failed("client", error).since(began));
-            return all;
+            return Ok(all);
         }
     };
     tell(Found::new("client", "", State::Ok, "a client is connected").since(began));
-    lock(args, &client, &mut tell).await;
+    let ended = tokio::select! {
+        () = steps(args, &client, &mut tell) => Ok(()),
+        signal = signals.ending() => Err(Failed::signalled(number(signal))),
+    };
+    // A lock that is still held is released here.
+    client.shutdown_within(END).await;
+    ended.map(|()| all)
+}
+
+async fn steps(args: &Doctor, client: &Client, tell: &mut impl FnMut(Found)) {
+    lock(args, client, tell).await;
     match client.diagnose().await {
         Ok(diagnosis) => {
             if diagnosis.findings().is_empty() {
@@ -43,12 +63,10 @@ pub(super) async fn check(args: &Doctor, builder: ClientBuilder, output: Output)
         }
         Err(error) => tell(failed("set-up", error)),
     }
-    client.shutdown().await;
-    all
 }
 
 /// Acquires and releases a lock that nobody else uses.
-async fn lock(args: &Doctor, client: &lockdog::Client, tell: &mut impl FnMut(Found)) {
+async fn lock(args: &Doctor, client: &Client, tell: &mut impl FnMut(Found)) {
     let name = format!("{}{}", args.lock_prefix, Uuid::new_v4());
     let began = Instant::now();
     let guard = match client.lock(&name).lock().await {
@@ -58,12 +76,17 @@ async fn lock(args: &Doctor, client: &lockdog::Client, tell: &mut impl FnMut(Fou
             return;
         }
     };
-    tell(Found::new("lock", "", State::Ok, format_args!("{name} was acquired")).since(began));
+    let text = format!("{name} was acquired");
+    let acquired = Found::new("lock", "", State::Ok, text).since(began);
     let began = Instant::now();
-    match guard.unlock().await {
-        Ok(_) => tell(Found::new("unlock", "", State::Ok, "it was released").since(began)),
-        Err(error) => tell(failed("unlock", error).since(began)),
-    }
+    let released = match guard.unlock().await {
+        Ok(_) => Found::new("unlock", "", State::Ok, "it was released"),
+        Err(error) => failed("unlock", error),
+    };
+    let released = released.since(began);
+    // No lock is held here, because the output ends the process if nobody reads it.
+    tell(acquired);
+    tell(released);
 }
 
 fn failed(step: &'static str, error: Error) -> Found {
@@ -83,3 +106,6 @@ fn found(finding: &Finding) -> Found {
         .answered()
         .fix(&finding.fix)
 }
+
+/// How long a server that does not answer keeps the command from its end. What it has ends with its lease.
+const END: Duration = Duration::from_secs(5);

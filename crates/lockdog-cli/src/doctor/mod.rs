@@ -9,6 +9,7 @@ use crate::args::Doctor;
 use crate::connect::Settings;
 use crate::failed::{CANNOT, Failed, NO, YES};
 use crate::output::Output;
+use crate::run::{Signals, number};
 use found::State;
 
 pub(crate) async fn doctor(
@@ -16,19 +17,23 @@ pub(crate) async fn doctor(
     settings: &Settings,
     output: Output,
 ) -> Result<u8, Failed> {
+    let mut signals = Signals::of_command()?;
     let mut is_reached = false;
     let mut has_problem = false;
     let urls = settings.urls();
     for (index, builder) in settings.builders().into_iter().enumerate() {
         let mut all = match urls.get(index) {
-            Some(url) => server::check(url, settings, output).await,
+            Some(url) => tokio::select! {
+                all = server::check(url, settings, output) => all,
+                signal = signals.ending() => return Err(Failed::signalled(number(signal))),
+            },
             // Only the library knows the servers of a configuration file.
             None => Vec::new(),
         };
         let is_way_clear = all.iter().all(|found| found.state != State::Fail);
         // A failure of the way is told once, and by the step where it is.
         if is_way_clear {
-            all.extend(lock::check(args, builder, output).await);
+            all.extend(lock::check(args, builder, &mut signals, output).await?);
         }
         is_reached |= all.iter().any(|found| found.is_answer);
         has_problem |= all.iter().any(|found| found.is_problem());

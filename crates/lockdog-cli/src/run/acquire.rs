@@ -92,14 +92,21 @@ async fn wait(
     ancestors: &Ancestors,
     output: Output,
 ) -> Result<Waited, Failed> {
-    if let Some(name) = ancestors.holding(args, clients).await? {
-        if args.reenter {
-            return Ok(Waited::Nested);
-        }
-        let name = clean(&name);
-        return Err(Failed::new(format_args!(
-            "{name} is held by a lockdog run above this one, which waits for it; --reenter runs the command under that hold"
-        )));
+    let held = ancestors.holding(args, clients).await?;
+    if let Some(name) = held.first() {
+        let left = args.names().find(|name| !held.iter().any(|it| it == name));
+        return match (args.reenter, left) {
+            (true, None) => Ok(Waited::Nested),
+            (true, Some(left)) => Err(Failed::new(format_args!(
+                "{} is held by a lockdog run above this one, and {} is not; name both in that run, and --reenter here",
+                clean(name),
+                clean(left)
+            ))),
+            (false, _) => Err(Failed::new(format_args!(
+                "{} is held by a lockdog run above this one, which waits for it; --reenter runs the command under that hold",
+                clean(name)
+            ))),
+        };
     }
     let lock = lock(args, clients);
     let acquiring = async {

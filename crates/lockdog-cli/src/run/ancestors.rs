@@ -3,6 +3,7 @@
 use std::env;
 
 use lockdog::Client;
+use lockdog::report::HolderInfo;
 use serde_json::{Value, json};
 
 use super::arguments::Args;
@@ -18,33 +19,40 @@ impl Ancestors {
         Self(holds.unwrap_or_default())
     }
 
-    /// Which of the locks is held by one of them. A wait for it would never end.
-    ///
-    /// The servers are asked, because a daemon may outlive the run that started it.
+    /// Which of the locks are held by them. A wait for one of these would never end.
     pub(super) async fn holding(
         &self,
         args: &Args,
         clients: &[Client],
-    ) -> Result<Option<String>, Failed> {
-        for hold in &self.0 {
-            let Some(name) = args.names().find(|name| hold["lock"] == *name) else {
-                continue;
-            };
-            for client in clients {
-                let holder = client.lock(name).holder().await;
-                let holder = match holder {
-                    Ok(holder) => holder,
-                    // The others have a quorum, or the acquire reports it.
-                    Err(_) if clients.len() > 1 => continue,
-                    Err(error) => return Err(error.into()),
-                };
-                let field = |holder: &lockdog::report::HolderInfo| hold["field"] == holder.field();
-                if holder.as_ref().is_some_and(field) {
-                    return Ok(Some(name.to_owned()));
-                }
+    ) -> Result<Vec<String>, Failed> {
+        let mut held = Vec::new();
+        for name in args.names() {
+            if self.is_holding(name, clients).await? {
+                held.push(name.to_owned());
             }
         }
-        Ok(None)
+        Ok(held)
+    }
+
+    /// The servers are asked, because a daemon may outlive the run that started it.
+    async fn is_holding(&self, name: &str, clients: &[Client]) -> Result<bool, Failed> {
+        let holds: Vec<&Value> = self.0.iter().filter(|it| it["lock"] == name).collect();
+        if holds.is_empty() {
+            return Ok(false);
+        }
+        for client in clients {
+            let holder = match client.lock(name).holder().await {
+                Ok(holder) => holder,
+                // The others have a quorum, or the acquire reports it.
+                Err(_) if clients.len() > 1 => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let has = |holder: HolderInfo| holds.iter().any(|it| it["field"] == holder.field());
+            if holder.is_some_and(has) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The value of the variable for a command that also has these holds: names and fields.

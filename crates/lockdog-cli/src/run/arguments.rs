@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// COMMAND is one text for the shell: $SHELL, or /bin/sh
     #[arg(short = 'c', long, help_heading = "The command")]
     shell: bool,
-    /// Leave LOCKDOG_PASSWORD, and the password in LOCKDOG_URL, in the command's environment
+    /// Leave LOCKDOG_PASSWORD, and the passwords in LOCKDOG_URL or --url, in the command's environment
     #[arg(long, help_heading = "The command")]
     pub(crate) pass_credentials: bool,
     /// Append one JSON line about the run to this file

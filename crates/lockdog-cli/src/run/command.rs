@@ -11,6 +11,7 @@ use super::descendants::{self, Process};
 use super::environment::{self, Environment};
 use super::launcher::launcher_command;
 use super::program::{Reach, command_of, exit_code, not_started};
+use crate::connect::Settings;
 use crate::failed::{CANNOT, Failed};
 
 /// A started command. It is killed with everything below it if this process dies.
@@ -111,9 +112,9 @@ impl RunningCommand {
 
 /// Replaces this process by the command, which then runs under the hold of a run above. Returns only if that
 /// fails.
-pub(super) fn replace(args: &Args) -> Failed {
+pub(super) fn replace(args: &Args, settings: &Settings) -> Failed {
     let words = args.words();
     let mut command = command_of(&words);
-    environment::without_secrets(args).apply(&mut command);
+    environment::under_hold_above(args, settings).apply(&mut command);
     not_started(&words, &command.exec())
 }

@@ -51,7 +51,7 @@ async fn under_lock(
     let ancestors = Ancestors::of_environment();
     let acquired = match acquire(args, settings, &ancestors, &mut signals, output, report).await? {
         Outcome::Acquired(acquired) => acquired,
-        Outcome::Nested => return Err(command::replace(args)),
+        Outcome::Nested => return Err(command::replace(args, settings)),
         Outcome::Busy => {
             let code = args.conflict_exit_code;
             report.ended(Ending::Busy, code);
@@ -63,7 +63,7 @@ async fn under_lock(
             return Ok(failed.code);
         }
     };
-    let environment = environment::of(args, &acquired, &ancestors);
+    let environment = environment::of(args, settings, &acquired, &ancestors);
     let started = Instant::now();
     let mut command = match RunningCommand::start(args, &environment) {
         Ok(command) => command,

@@ -34,6 +34,16 @@ impl Signals {
         Ok(Self(signals))
     }
 
+    /// Listens to TSTP, too. It then stops this process no more.
+    pub(super) fn add_stop(&mut self) {
+        let kind = SignalKind::from_raw(Signal::TSTP.as_raw());
+        if !is_in(ignored(), Signal::TSTP)
+            && let Ok(stream) = unix::signal(kind)
+        {
+            self.0.push((Signal::TSTP, stream));
+        }
+    }
+
     /// The next signal.
     ///
     /// # Cancel safety
@@ -55,7 +65,7 @@ impl Signals {
     pub(crate) async fn ending(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
-            if ![Signal::CONT, Signal::WINCH].contains(&signal) {
+            if ![Signal::CONT, Signal::TSTP, Signal::WINCH].contains(&signal) {
                 return signal;
             }
         }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lockdog::error::LostReason;
-use rustix::process::Signal;
+use rustix::process::{Signal, getpid, kill_process};
 
 use super::acquire::Acquired;
 use super::arguments::Args;
@@ -28,6 +28,10 @@ pub(super) async fn supervise(
     signals: &mut Signals,
     output: Output,
 ) -> Ended {
+    if !command.has_terminal() {
+        // The terminal stops the group of lockdog, and the command has another one.
+        signals.add_stop();
+    }
     let began = Instant::now();
     let guard = acquired.guard();
     let mut watch = Watch::new(args);
@@ -94,11 +98,20 @@ async fn sweep(command: &RunningCommand, is_due: impl Fn() -> bool) {
 }
 
 fn forward(command: &RunningCommand, signal: Signal) {
+    if signal == Signal::TSTP {
+        return stop(command);
+    }
     // The terminal sends these to the command itself.
     let by_keys = [Signal::INT, Signal::QUIT, Signal::CONT, Signal::WINCH];
     if !(command.has_terminal() && by_keys.contains(&signal)) {
         command.signal(signal);
     }
+}
+
+/// Stops the command, and then this process: nobody renews the lock while it is stopped. CONT is forwarded.
+fn stop(command: &RunningCommand) {
+    command.signal(Signal::STOP);
+    let _ = kill_process(getpid(), Signal::STOP);
 }
 
 fn why(args: &Args, verdict: Verdict) -> String {

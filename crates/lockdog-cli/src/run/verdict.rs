@@ -95,7 +95,13 @@ impl Watch {
         remaining: Duration,
         lost: Option<LostReason>,
     ) -> Action {
-        if let Some(Stop { verdict, kill_at }) = self.stop {
+        if let Some(stop) = &mut self.stop {
+            // If the machine slept since TERM, the deadline of the lock is nearer than `ran` shows.
+            let may_be_over = matches!(lost, None | Some(LostReason::Deadline));
+            if stop.verdict == Verdict::Jeopardy && may_be_over && remaining <= MARGIN {
+                stop.kill_at = stop.kill_at.min(ran);
+            }
+            let Stop { verdict, kill_at } = *stop;
             return match ran >= kill_at {
                 true => Action::Kill(verdict),
                 false => Action::Wait(kill_at - ran),
@@ -204,6 +210,29 @@ mod tests {
         );
         let kill = Action::Kill(Verdict::Jeopardy);
         assert_eq!(watch.next(ms(9_610), ms(9_900), None), kill);
+    }
+
+    #[test]
+    fn a_machine_that_slept_after_term_kills_at_once() {
+        let slept = ms(6_700);
+        for lost in [None, Some(LostReason::Deadline)] {
+            let mut watch = watch(OnLoss::Stop);
+            let ask = Action::Ask(Verdict::Jeopardy);
+            assert_eq!(watch.next(ms(6_610), ms(3_250), None), ask);
+            assert!(!watch.is_kill(slept));
+            let kill = Action::Kill(Verdict::Jeopardy);
+            assert_eq!(watch.next(slept, ms(0), lost), kill);
+            assert!(watch.is_kill(slept));
+        }
+        // The server has another answer, so the command has its grace.
+        let mut watch = watch(OnLoss::Stop);
+        assert_eq!(
+            watch.next(ms(6_610), ms(3_250), None),
+            Action::Ask(Verdict::Jeopardy)
+        );
+        let not_ours = Some(LostReason::NotOurs);
+        let wait = Action::Wait(ms(2_910));
+        assert_eq!(watch.next(slept, ms(0), not_ours), wait);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! `lockdog doctor`.
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::program::{lockdog, lockdog_at};
-use crate::support::{Certificates, RedisServer, dead_port};
+use crate::support::{Action, Certificates, Gate, Proxy, RedisServer, dead_port, named};
 
 fn step<'a>(lines: &'a [Value], step: &str) -> &'a Value {
     let found = lines.iter().find(|line| line["step"] == step);
@@ -34,6 +35,30 @@ async fn each_step_to_a_good_server_is_timed_and_nothing_is_left() {
         "{}",
         ended.stdout
     );
+}
+
+#[tokio::test]
+async fn ctrl_c_leaves_no_lock() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let proxy = Proxy::start(&server).await;
+    let args = ["doctor", "--lock-prefix", "ours:"];
+    // After this the server knows both scripts, so each of them is one command.
+    lockdog_at(proxy.url(), &args).end().await.code(1);
+    let of_lock = |words: &[String]| {
+        named("EVALSHA")(words) && words.iter().any(|word| word.starts_with("ours:"))
+    };
+    let (acquire, unlock) = (Gate::new(), Gate::new());
+    acquire.open();
+    proxy.on(of_lock, Action::HoldRequest(acquire));
+    proxy.on(of_lock, Action::HoldRequest(unlock.clone()));
+    let running = lockdog_at(proxy.url(), &args).start();
+    unlock.wait_reached().await;
+    assert_eq!(redis.keys().await.len(), 1);
+    running.signal(Signal::INT);
+    unlock.open();
+    running.end().await.code(130);
+    assert_eq!(redis.keys().await, [""; 0]);
 }
 
 #[tokio::test]

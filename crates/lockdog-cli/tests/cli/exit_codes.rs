@@ -155,6 +155,33 @@ async fn a_nested_run_of_the_same_lock_ends_at_once_unless_it_reenters() {
 }
 
 #[tokio::test]
+async fn a_nested_run_reenters_all_of_its_locks_or_none() {
+    let server = RedisServer::start().await;
+    let program = crate::program::LOCKDOG;
+    let (ab, ba) = (["--also", "b", "a"], ["--also", "a", "b"]);
+    let nested = [program, "run", "--reenter"];
+    let command = ["sh", "-c", "echo $LOCKDOG_LOCK ${LOCKDOG_TOKEN-none}"];
+    let half = [&["run", "a"][..], &nested, &ab, &command].concat();
+    let ended = lockdog(&server, &half).end().await.code(125);
+    assert_eq!(ended.stdout, "");
+    ended.complains("and b is not");
+    let both = [&["run"][..], &ab, &nested, &ba, &command].concat();
+    let ended = lockdog(&server, &both).end().await.code(0);
+    assert_eq!(ended.stdout, "b none\n");
+    // The token of the run between them is another lock's.
+    let between = [program, "run", "--fenced", "b"];
+    let outer = [&["run", "a"][..], &between, &nested, &["a"], &command].concat();
+    let ended = lockdog(&server, &outer).end().await.code(0);
+    assert_eq!(ended.stdout, "a none\n");
+    let fenced = ["run", "--fenced", "a"];
+    let same = [&fenced[..], &nested, &["a"], &command].concat();
+    let ended = lockdog(&server, &same).end().await.code(0);
+    let token = ended.stdout.trim().strip_prefix("a ").unwrap_or_default();
+    assert!(token.parse::<u64>().is_ok(), "{ended:?}");
+    assert!(server.redis().await.keys().await.is_empty());
+}
+
+#[tokio::test]
 async fn a_run_that_outlived_the_one_above_waits_as_any_other() {
     let server = RedisServer::start().await;
     let left = r#"[{"lock":"a","field":"5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d:o1.1"}]"#;

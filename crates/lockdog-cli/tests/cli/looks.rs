@@ -144,19 +144,21 @@ async fn what_is_no_lock_and_what_never_ends_is_named() {
         (&true.into(), &serde_json::Value::Null)
     );
     // A lock name from another program must not control the terminal.
-    redis
-        .cmd(&[
-            "HSET",
-            "a\u{1b}[31mb",
-            "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d:57",
-            "1",
-        ])
-        .await;
+    let name = "a\u{1b}[31mb\u{9b}31m\u{202e}c\u{7f}";
+    let field = "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d:57";
+    redis.cmd(&["HSET", name, field, "1"]).await;
     let ended = lockdog(&server, &["ls", "--color", "never"])
         .end()
         .await
         .code(0);
-    assert!(!ended.stdout.contains('\u{1b}'), "{:?}", ended.stdout);
+    let controls = |c: char| c.is_control() && c != '\n';
+    let turns = |c: char| c == '\u{202e}';
+    assert!(!ended.stdout.contains(controls), "{:?}", ended.stdout);
+    assert!(!ended.stdout.contains(turns), "{:?}", ended.stdout);
+    let ended = lockdog(&server, &["ls", "--json"]).end().await.code(0);
+    assert!(!ended.stdout.contains(controls), "{:?}", ended.stdout);
+    let found = ended.json_lines();
+    assert!(found.iter().any(|lock| lock["key"] == name), "{found:?}");
 }
 
 #[tokio::test]
@@ -300,11 +302,10 @@ async fn a_missing_permission_is_named_with_the_way_out() {
     let client = Client::connect(server.url()).await.unwrap();
     let guard = client.lock("orders").lock().await.unwrap();
     let url = format!("redis://narrow:pw@127.0.0.1:{}", server.port());
-    lockdog_at(&url, &["ls"])
-        .end()
-        .await
-        .code(125)
-        .complains("lockdog doctor");
+    for args in [&["ls"][..], &["top", "--once"]] {
+        let ended = lockdog_at(&url, args).end().await.code(125);
+        ended.complains("ACL SETUSER <user> +scan");
+    }
     let ended = lockdog_at(&url, &["inspect", "orders"]).end().await.code(0);
     assert!(
         ended.stdout.contains("not permitted (client|list)"),

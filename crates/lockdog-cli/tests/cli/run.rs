@@ -1,6 +1,6 @@
 //! `lockdog run` on a healthy server.
 
-use crate::program::{Files, lockdog, lockdog_at};
+use crate::program::{Files, LOCKDOG, lockdog, lockdog_at};
 use crate::support::prelude::{SOON, ms};
 use crate::support::{RedisServer, eventually};
 
@@ -168,6 +168,22 @@ async fn the_command_has_the_input_and_output_of_lockdog() {
     let run = lockdog(&server, &["run", "orders", "-c", "cat; echo no >&2"]).stdin(input);
     let ended = run.env("SHELL", "/bin/sh").end().await.code(0);
     assert_eq!((&*ended.stdout, &*ended.stderr), ("one\ntwo\n", "no\n"));
+}
+
+#[tokio::test]
+async fn a_log_that_nobody_reads_does_not_end_the_command() {
+    let server = RedisServer::start().await;
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = tokio::process::Command::new(LOCKDOG)
+        .args(["-vvv", "run", "orders", "sh", "-c", "exit 5"])
+        .env("LOCKDOG_URL", server.url())
+        .stdin(std::process::Stdio::null())
+        .stderr(writer)
+        .status()
+        .await
+        .unwrap();
+    assert_eq!(status.code(), Some(5));
 }
 
 #[tokio::test]

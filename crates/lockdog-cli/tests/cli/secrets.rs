@@ -193,3 +193,48 @@ async fn a_nested_command_gets_the_url_without_its_password() {
     let ended = lockdog(&server, &same).end().await.code(0);
     assert_eq!(ended.stdout.trim().trim_end_matches('/'), bare);
 }
+
+#[tokio::test]
+async fn a_nested_command_has_the_servers_that_a_flag_names_without_a_password() {
+    let server = RedisServer::builder().password(SECRET).start().await;
+    let bare = format!("redis://127.0.0.1:{}", server.port());
+    let in_url = format!("redis://:{SECRET}@127.0.0.1:{}", server.port());
+    let files = Files::new();
+    let file = files.path("lockdog.yaml").display().to_string();
+    fs::write(&file, format!("url: {bare}\npassword: {SECRET}\n")).unwrap();
+    let (by_url, by_file) = (["--url", &*in_url], ["--config", &*file]);
+    let run = async |url: &str, flag: &[&str], more: &[&str]| {
+        let args = [flag, &["run", "a"], more].concat();
+        lockdog_at(url, &args)
+            .env("LOCKDOG_CONFIG", "/no/such/file")
+            .end()
+            .await
+    };
+    // The environment names other servers, or none.
+    for other in ["", "redis://127.0.0.1:1"] {
+        for (flag, named) in [
+            (&by_url, format!("LOCKDOG_URL={bare}")),
+            (&by_file, format!("LOCKDOG_CONFIG={file}")),
+        ] {
+            let ended = run(other, flag, &["env"]).await.code(0);
+            assert_silent(&ended);
+            let names = ["LOCKDOG_URL=", "LOCKDOG_CONFIG="];
+            let is_name = |line: &&str| names.iter().any(|name| line.starts_with(name));
+            let lines: Vec<&str> = ended.stdout.lines().filter(is_name).collect();
+            assert_eq!(lines, [named]);
+        }
+    }
+    // On the same server, the outer run has this lock.
+    let nested = [LOCKDOG, "run", "a", "true"];
+    let ended = run("", &by_file, &nested).await.code(125);
+    ended.complains("--reenter");
+    let open = RedisServer::start().await;
+    let ended = run("", &["--url", &open.url()], &nested).await.code(125);
+    ended.complains("--reenter");
+    let ended = run("", &by_url, &nested).await.code(125);
+    ended.complains("NOAUTH");
+    let kept = ["--pass-credentials", "printenv", "LOCKDOG_URL"];
+    let args = [&by_url[..], &["run", "a"], &kept].concat();
+    let ended = lockdog_at("", &args).end().await;
+    assert_eq!(ended.code(0).stdout.trim(), in_url);
+}

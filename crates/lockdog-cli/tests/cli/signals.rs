@@ -152,6 +152,34 @@ async fn a_signal_after_the_command_ends_the_rest_of_at_least() {
     assert!(redis.keys().await.is_empty());
 }
 
+#[tokio::test]
+async fn a_stop_stops_the_command_with_lockdog_until_both_continue() {
+    let server = RedisServer::start().await;
+    let files = Files::new();
+    let [ready, go] = ["ready", "go"].map(|name| files.path(name).display().to_string());
+    let script = "echo $$ > \"$0\"; while ! [ -e \"$1\" ]; do sleep 0.05; done; exit 5";
+    let lease = format!("{}s", LONG.as_secs());
+    let args = [
+        "run", "--lease", &lease, "orders", "sh", "-c", script, &ready, &go,
+    ];
+    let running = lockdog(&server, &args).start();
+    let command = files.number("ready").await;
+    running.signal(Signal::TSTP);
+    for pid in [command, running.pid()] {
+        eventually(SOON, "it is stopped", async || state(pid) == Some('T')).await;
+    }
+    running.signal(Signal::CONT);
+    std::fs::write(files.path("go"), "").unwrap();
+    running.end().await.code(5);
+    assert!(server.redis().await.keys().await.is_empty());
+}
+
+/// The letter of the kernel for what a process does.
+fn state(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
 /// The processes that this one started and that are not reaped.
 fn children(pid: u32) -> Vec<String> {
     let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));

@@ -322,6 +322,13 @@ fn an_error_names_the_file_the_place_and_what_to_do() {
         (Some(3), Some(4)),
         "{error}"
     );
+    // It is not read to its end, which is in the middle of a character.
+    std::fs::write(&path, "#ä".repeat(1 << 20)).unwrap();
+    let error = crate::from_file(&path).unwrap_err().to_string();
+    assert!(
+        error.ends_with(":1:1: a configuration has at most 1 MiB"),
+        "{error}"
+    );
     let error = crate::from_file(folder.path().join("none.yaml")).unwrap_err();
     assert_eq!(error.kind(), ConfigErrorKind::Read);
     assert!(

@@ -70,6 +70,25 @@ async fn a_client_finds_the_connections_of_all_clients() {
     }
 }
 
+/// The documented permissions have HGETALL and no HSCAN. Its answer has another form with RESP3.
+#[tokio::test(start_paused = true)]
+async fn holders_are_found_without_hscan_in_both_protocols() {
+    for protocol in [Protocol::Resp2, Protocol::Resp3] {
+        let server = Server::new();
+        let client = server.builder().protocol(protocol).build().await.unwrap();
+        server.refuse("hscan", "NOPERM no permissions for hscan", u32::MAX);
+        let plain = client.lock("plain").lock().await.unwrap();
+        let rw = client.read_write_lock("rw");
+        let read = rw.read().lock().await.unwrap();
+        for (name, kind) in [("plain", "reentrant"), ("rw", "read_write")] {
+            let seen = client.inspect(name).await.unwrap();
+            assert_eq!(seen.kind.as_str(), kind, "{protocol:?}: {seen:?}");
+            assert_eq!(seen.holders.len(), 1, "{protocol:?}: {seen:?}");
+        }
+        drop((plain, read));
+    }
+}
+
 /// RESP3 has other forms for scores and for messages.
 #[tokio::test(start_paused = true)]
 async fn waiters_are_found_and_woken_in_both_protocols() {
