@@ -5,6 +5,7 @@ use std::future::IntoFuture;
 use lockdog::{Client, Error};
 
 use super::ms;
+use crate::kinds;
 use crate::support::cluster::names;
 use crate::support::{Binary, Cluster, RedisServer, dead_port, dead_ports};
 use crate::turn::turn;
@@ -210,6 +211,10 @@ async fn names_that_redisson_could_not_unlock_are_refused_before_any_command() {
             assert!(matches!(error, Error::Invalid { .. }), "{name}: {error:?}");
             assert!(error.to_string().contains("slot"), "{name}: {error}");
         }
+    }
+    for kind in kinds::ALL {
+        let error = kind.lock(&client, "a}b").lock().await.unwrap_err();
+        assert!(matches!(error, Error::Invalid { .. }), "{kind:?}: {error}");
     }
     assert_eq!(sent(), before);
     client.shutdown().await;

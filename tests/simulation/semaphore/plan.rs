@@ -118,6 +118,7 @@ fn step(chance: &mut Chance, total: u32, [ledger, number]: [bool; 2]) -> Step {
         62..70 => Step::Drop,
         70..76 => Step::Split,
         82..86 if ledger => Step::LoseLedger,
+        82..86 if number => Step::Reclaim,
         86..90 if ledger => Step::Reclaim,
         86..90 if number => Step::SetAgain,
         82..94 => Step::Resume,
