@@ -133,7 +133,7 @@ macro_rules! options {
         /// Limits how long the watchdog renews the lock, counted from this acquire. At least 10 ms; a
         /// longer lease is shortened to it. After that time the lock is lost, with
         /// [`LostReason::MaxHold`](crate::error::LostReason::MaxHold). Use it for work that may hang. If
-        /// several acquires of one hold set a limit, the earliest one counts.
+        /// several acquires of one hold set a limit, the earliest one counts. Redisson has no such option.
         pub fn max_hold(mut self, max_hold: Duration) -> Self {
             self.options.max_hold = Some(max_hold);
             self

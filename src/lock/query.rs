@@ -105,7 +105,7 @@ impl<G: FromGuard> Lock<G> {
 
     /// The holder of the lock, as Redis shows it. `None` if no owner holds it. If several readers of a
     /// read/write lock hold it, this is one of them; [`ReadWriteLock::holders`](crate::ReadWriteLock::holders)
-    /// has all of them.
+    /// has all of them. Redisson has no such call.
     ///
     /// # Errors
     ///
