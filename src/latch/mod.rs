@@ -109,7 +109,7 @@ impl CountDownLatch {
     /// Redisson's `countDown()`.
     ///
     /// The server remembers the call for an hour, or longer if the command timeout is longer than 150 s. So it
-    /// counts once, however often its command arrives.
+    /// counts once, however often its command arrives. The call takes at most two command timeouts.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl CountDownLatch {
         counted.await.map(|_| ())
     }
 
-    /// Deletes the latch and wakes its waiters, whatever its count is. Returns whether there was a count.
+    /// Deletes the latch and wakes its waiters, independent of its count. Returns whether there was a count.
     /// Corresponds to Redisson's `delete()`, which does not wake its waiters. A key of another type stays, and the
     /// call returns `WRONGTYPE`.
     ///
@@ -142,11 +142,11 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// As [`count`](Self::count). After a [`Error::Timeout`] or [`Error::Unavailable`] the latch may be ended.
+    /// As [`count`](Self::count). After a [`Error::Timeout`] or [`Error::Unavailable`] the latch may be deleted.
     ///
     /// # Cancel safety
     ///
-    /// If it is cancelled, the latch may or may not be ended.
+    /// If it is cancelled, the latch may or may not be deleted.
     pub async fn delete(&self) -> Result<bool> {
         let call = self.inner.call(async |core, key, time, sent| {
             latch::delete(&core.server, key, core.once(), time, sent).await

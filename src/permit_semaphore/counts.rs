@@ -120,6 +120,7 @@ impl PermitSemaphore {
     /// does not exist has zero permits before. Corresponds to Redisson's `addPermits(n)`.
     ///
     /// The server remembers the call for a while. So it adds once, however often its command arrives.
+    /// The call takes at most two command timeouts.
     ///
     /// # Errors
     ///
