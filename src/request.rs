@@ -35,7 +35,8 @@ pub(crate) use watched_call::WatchedCall;
 /// methods are the arguments of Redisson's `lock(lease, unit)` and `lockAsync(lease, unit, threadId)`.
 ///
 /// A request is not a future itself: `.await` makes it one. `tokio::spawn`, `join_all` and the like need
-/// a future, which [`into_future`](IntoFuture::into_future) returns.
+/// a future, which [`into_future`](IntoFuture::into_future) returns. A crate of edition 2021 has to import
+/// [`IntoFuture`] for that.
 ///
 /// # Examples
 ///
