@@ -21,10 +21,11 @@ impl<G: FromGuard> Lock<G> {
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`](crate::Error::Timeout) or [`Error::Unavailable`](crate::Error::Unavailable) if
-    /// the server did not answer within the command timeout, [`Error::Refused`](crate::Error::Refused) if
-    /// it does not permit the command, [`Error::Invalid`](crate::Error::Invalid) for an invalid name and
-    /// outside a tokio runtime, [`Error::Closed`](crate::Error::Closed) after a shutdown.
+    /// - [`Error::Timeout`](crate::Error::Timeout) or [`Error::Unavailable`](crate::Error::Unavailable) if
+    ///   the server did not answer within the command timeout.
+    /// - [`Error::Refused`](crate::Error::Refused) if the server does not permit the command.
+    /// - [`Error::Invalid`](crate::Error::Invalid) for an invalid name, and outside a tokio runtime.
+    /// - [`Error::Closed`](crate::Error::Closed) after a shutdown.
     ///
     /// # Cancel safety
     ///

@@ -172,9 +172,9 @@ impl RedLock {
     }
 
     /// The shortest time for which an acquired lock must be valid. A round does not count if less than this
-    /// is left when a quorum has granted: of the lease, minus the drift of a hundredth of the lease and
-    /// 2 ms. If the lease minus the drift is not longer than this time, the request returns
-    /// [`Error::Invalid`](crate::Error::Invalid).
+    /// time is left when a quorum has granted. What is left is the lease, minus the time since the round began,
+    /// minus the drift of a hundredth of the lease and 2 ms. If the lease minus the drift is not longer than this
+    /// time, the request returns [`Error::Invalid`](crate::Error::Invalid).
     ///
     /// Defaults to zero. Redisson has no such setting.
     pub fn min_validity(self, validity: Duration) -> Self {

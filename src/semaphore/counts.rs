@@ -16,10 +16,11 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`] or [`Error::Unavailable`] if the server did not answer within the command
-    /// timeout, [`Error::Refused`] if it does not permit the command or if the name is in use for something
-    /// else (`WRONGTYPE`), [`Error::Invalid`] for an invalid name and outside a tokio runtime,
-    /// [`Error::Closed`] after a shutdown.
+    /// - [`Error::Timeout`] or [`Error::Unavailable`] if the server did not answer within the command timeout.
+    /// - [`Error::Refused`] if the server does not permit the command, or if the name is in use for something
+    ///   else (`WRONGTYPE`).
+    /// - [`Error::Invalid`] for an invalid name, and outside a tokio runtime.
+    /// - [`Error::Closed`] after a shutdown.
     ///
     /// # Cancel safety
     ///
