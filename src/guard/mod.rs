@@ -277,8 +277,8 @@ impl Guard {
     /// [`Client::shutdown`](crate::Client::shutdown) nor a drop of the client releases the lock. The
     /// report of the shutdown does not count it. `force_unlock` frees it.
     ///
-    /// The watchdog no longer renews a lock that was acquired without a lease: the rest of its lease
-    /// ends, at most the watchdog's lease. To set that rest, call [`Guard::extend`] first. While other
+    /// The watchdog no longer renews a lock that was acquired without a lease. So the lock stays for the rest of
+    /// its lease, at most the watchdog's lease. To set that rest, call [`Guard::extend`] first. While other
     /// guards of the same hold live, the watchdog renews the hold for them. When the last of them ends,
     /// the lock is still left to its lease. A guard of a lost lock leaves nothing.
     ///
