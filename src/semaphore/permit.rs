@@ -100,8 +100,9 @@ impl Permit {
     ///
     /// What happened to the first permits that were not released. The others are released.
     ///
-    /// - [`Error::Lost`](crate::Error::Lost) if the permits were released before: by
-    ///   [`Semaphore::reclaim`](crate::Semaphore::reclaim), or by a shutdown of the client.
+    /// - [`Error::Lost`](crate::Error::Lost) if the permits were released before, by
+    ///   [`Semaphore::reclaim`](crate::Semaphore::reclaim) or by a shutdown of the client, or if the semaphore was
+    ///   deleted or ended meanwhile. The call adds nothing then.
     /// - [`Error::UnlockUnconfirmed`](crate::Error::UnlockUnconfirmed) if Redis did not confirm within the
     ///   command timeout, or refused. The client retries in the background until Redis answers.
     /// - [`Error::Invalid`](crate::Error::Invalid) outside a tokio runtime. The client then releases the
