@@ -23,8 +23,8 @@ async fn main() -> Result<()> {
     let client = Client::connect(url).await?;
     let lock = client.lock("example:logging");
     let guard = lock.lock().await?;
-    // `lock lost` is the line to alert on. It names a hash in place of the lock: the same name has the
-    // same hash in each process of this program.
+    // `lock lost` is the line to alert on. It has a hash in place of the lock's name: the same key has the
+    // same hash in each process.
     lock.force_unlock().await?;
     guard.lost().await;
     client.shutdown().await;

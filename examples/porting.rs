@@ -1,5 +1,5 @@
-//! Every method of Redisson's `RLock`, and those that `RedissonMultiLock` has, Java on the left and
-//! Rust on the right.
+//! Every method of Redisson's `RLock` but the listeners, and those that `RedissonMultiLock` has, Java on
+//! the left and Rust on the right.
 //!
 //! ```text
 //! cargo run --example porting -- redis://127.0.0.1:6379
@@ -74,7 +74,8 @@ async fn without_guards(redisson: &Client) -> Result<()> {
     /* lock.unlock();                           */ lock.unlock().await?;
     /* lock.unlock(); // IllegalMonitorState... */ is("unlock, not held", matches!(lock.unlock().await, Err(Error::NotHeld(_))), true);
 
-    // A throttle: one owner gets the lock and keeps it, so no other owner gets it for ten seconds.
+    // A throttle: one owner gets the lock and keeps it, so no other owner gets it for ten seconds. `forget` lets
+    // this owner re-enter, as in Java. New code uses `guard.leave_to_lease()`, which a shutdown does not end.
     /* lock.tryLock(0, 10, SECONDS);            */ let got = lock.try_lock().lease(secs(10)).await?;
     /*                                          */ is("tryLock(0, lease)", got.is_some(), true);
     /*                                          */ if let Some(guard) = got { guard.forget(); }

@@ -48,7 +48,7 @@ async fn main() -> Result<()> {
     while let Some(called) = running.join_next().await {
         called.expect("no call panics")?;
     }
-    // What is still in use is given back.
+    // The shutdown releases the permits that are still in use.
     client.shutdown().await;
     println!("{name} ended");
     Ok(())

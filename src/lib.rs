@@ -88,8 +88,8 @@
 //! | `IllegalMonitorStateException` | [`Error::NotHeld`], [`Error::Lost`], [`Error::AlreadyHeld`] |
 //! | `lockWatchdogTimeout` | [`ClientBuilder::watchdog_lease`] |
 //!
-//! The documentation of each item names the Redisson call. `docs/porting-from-redisson.md` lists all of
-//! them.
+//! The documentation of an item names the Redisson call, if there is one. `docs/porting-from-redisson.md`
+//! lists all of them.
 //!
 //! # What it promises
 //!
@@ -106,8 +106,8 @@
 //!   from `main` without [`Client::shutdown`], leaves the lock for one lease, and a permit of
 //!   [`Client::semaphore`] until [`Semaphore::reclaim`].
 //! - A command that is sent twice, arrives late or gets no reply has the effect of one, or is undone.
-//! - Every wait ends within its limit, with or without a message from the server. A wait below 10 ms
-//!   gets 10 ms for its first attempt: see [`TryLockRequest::wait`].
+//! - Every wait ends within its limit, with or without a message from the server. [`TryLockRequest::wait`]
+//!   and [`TryPermitRequest::wait`] name the three exceptions.
 //! - A [`RedLock`] on several independent servers tolerates the loss of fewer than half of them. A server
 //!   that comes back may have lost its data. The client that sees it come back does not count it until
 //!   all earlier leases are over. [`RedLock::fenced`] adds tokens that grow.

@@ -35,7 +35,8 @@ pub(crate) use watched_call::WatchedCall;
 /// methods are the arguments of Redisson's `lock(lease, unit)` and `lockAsync(lease, unit, threadId)`.
 ///
 /// A request is not a future itself: `.await` makes it one. `tokio::spawn`, `join_all` and the like need
-/// a future, which [`into_future`](IntoFuture::into_future) returns.
+/// a future, which [`into_future`](IntoFuture::into_future) returns. A crate of edition 2021 has to import
+/// [`IntoFuture`] for that.
 ///
 /// # Examples
 ///
@@ -133,7 +134,7 @@ macro_rules! options {
         /// Limits how long the watchdog renews the lock, counted from this acquire. At least 10 ms; a
         /// longer lease is shortened to it. After that time the lock is lost, with
         /// [`LostReason::MaxHold`](crate::error::LostReason::MaxHold). Use it for work that may hang. If
-        /// several acquires of one hold set a limit, the earliest one counts.
+        /// several acquires of one hold set a limit, the earliest one counts. Redisson has no such option.
         pub fn max_hold(mut self, max_hold: Duration) -> Self {
             self.options.max_hold = Some(max_hold);
             self

@@ -29,7 +29,8 @@ impl ClientBuilder {
     /// Asks this code for the user and password of each new connection to the servers that keep the locks, for
     /// passwords that change while the client lives: tokens of a cloud provider, or a secret that is rotated.
     /// The result replaces the password in the URL, and the user if the result has one. If the server refuses
-    /// it, the client asks the code once more at once, and then at each later attempt to connect.
+    /// it, the client asks the code again immediately, and then at each later attempt to connect. Do not set
+    /// [`password`](ClientBuilder::password) too: `build` returns [`Error::Invalid`] then.
     ///
     /// A server checks the password once for each connection. If a server closes connections whose password
     /// expired, the client reconnects, and its locks stay held.

@@ -149,7 +149,7 @@ impl ClientBuilder {
     /// The longest lease that a request may have, at least 10 ms. A longer one is
     /// [`Error::Invalid`](crate::Error::Invalid).
     ///
-    /// Defaults to 24 h.
+    /// Defaults to 24 h. Redisson has no such setting.
     pub fn max_lease(mut self, lease: Duration) -> Self {
         self.max_lease = lease;
         self
@@ -160,7 +160,7 @@ impl ClientBuilder {
     /// calls that the client sends until the server answers: `count_down`, `add_permits`, and releases of a
     /// number of permits.
     ///
-    /// Defaults to 100,000.
+    /// Defaults to 100,000. Redisson has no such setting.
     pub fn max_waiters(mut self, waiters: u32) -> Self {
         self.max_waiters = waiters;
         self
@@ -191,7 +191,7 @@ impl ClientBuilder {
     ///
     /// [`ClientBuilder::max_hand_over_time`] is the other limit. The first limit that is reached counts.
     ///
-    /// Defaults to 16.
+    /// Defaults to 16. Redisson does not hand over: that is 0.
     pub fn max_hand_overs(mut self, hand_overs: u32) -> Self {
         self.hand_overs.hand_overs = hand_overs;
         self
@@ -202,7 +202,7 @@ impl ClientBuilder {
     /// sections. After it the client releases the lock, as with [`ClientBuilder::max_hand_overs`], which is
     /// the other limit. Zero: at most one hand-over once the client has detected other waiters.
     ///
-    /// Defaults to 20 ms.
+    /// Defaults to 20 ms. Redisson has no such setting.
     pub fn max_hand_over_time(mut self, time: Duration) -> Self {
         self.hand_overs.time = time;
         self
@@ -272,7 +272,7 @@ impl ClientBuilder {
     /// and `HMGET`, and for the key. Use it with every client of a quorum or with none. It is not
     /// supported on a cluster.
     ///
-    /// Defaults to false.
+    /// Defaults to false. Redisson has no such setting.
     pub fn quarantine_on_server(mut self, enabled: bool) -> Self {
         self.quarantine_on_server = enabled;
         self

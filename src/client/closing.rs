@@ -9,10 +9,12 @@ use crate::clock::Moment;
 impl Client {
     /// Shuts the client down. Corresponds to Redisson's `shutdown()`, which releases nothing.
     ///
-    /// It releases every hold and waits until Redis has confirmed that. Guards that still exist report
+    /// It releases every hold and waits until Redis has confirmed that. Two kinds of locks stay taken: those that
+    /// [`Guard::leave_to_lease`](crate::Guard::leave_to_lease) left to their leases, and those with
+    /// [`hold_at_least`](crate::LockRequest::hold_at_least), for the rest of that time. Guards that still exist report
     /// their locks as lost. Calls that wait or acquire end with [`Error::Closed`](crate::Error::Closed),
     /// and the client undoes what they acquired. The client also continues to send the calls of
-    /// [`CountDownLatch::count_down`](crate::CountDownLatch::count_down) and
+    /// [`CountDownLatch::count_down`](crate::CountDownLatch::count_down), `add_permits` and
     /// [`Semaphore::release`](crate::Semaphore::release) that have no answer yet. Then it waits for the end of
     /// the client's thread and connections. The report counts the released holds.
     ///
@@ -26,11 +28,12 @@ impl Client {
     }
 
     /// As [`Client::shutdown`], but ends after `limit` at the latest. Use it for a service that is killed a fixed
-    /// time after it received a signal to stop.
+    /// time after it received a signal to stop. Corresponds to Redisson's
+    /// `shutdown(quietPeriod, timeout, unit)`, without the quiet period.
     ///
     /// The report counts a release as unconfirmed if Redis has not confirmed it by then. That hold ends with its
     /// lease. The client continues to release it in the background while the process runs, for up to four command
-    /// timeouts. Then the client's thread and connections end, whatever handles of the client still exist.
+    /// timeouts. Then the client's thread and connections end, even if handles of the client still exist.
     ///
     /// # Cancel safety
     ///

@@ -6,7 +6,7 @@ use crate::diagnosis::{self, Diagnosis};
 use crate::error::Result;
 
 impl Client {
-    /// Checks the configuration of the servers for what may cost locks.
+    /// Checks the configuration of the servers for what may cost locks. Redisson has no such call.
     ///
     /// It finds eviction, missing persistence, a master that grants locks without its replicas, a replica
     /// or a cluster node in place of a single server, an old version, a wrong clock, and missing

@@ -7,7 +7,8 @@ impl ClientBuilder {
     /// Whether logs at all levels have the lock's name, in the field `lock`, in addition to its hash. Names may be
     /// personal data, and every reader of the logs then sees them.
     ///
-    /// Defaults to false: logs above `debug` have the hash alone, [`Lock::hash`](crate::Lock::hash).
+    /// Defaults to false: logs above `debug` have the hash alone, [`Lock::hash`](crate::Lock::hash). Redisson has no such
+    /// setting.
     pub fn log_names(mut self, enabled: bool) -> Self {
         self.log_names = enabled;
         self
@@ -20,7 +21,7 @@ impl ClientBuilder {
     /// [`Finding::is_expected`](crate::report::Finding::is_expected). The consequence for locks remains, so read
     /// the finding first.
     ///
-    /// Defaults to none. Call it once for each kind.
+    /// Defaults to none. Call it once for each kind. Redisson has no such setting.
     pub fn expect_finding(mut self, kind: FindingKind) -> Self {
         self.expected_findings.push(kind);
         self

@@ -129,12 +129,12 @@ impl Client {
     /// The fair lock of this name. Corresponds to Redisson's `getFairLock(name)`.
     ///
     /// It is granted in the order in which its waiters, of all clients, arrived at the server. Waiters of
-    /// Redisson and of lockdog stand in one queue. A call that ends or is dropped leaves the queue. A
+    /// Redisson and of lockdog wait in one queue. A call that ends or is dropped leaves the queue. A
     /// waiter whose client crashed, or whose future is not polled, delays the others by at most
     /// [`ClientBuilder::fair_absence`] and a poll cap while a client of lockdog waits or unlocks.
     ///
-    /// `try_lock()` without a wait takes no place in the queue, and returns `None` while a waiter stands
-    /// there. [`ClientBuilder::max_hand_overs`] and [`ClientBuilder::max_hand_over_time`] do not apply.
+    /// `try_lock()` without a wait takes no place in the queue, and returns `None` while the queue has a
+    /// waiter. [`ClientBuilder::max_hand_overs`] and [`ClientBuilder::max_hand_over_time`] do not apply.
     ///
     /// A fair lock and a lock of another kind with the same name exclude each other, but the other kind
     /// ignores the queue, and its release wakes no waiter of the fair lock. An owner does not re-enter
@@ -258,7 +258,8 @@ impl Client {
         self.session.core().id
     }
 
-    /// Every hold of this client that is valid now. The client does not ask Redis.
+    /// Every hold of this client that is valid now. The client does not ask Redis. Redisson has no such
+    /// call.
     pub fn holds(&self) -> Vec<HoldInfo> {
         let core = self.session.core();
         let holds = core.holds.all();
@@ -270,6 +271,7 @@ impl Client {
 
     /// Marks the server's data as complete, so the server counts in quorums at once. Call it once for a
     /// new server. Never call it for a server that may have lost locks which an owner still holds.
+    /// Redisson has no such call.
     ///
     /// It ends the server's quarantine for every client with
     /// [`ClientBuilder::quarantine_on_server`], and the quarantine that this client began itself.

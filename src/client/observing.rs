@@ -22,7 +22,7 @@ impl ClientBuilder {
     ///
     /// The client calls the function once for each handle, in the caller's task. If it panics, that call panics.
     ///
-    /// Defaults to no group.
+    /// Defaults to no group. Redisson has no such setting.
     ///
     /// # Examples
     ///

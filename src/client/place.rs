@@ -79,7 +79,8 @@ impl ClientBuilder {
     ///
     /// A pool has no connections for messages, so set the URL too. With a pool alone, waiters poll
     /// ([`Wake::Poll`](crate::config::Wake::Poll)) and the watchdog takes a second connection from the
-    /// pool. A pool cannot be used with sentinels or a cluster.
+    /// pool. The pool's `max_size` must then be at least 2, or 3 with [`ClientBuilder::replica_ack`]. A pool
+    /// cannot be used with sentinels or a cluster.
     ///
     /// A connection of a pool queues 50 commands. If more calls than that start on one runtime and are
     /// not polled again, the other calls of that runtime time out. Connections that the client opens

@@ -9,13 +9,13 @@ use crate::error::Error;
 
 impl Client {
     /// Connects with default settings, does the work, and shuts the client down. It shuts the client down
-    /// also if the work fails or panics.
+    /// also if the work fails or panics. Redisson has no such call.
     ///
     /// Use it for a program that ends after the work. If such a program only drops its client, the program
     /// may end before the client has released its locks.
     ///
-    /// The error type `E` must be `lockdog::Error` or convertible from it. Clones of the client that
-    /// outlive the work are closed.
+    /// The error type `E` must be `lockdog::Error` or convertible from it. After the
+    /// work, clones of the client are closed.
     ///
     /// # Errors
     ///

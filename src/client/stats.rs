@@ -58,6 +58,7 @@ pub struct Connected {
 
 impl Client {
     /// The current numbers of this client, for a health page or for metrics. The client does not ask Redis.
+    /// Redisson has no such call.
     ///
     /// It reads the state of each hold, which takes about 0.1 us for each of them.
     pub fn stats(&self) -> Stats {

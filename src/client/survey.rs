@@ -7,7 +7,7 @@ use crate::survey::{self, ConnectionInfo, LockInfo, Locks};
 
 impl Client {
     /// The lock of this name, as its key in Redis shows it: its kind, its holders and its listeners, of all clients.
-    /// Use it in support tools and admin pages.
+    /// Use it in support tools and admin pages. Redisson has no such call.
     ///
     /// The client's name mapper is applied to the name. The client sends several commands; if the lock changes
     /// between them, the result may mix the states before and after the change. If the user may not run some of the
@@ -35,7 +35,7 @@ impl Client {
     }
 
     /// The locks of all clients on the servers whose keys match this pattern, a pattern of `SCAN`. A key is found if
-    /// its content is that of a lock; its name does not matter.
+    /// its content is that of a lock; its name does not matter. Redisson has no such call.
     ///
     /// This call sends nothing; [`Locks::next`] does. It uses `SCAN` and never `KEYS`, so it blocks no server for
     /// long. It also reads each hash that matches, so a narrow pattern saves commands. The user needs
@@ -46,6 +46,7 @@ impl Client {
     }
 
     /// The connections of all clients to the servers of this client. The user needs `+client|list`.
+    /// Redisson has no such call.
     ///
     /// The connections of the client with the id `id` have the name `lockdog/{id}`, unless
     /// [`ClientBuilder::client_name`](crate::ClientBuilder::client_name) says otherwise.

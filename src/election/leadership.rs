@@ -158,7 +158,7 @@ impl Leading {
         Err(lost.map_or(Error::Closed, Error::Lost))
     }
 
-    /// Ends when the leadership is lost: see [`Guard::lost`].
+    /// Waits until the leadership is lost and returns how: see [`Guard::lost`].
     ///
     /// # Cancel safety
     ///

@@ -37,7 +37,7 @@ pub use observe::Leaders;
 ///   [read](Self::leader) the value and [observe](Self::observe) its changes.
 ///
 /// An election and a lock of another kind with the same name exclude each other. A Redisson client may campaign
-/// with `getFairLock(name)`: it stands in the same queue, and leads without a value and without a term.
+/// with `getFairLock(name)`: it waits in the same queue, and leads without a value and without a term.
 ///
 /// # Panics
 ///

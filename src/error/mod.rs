@@ -85,8 +85,8 @@ pub enum Error {
     #[error(transparent)]
     NotReplicated(#[from] NotReplicated),
 
-    /// A permit is not in use: it was given back before, its lease ended, or it is of another semaphore.
-    /// The call gave nothing back.
+    /// A permit is not in use: it was released before, its lease ended, or it is of another semaphore.
+    /// The call released nothing.
     ///
     /// Redisson throws `IllegalArgumentException`. Another owner may have the permit now.
     #[error("a permit is not in use, semaphore={semaphore:?}")]

@@ -120,7 +120,7 @@ impl Guard {
     }
 
     /// Waits until the lock is lost and returns how. It returns no later than the deadline up to which
-    /// the lock may be used.
+    /// the lock may be used. Redisson reports no loss.
     ///
     /// # Cancel safety
     ///
@@ -152,8 +152,9 @@ impl Guard {
     /// before a step that cannot be undone, such as a `COMMIT` or a request to another service, with the
     /// time that the step takes. The client does not ask Redis.
     ///
-    /// It is the place for `?`, where [`Guard::is_valid`] needs an `if`. The watchdog renews a lock at the
-    /// latest when a third of its lease is over, so a healthy lock has two thirds of its lease left.
+    /// It is the place for `?`, where [`Guard::is_valid`] needs an `if`. The watchdog renews a lock when a third
+    /// of its lease is over, or up to an eighth of the lease later if many renewals are due at once. So a healthy
+    /// lock has more than half of its lease left. Redisson has no such call.
     ///
     /// # Errors
     ///
@@ -181,7 +182,7 @@ impl Guard {
 
     /// Whether the lock is held, in jeopardy because its renewals fail, or lost. Use it in a service that
     /// stops early or shows the state. The client does not ask Redis. A lock with a fixed lease is not
-    /// renewed, so it is never in jeopardy.
+    /// renewed, so it is never in jeopardy. Redisson has no such call.
     pub fn verdict(&self) -> Verdict {
         self.held().verdict()
     }
@@ -211,7 +212,7 @@ impl Guard {
     /// The fencing token, for a lock that issues tokens; `None` for every other lock. It is larger than
     /// that of every earlier holder, and the same for all acquires of one hold. A resource that
     /// stores the largest token it has seen, and rejects smaller ones, is safe from late writes.
-    /// Redisson's `RFencedLock` has `getToken()`; its RedLock has no tokens.
+    /// Corresponds to the result of `lockAndGetToken()` of Redisson's `RFencedLock`; its RedLock has no tokens.
     pub fn token(&self) -> Option<u64> {
         self.held().token()
     }
@@ -226,7 +227,7 @@ impl Guard {
     /// How many of the instances that hold the lock may lose its data early without another owner
     /// being able to get a quorum. An instance counts until the lease that it granted ends. This is not
     /// the number of instances that may be down: the lock is kept as long as a quorum answers, for
-    /// example three of five. 0 for a lock that needs every part, and for a plain lock.
+    /// example three of five. 0 for a lock that needs every part, and for a plain lock. Redisson has no such call.
     pub fn margin(&self) -> u32 {
         self.held().margin()
     }
@@ -276,8 +277,8 @@ impl Guard {
     /// [`Client::shutdown`](crate::Client::shutdown) nor a drop of the client releases the lock. The
     /// report of the shutdown does not count it. `force_unlock` frees it.
     ///
-    /// The watchdog no longer renews a lock that was acquired without a lease: the rest of its lease
-    /// ends, at most the watchdog's lease. Call [`Guard::extend`] before to set the rest. While other
+    /// The watchdog no longer renews a lock that was acquired without a lease. So the lock stays for the rest of
+    /// its lease, at most the watchdog's lease. To set that rest, call [`Guard::extend`] first. While other
     /// guards of the same hold live, the watchdog renews the hold for them. When the last of them ends,
     /// the lock is still left to its lease. A guard of a lost lock leaves nothing.
     ///
@@ -299,7 +300,8 @@ impl Guard {
     /// renews a guard without a lease, once no more than the watchdog's lease is left. All guards of the
     /// hold have the longer lease, also after this guard ended.
     ///
-    /// The call takes at most a command timeout. For a `RedLock` it takes at most one round.
+    /// The call takes at most a command timeout. For a `RedLock` it takes at most one round. In Redisson, a
+    /// nested `lock(lease, unit)` gives a longer lease.
     ///
     /// # Errors
     ///

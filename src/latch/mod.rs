@@ -62,10 +62,12 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`] or [`Error::Unavailable`] if the server did not answer within the command
-    /// timeout, [`Error::Refused`] if it does not permit the command or if the name is in use for something
-    /// else (`WRONGTYPE`), [`Error::Invalid`] for an invalid name, on a cluster for a name with a brace, and
-    /// outside a tokio runtime, [`Error::Closed`] after a shutdown.
+    /// - [`Error::Timeout`] or [`Error::Unavailable`] if the server did not answer within the command timeout.
+    /// - [`Error::Refused`] if the server does not permit the command, or if the name is in use for something
+    ///   else (`WRONGTYPE`).
+    /// - [`Error::Invalid`] for an invalid name, on a cluster for a name with a brace, and outside a tokio
+    ///   runtime.
+    /// - [`Error::Closed`] after a shutdown.
     ///
     /// # Cancel safety
     ///
@@ -109,7 +111,7 @@ impl CountDownLatch {
     /// Redisson's `countDown()`.
     ///
     /// The server remembers the call for an hour, or longer if the command timeout is longer than 150 s. So it
-    /// counts once, however often its command arrives.
+    /// counts once, however often its command arrives. The call takes at most two command timeouts.
     ///
     /// # Errors
     ///
@@ -133,7 +135,7 @@ impl CountDownLatch {
         counted.await.map(|_| ())
     }
 
-    /// Deletes the latch and wakes its waiters, whatever its count is. Returns whether there was a count.
+    /// Deletes the latch and wakes its waiters, independent of its count. Returns whether there was a count.
     /// Corresponds to Redisson's `delete()`, which does not wake its waiters. A key of another type stays, and the
     /// call returns `WRONGTYPE`.
     ///
@@ -142,11 +144,11 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// As [`count`](Self::count). After a [`Error::Timeout`] or [`Error::Unavailable`] the latch may be ended.
+    /// As [`count`](Self::count). After a [`Error::Timeout`] or [`Error::Unavailable`] the latch may be deleted.
     ///
     /// # Cancel safety
     ///
-    /// If it is cancelled, the latch may or may not be ended.
+    /// If it is cancelled, the latch may or may not be deleted.
     pub async fn delete(&self) -> Result<bool> {
         let call = self.inner.call(async |core, key, time, sent| {
             latch::delete(&core.server, key, core.once(), time, sent).await

@@ -226,7 +226,8 @@ impl<G: FromGuard> Lock<G> {
     ///   first.
     /// - [`Error::AlreadyHeld`] if this owner holds the lock, and the lock is not reentrant.
     /// - [`Error::WouldDeadlock`] if this is the write lock of a [`ReadWriteLock`](crate::ReadWriteLock) and
-    ///   this owner reads. Only for a call without a limit; others wait until their limit.
+    ///   this owner reads. Only for a call without a limit; others wait until their limit. Also, for each call,
+    ///   if this is a lock of values of a group and another lock of this owner holds some of them.
     /// - [`Error::Timeout`], [`Error::Unavailable`] or a retriable [`Error::Refused`] if the server gave no
     ///   usable answer for the whole command timeout.
     /// - [`Error::Refused`] if the server does not permit the command.
@@ -272,7 +273,7 @@ impl<G: FromGuard> Lock<G> {
     }
 
     /// Acquires the lock, does the work, and unlocks. If the lock is lost, the work is cancelled: its
-    /// future is dropped.
+    /// future is dropped. Redisson has no such call.
     ///
     /// # Errors
     ///

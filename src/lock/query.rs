@@ -21,10 +21,11 @@ impl<G: FromGuard> Lock<G> {
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`](crate::Error::Timeout) or [`Error::Unavailable`](crate::Error::Unavailable) if
-    /// the server did not answer within the command timeout, [`Error::Refused`](crate::Error::Refused) if
-    /// it does not permit the command, [`Error::Invalid`](crate::Error::Invalid) for an invalid name and
-    /// outside a tokio runtime, [`Error::Closed`](crate::Error::Closed) after a shutdown.
+    /// - [`Error::Timeout`](crate::Error::Timeout) or [`Error::Unavailable`](crate::Error::Unavailable) if
+    ///   the server did not answer within the command timeout.
+    /// - [`Error::Refused`](crate::Error::Refused) if the server does not permit the command.
+    /// - [`Error::Invalid`](crate::Error::Invalid) for an invalid name, and outside a tokio runtime.
+    /// - [`Error::Closed`](crate::Error::Closed) after a shutdown.
     ///
     /// # Cancel safety
     ///
@@ -105,7 +106,7 @@ impl<G: FromGuard> Lock<G> {
 
     /// The holder of the lock, as Redis shows it. `None` if no owner holds it. If several readers of a
     /// read/write lock hold it, this is one of them; [`ReadWriteLock::holders`](crate::ReadWriteLock::holders)
-    /// has all of them.
+    /// has all of them. Redisson has no such call.
     ///
     /// # Errors
     ///

@@ -12,10 +12,11 @@ impl PermitSemaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`] or [`Error::Unavailable`] if the server did not answer within the command
-    /// timeout, [`Error::Refused`] if it does not permit the command or if the name is in use for something
-    /// else (`WRONGTYPE`), [`Error::Invalid`] for an invalid name and outside a tokio runtime,
-    /// [`Error::Closed`] after a shutdown.
+    /// - [`Error::Timeout`] or [`Error::Unavailable`] if the server did not answer within the command timeout.
+    /// - [`Error::Refused`] if the server does not permit the command, or if the name is in use for something
+    ///   else (`WRONGTYPE`).
+    /// - [`Error::Invalid`] for an invalid name, and outside a tokio runtime.
+    /// - [`Error::Closed`] after a shutdown.
     ///
     /// # Cancel safety
     ///
@@ -120,6 +121,7 @@ impl PermitSemaphore {
     /// does not exist has zero permits before. Corresponds to Redisson's `addPermits(n)`.
     ///
     /// The server remembers the call for a while. So it adds once, however often its command arrives.
+    /// The call takes at most two command timeouts.
     ///
     /// # Errors
     ///

@@ -32,9 +32,9 @@ pub use request::{PermitRequest, TryPermitRequest};
 /// [`try_set_permits`](Self::try_set_permits), [`set_permits`](Self::set_permits) or
 /// [`add_permits`](Self::add_permits) was called.
 ///
-/// The leases count on the server's clock. A Redisson client takes an expired permit back by its own
-/// clock: if that is ahead by more than the remaining lease (at least two thirds of it while the watchdog
-/// renews), it takes a living permit. The next renewal reports that as a loss.
+/// The leases count on the server's clock. A Redisson client frees expired permits by its own
+/// clock. If that is ahead by more than the remaining lease (more than half of the lease while the watchdog
+/// renews), it frees a permit that is in use. The next renewal reports that as a loss.
 ///
 /// # Panics
 ///
@@ -104,7 +104,7 @@ impl PermitSemaphore {
     /// # Cancel safety
     ///
     /// If it is cancelled at any point, the next waiter of the client takes its place in the queue. If the
-    /// server granted permits, the client gives them back in the background.
+    /// server granted permits, the client releases them in the background.
     pub fn acquire(&self) -> PermitRequest {
         self.acquire_many(1)
     }

@@ -17,11 +17,11 @@ use crate::session::Claim;
 /// Permits of a [`PermitSemaphore`](crate::PermitSemaphore), at least one. Corresponds to the ids that
 /// Redisson's `acquire()` returns.
 ///
-/// [`LeasedPermit::release`] gives the permits back and waits until Redis has confirmed it. Dropping the
-/// value gives them back without waiting: the client's own thread sends the release to Redis. The value can
+/// [`LeasedPermit::release`] releases the permits and waits until Redis has confirmed it. Dropping the
+/// value releases them without waiting: the client's own thread sends the release to Redis. The value can
 /// be moved to another task, and dropped anywhere.
 ///
-/// A permit can be lost, as a lock can: its lease ran out, or it was given back by its id. Each permit
+/// A permit can be lost, as a lock can: its lease ran out, or it was released by its id. Each permit
 /// counts by itself: if one of several is lost, the others are still in use until they are released. What
 /// [`Guard`] says about the limits of a lease is true here, too.
 ///
@@ -186,7 +186,7 @@ impl LeasedPermit {
     ///
     /// # Errors
     ///
-    /// Gives the other value back if its permits are of another semaphore or another client.
+    /// Returns the other value if its permits are of another semaphore or another client.
     pub fn merge(&mut self, mut other: Self) -> std::result::Result<(), Self> {
         if !self.is_of_same(&other) {
             return Err(other);
@@ -207,7 +207,7 @@ impl LeasedPermit {
         self.key == other.key && client(self) == client(other)
     }
 
-    /// Gives all of the permits back. Corresponds to Redisson's `release(permitId)`.
+    /// Releases all of the permits. Corresponds to Redisson's `release(permitId)`.
     ///
     /// # Errors
     ///
@@ -216,12 +216,12 @@ impl LeasedPermit {
     /// - [`Error::Lost`](crate::Error::Lost) if it was lost before.
     /// - [`Error::UnlockUnconfirmed`](crate::Error::UnlockUnconfirmed) if Redis did not confirm within the
     ///   command timeout, or refused. The client retries in the background.
-    /// - [`Error::Invalid`](crate::Error::Invalid) outside a tokio runtime. The client then gives the
-    ///   permits back in the background.
+    /// - [`Error::Invalid`](crate::Error::Invalid) outside a tokio runtime. The client then releases the
+    ///   permits in the background.
     ///
     /// # Cancel safety
     ///
-    /// If it is cancelled at any point, the permits are given back in the background, as by a drop.
+    /// If it is cancelled at any point, the client releases the permits in the background, as by a drop.
     pub async fn release(mut self) -> Result<()> {
         ensure_runtime()?;
         let parts = std::mem::take(&mut self.parts);
@@ -231,12 +231,12 @@ impl LeasedPermit {
     }
 
     /// Hands the permits over to any party that has their ids: another process, or a Java service. The
-    /// client sends nothing and does not renew them from now on. They end with the rest of their leases, at
-    /// most the watchdog's lease if they have none of their own; [`extend`](Self::extend) before sets more. Endless
-    /// permits stay in use until they are given back.
+    /// client sends nothing and does not renew them from now on. They end with the rest of their leases: at
+    /// most the watchdog's lease if they have none of their own. For a longer rest, call [`extend`](Self::extend)
+    /// first. Endless permits stay in use until they are released.
     ///
-    /// The ids can be given back by [`PermitSemaphore::release`](crate::PermitSemaphore::release), or by
-    /// Redisson's `release(permitId)`. An id of a permit that was lost is among them.
+    /// The ids can be released by [`PermitSemaphore::release`](crate::PermitSemaphore::release), or by
+    /// Redisson's `release(permitId)`. The ids of lost permits are among them.
     pub fn into_ids(mut self) -> Vec<PermitId> {
         let parts = std::mem::take(&mut self.parts);
         let left = parts.into_iter().map(|part| {

@@ -28,7 +28,8 @@ impl ReadGuard {
     /// The watchdog renews the write hold if it renews the read hold. Otherwise the write hold has the rest of the
     /// read hold's lease. A `max_hold` of the read hold ends the write hold at the same moment.
     ///
-    /// While it waits, new readers of lockdog stay out, whatever the [`Preference`](crate::config::Preference).
+    /// While it waits, new readers of lockdog wait, also with
+    /// [`Preference::Readers`](crate::config::Preference::Readers).
     /// Redisson has no such call: there, a reader that requests the write lock waits for itself.
     ///
     /// # Errors

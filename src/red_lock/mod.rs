@@ -135,7 +135,9 @@ impl RedLock {
     /// Tolerates up to `instances` (`f`) instances that silently lose an acknowledged lock. A quorum is
     /// `(N + f) / 2 + 1` of the N instances instead of `N / 2 + 1`: four of five for one.
     ///
-    /// If N instances cannot tolerate `f`, each request returns an error. Defaults to 0.
+    /// If N instances cannot tolerate `f`, each request returns [`Error::Invalid`](crate::Error::Invalid).
+    ///
+    /// Defaults to 0. Redisson has no such setting.
     pub fn masking(self, instances: u32) -> Self {
         self.with_settings(|inner| inner.masked = instances as usize)
     }
@@ -161,7 +163,8 @@ impl RedLock {
 
     /// The longest lease that any service uses for this lock. An instance that came back, perhaps without
     /// its data, does not count for this time, plus 1 % and 2 s for differences of the clocks. A request
-    /// with a longer lease returns [`Error::Invalid`](crate::Error::Invalid).
+    /// with a longer lease returns [`Error::Invalid`](crate::Error::Invalid). So does a request without a lease if
+    /// each client's `watchdog_lease` is longer. This time is at least 10 ms.
     ///
     /// Defaults to 120 s. In Redisson, an instance that came back counts immediately.
     pub fn max_lease(self, lease: Duration) -> Self {
@@ -169,10 +172,11 @@ impl RedLock {
     }
 
     /// The shortest time for which an acquired lock must be valid. A round does not count if less than this
-    /// is left when a quorum has granted: of the lease, minus the drift of a hundredth of the lease and
-    /// 2 ms.
+    /// time is left when a quorum has granted. What is left is the lease, minus the time since the round began,
+    /// minus the drift of a hundredth of the lease and 2 ms. If the lease minus the drift is not longer than this
+    /// time, the request returns [`Error::Invalid`](crate::Error::Invalid).
     ///
-    /// Defaults to zero.
+    /// Defaults to zero. Redisson has no such setting.
     pub fn min_validity(self, validity: Duration) -> Self {
         self.with_settings(|inner| inner.min_validity = validity)
     }

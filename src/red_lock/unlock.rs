@@ -11,25 +11,26 @@ use crate::request::UnlockRequest;
 use crate::session::Unlocked;
 
 impl RedLock {
-    /// Ends the newest hold of the current owner whose guard was forgotten. Corresponds to
-    /// Redisson's `unlock()`; meant for ported code.
+    /// Ends the newest hold of the current owner whose guard was forgotten. Use it for ported code.
+    /// Corresponds to Redisson's `unlock()`.
     ///
     /// # Errors
     ///
     /// [`Error::NotHeld`](crate::Error::NotHeld) if the owner has no forgotten hold.
     /// [`Error::Lost`](crate::Error::Lost) and
     /// [`Error::UnlockUnconfirmed`](crate::Error::UnlockUnconfirmed) as
-    /// [`Guard::unlock`](crate::Guard::unlock).
+    /// [`Guard::unlock`](crate::Guard::unlock). [`Error::Invalid`](crate::Error::Invalid) for invalid locks, and
+    /// outside a tokio runtime.
     ///
     /// # Cancel safety
     ///
-    /// If it is cancelled after its first poll, the hold is ended in the background.
+    /// If it is cancelled after its first poll, the clients end the hold in the background.
     pub fn unlock(&self) -> UnlockRequest {
         UnlockRequest::new(self.inner.clone())
     }
 
-    /// Whether the current owner holds the lock and may use it, as far as this process knows; no
-    /// instance is asked. Corresponds to Redisson's `isHeldByCurrentThread()`.
+    /// Whether the current owner holds the lock and may use it, as far as this process knows. The clients ask
+    /// no instance. Corresponds to Redisson's `isHeldByCurrentThread()`.
     pub fn is_held(&self) -> bool {
         self.is_held_by(&Owner::current())
     }

@@ -16,10 +16,11 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`] or [`Error::Unavailable`] if the server did not answer within the command
-    /// timeout, [`Error::Refused`] if it does not permit the command or if the name is in use for something
-    /// else (`WRONGTYPE`), [`Error::Invalid`] for an invalid name and outside a tokio runtime,
-    /// [`Error::Closed`] after a shutdown.
+    /// - [`Error::Timeout`] or [`Error::Unavailable`] if the server did not answer within the command timeout.
+    /// - [`Error::Refused`] if the server does not permit the command, or if the name is in use for something
+    ///   else (`WRONGTYPE`).
+    /// - [`Error::Invalid`] for an invalid name, and outside a tokio runtime.
+    /// - [`Error::Closed`] after a shutdown.
     ///
     /// # Cancel safety
     ///
@@ -63,11 +64,11 @@ impl Semaphore {
     /// # Errors
     ///
     /// As [`available`](Self::available), and [`Error::Invalid`] for this client itself. After a
-    /// [`Error::Timeout`] or [`Error::Unavailable`] the permits may be given back; call it again.
+    /// [`Error::Timeout`] or [`Error::Unavailable`] the permits may be released; call it again.
     ///
     /// # Cancel safety
     ///
-    /// If it is cancelled, the permits may or may not be given back.
+    /// If it is cancelled, the permits may or may not be released.
     pub async fn reclaim(&self, client: Uuid) -> Result<u64> {
         if client == self.inner.core().id {
             let why = "it is this client; release or drop its permits instead".to_owned();
@@ -134,6 +135,7 @@ impl Semaphore {
     /// does not exist has zero permits before. Corresponds to Redisson's `addPermits(permits)`.
     ///
     /// The server remembers the call for a while. So it adds once, however often its command arrives.
+    /// The call takes at most two command timeouts.
     ///
     /// # Errors
     ///

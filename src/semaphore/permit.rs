@@ -12,12 +12,12 @@ use crate::session::Claim;
 
 /// Permits of a [`Semaphore`](crate::Semaphore).
 ///
-/// [`Permit::release`] gives the permits back and waits until Redis has confirmed it. Dropping the value
-/// gives them back without waiting: the client's own thread sends the release to Redis. The value can be
+/// [`Permit::release`] releases the permits and waits until Redis has confirmed it. Dropping the value
+/// releases them without waiting: the client's own thread sends the release to Redis. The value can be
 /// moved to another task, and dropped anywhere.
 ///
 /// The permits have no lease. They stay in use until they are released, or until
-/// [`Semaphore::reclaim`](crate::Semaphore::reclaim) gives them back.
+/// [`Semaphore::reclaim`](crate::Semaphore::reclaim) releases them.
 ///
 /// # Examples
 ///
@@ -80,7 +80,7 @@ impl Permit {
     ///
     /// # Errors
     ///
-    /// Gives the other value back if its permits are of another semaphore or another client.
+    /// Returns the other value if its permits are of another semaphore or another client.
     pub fn merge(&mut self, mut other: Self) -> std::result::Result<(), Self> {
         let client = |it: &Self| it.claims.first().map(|claim| claim.session().core().id);
         let is_of_one_client = match (client(self), client(&other)) {
@@ -94,22 +94,23 @@ impl Permit {
         Ok(())
     }
 
-    /// Gives all of the permits back. Corresponds to Redisson's `release(permits)`.
+    /// Releases all of the permits. Corresponds to Redisson's `release(permits)`.
     ///
     /// # Errors
     ///
     /// What happened to the first permits that were not released. The others are released.
     ///
-    /// - [`Error::Lost`](crate::Error::Lost) if the permits were given back before: by
-    ///   [`Semaphore::reclaim`](crate::Semaphore::reclaim), or by a shutdown of the client.
+    /// - [`Error::Lost`](crate::Error::Lost) if the permits were released before, by
+    ///   [`Semaphore::reclaim`](crate::Semaphore::reclaim) or by a shutdown of the client, or if the semaphore was
+    ///   deleted or ended meanwhile. The call adds nothing then.
     /// - [`Error::UnlockUnconfirmed`](crate::Error::UnlockUnconfirmed) if Redis did not confirm within the
     ///   command timeout, or refused. The client retries in the background until Redis answers.
-    /// - [`Error::Invalid`](crate::Error::Invalid) outside a tokio runtime. The client then gives the
-    ///   permits back in the background.
+    /// - [`Error::Invalid`](crate::Error::Invalid) outside a tokio runtime. The client then releases the
+    ///   permits in the background.
     ///
     /// # Cancel safety
     ///
-    /// If it is cancelled at any point, the permits are given back in the background, as by a drop.
+    /// If it is cancelled at any point, the client releases the permits in the background, as by a drop.
     pub async fn release(mut self) -> Result<()> {
         ensure_runtime()?;
         release(std::mem::take(&mut self.claims)).await
@@ -117,7 +118,7 @@ impl Permit {
 
     /// Leaves the permits to a later [`Semaphore::release`](crate::Semaphore::release) of this client, as
     /// ported code does that acquires and releases without a value. The client sends nothing. A shutdown of
-    /// the client gives them back.
+    /// the client releases them.
     pub fn forget(mut self) {
         for claim in std::mem::take(&mut self.claims) {
             claim.forget();

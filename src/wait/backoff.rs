@@ -15,7 +15,8 @@ pub enum Wake {
     Poll(Backoff),
 }
 
-/// The pauses between attempts.
+/// The pauses between attempts. By default they grow from 1 ms to 128 ms by doubling, as those of Redisson's
+/// `getSpinLock`.
 ///
 /// # Examples
 ///

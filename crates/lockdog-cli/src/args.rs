@@ -184,7 +184,7 @@ pub(crate) enum Until {
 
 /// Show the locks as a table that refreshes itself
 ///
-/// Keys: q quits, p pauses, s changes the order, Enter inspects the selected lock, r releases it.
+/// Keys: q quits, p pauses, / filters, s changes the order, Enter inspects the selected lock, r releases it.
 #[derive(Args, Debug)]
 pub(crate) struct Top {
     /// Only keys of this pattern, as SCAN takes it
