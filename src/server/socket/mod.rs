@@ -3,6 +3,7 @@
 mod batch;
 mod batches;
 #[cfg(test)]
+#[path = "../../../tests/on_servers/socket.rs"]
 mod on_servers;
 mod queue;
 
