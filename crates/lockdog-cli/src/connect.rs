@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_on_this_machine_is_told_from_others() {
+    fn a_server_on_this_machine_is_distinguished_from_others() {
         for (url, is) in [
             ("redis://127.0.0.1:6379", true),
             ("redis://:pw@127.1.2.3/1", true),

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_the_holder_is_told_in_one_word() {
+    fn a_change_of_the_holder_is_reported_in_one_word() {
         let (free, a) = (seen(None, 0, 0), seen(Some("a"), 10_000, 1));
         assert_eq!(changes(None, &free), ["free"]);
         assert_eq!(changes(Some(&free), &a), ["held"]);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ttl_that_is_gone_and_a_listener_are_told() {
+    fn a_ttl_that_is_gone_and_a_listener_are_reported() {
         let a = seen(Some("a"), 10_000, 0);
         let changed = Seen {
             ttl: Some(Ttl::Persistent),

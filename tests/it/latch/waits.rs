@@ -22,7 +22,7 @@ async fn within_soon(waiter: JoinHandle<lockdog::Result<()>>) {
 
 /// CL2: by a message.
 #[tokio::test]
-async fn a_message_lets_the_waiters_of_other_clients_go() {
+async fn a_message_ends_the_waits_of_other_clients() {
     for deleted in [false, true] {
         let test = Fixture::of(Some(2)).await;
         let waiting = waiter(&test.another().await);
@@ -141,7 +141,7 @@ async fn a_wait_ends_with_its_time() {
 
 /// CL3: a waiter that is dropped or not polled delays no other waiter, and the last one ends the query.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn abandoned_waiters_hold_up_nobody() {
+async fn abandoned_waiters_delay_no_other_waiter() {
     let test = Fixture::of(Some(1)).await;
     let another = test.another().await;
     let mut left = Box::pin(another.wait_zero());

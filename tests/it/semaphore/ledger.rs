@@ -7,7 +7,7 @@ use crate::support::{Action, Dice, Proxy, eventually};
 
 /// SE1: each holder returns its permits once, until a new ledger exists.
 #[tokio::test]
-async fn permits_are_given_back_once_after_the_ledger_was_deleted() {
+async fn permits_are_released_once_after_the_ledger_was_deleted() {
     let test = Fixture::of(6).await;
     let another = test.another().await;
     for begins_anew in [false, true] {
@@ -59,7 +59,7 @@ async fn a_repeated_release_counts_once_without_the_ledger() {
 
 /// Permits that were reclaimed after a new ledger had a part of them.
 #[tokio::test]
-async fn reclaimed_permits_are_not_given_back_again_after_the_ledger_was_deleted() {
+async fn reclaimed_permits_are_not_released_again_after_the_ledger_was_deleted() {
     let test = Fixture::of(4).await;
     let another = test.another().await;
     let mut three = test.seats.acquire_many(3).await.unwrap();
@@ -85,7 +85,7 @@ async fn reclaimed_permits_are_not_given_back_again_after_the_ledger_was_deleted
 /// The ledger is lost between two sendings of one release: the second sending has no number, so nothing
 /// is returned twice.
 #[tokio::test]
-async fn the_second_sending_of_a_release_gives_nothing_back_without_the_ledger() {
+async fn the_second_sending_of_a_release_adds_nothing_without_the_ledger() {
     let test = Fixture::of(4).await;
     let proxy = Proxy::start(&test.server).await;
     let client = Client::builder()
@@ -315,7 +315,7 @@ const TOTAL: u32 = 6;
 
 /// A server that is out of memory refuses acquires but no releases.
 #[tokio::test]
-async fn permits_are_given_back_to_a_server_without_memory() {
+async fn permits_are_released_on_a_server_without_memory() {
     let test = Fixture::of(5).await;
     let mut three = test.seats.acquire_many(3).await.unwrap();
     let one = test.seats.acquire().await.unwrap();

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_look_shortens_the_grace_and_not_the_margin() {
+    fn a_late_check_shortens_the_grace_and_not_the_margin() {
         let mut watch = watch(OnLoss::Stop);
         let ask = Action::Ask(Verdict::Jeopardy);
         assert_eq!(watch.next(ms(8_000), ms(1_250), None), ask);

@@ -107,7 +107,7 @@ async fn a_lost_lock_stops_what_the_command_started_on_a_terminal_too() {
 }
 
 #[tokio::test]
-async fn a_wait_of_a_second_is_told_on_a_terminal() {
+async fn a_wait_of_a_second_is_reported_on_a_terminal() {
     let server = RedisServer::start().await;
     server
         .redis()
@@ -187,7 +187,7 @@ async fn top_gives_the_terminal_back_as_it_was() {
 }
 
 #[tokio::test]
-async fn top_hears_its_keys_during_a_scan() {
+async fn top_reads_its_keys_during_a_scan() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     for keys in ["q", "\x03"] {

@@ -333,7 +333,7 @@ fn an_error_names_the_file_the_place_and_what_to_do() {
 }
 
 #[test]
-fn the_keys_tell_whose_file_it_is() {
+fn the_keys_show_whose_file_it_is() {
     let format = |text: &str| from_str(text).unwrap().format;
     assert_eq!(
         format("singleServerConfig: {address: 'redis://a:1'}"),

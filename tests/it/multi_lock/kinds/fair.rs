@@ -70,7 +70,7 @@ async fn a_multi_lock_has_its_turn_in_the_order_of_the_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_gives_the_member_back_if_another_one_is_taken_and_stands_last_again() {
+async fn a_fair_member_is_released_and_queued_last_again_if_another_member_is_busy() {
     let test = Fixture::start(2).await;
     let others = test.others().await;
     let fair = others[0].fair_lock(MEMBER);
