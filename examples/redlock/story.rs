@@ -251,7 +251,7 @@ async fn healed(
     let took = before.elapsed();
     check(
         took >= QUARANTINE,
-        "they counted before every lease of before was over",
+        "they counted before every earlier lease was over",
     )?;
     check(acquired(guard) == [1, 2, 3, 4, 5], "one is missing")?;
     stage.voice(

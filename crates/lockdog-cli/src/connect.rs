@@ -129,7 +129,7 @@ impl Settings {
         self.command_timeout.unwrap_or(DEFAULT_TIMEOUT)
     }
 
-    /// The user and the password that replace those in the URL. Nobody may show them.
+    /// The user and the password that replace those in the URL. No output may show them.
     pub(crate) fn login(&self) -> (Option<&str>, Option<&str>) {
         (self.user.as_deref(), self.password.as_deref())
     }
@@ -150,7 +150,7 @@ impl Settings {
 
 impl Servers {
     /// Flags come before the environment. Two answers of the environment are an error, because a lock on the
-    /// wrong servers keeps nobody out.
+    /// wrong servers excludes no other program.
     fn new(common: &Common, output: Output) -> Result<Self, Failed> {
         let urls = match (&common.url[..], &common.config) {
             ([], Some(file)) => return Self::of_file(file),
@@ -244,7 +244,7 @@ pub(crate) fn has_password(url: &str) -> bool {
             .is_ok_and(|info| info.redis_settings().password().is_some())
 }
 
-/// The URLs without their passwords. A URL whose password cannot be told from the rest is replaced by one that leads
+/// The URLs without their passwords. A URL whose password cannot be distinguished from the rest is replaced by one that leads
 /// to no server, because without any URL a client would use the default server.
 pub(crate) fn without_passwords(urls: &str) -> String {
     let urls = urls.split_whitespace().map(|url| match has_password(url) {

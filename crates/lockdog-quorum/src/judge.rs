@@ -132,8 +132,8 @@ impl Quorum {
         };
     }
 
-    /// Whether the latest token is certain to be known. If so many instances lost their registers that
-    /// it cannot be, this is true when no instance is left that may know it; then the instances' clocks
+    /// Whether the latest token is certain to be known. If too many instances lost their registers for
+    /// that, this is true when no instance is left that may know the token; then the instances' clocks
     /// decide.
     fn has_read_enough(&self) -> bool {
         let registers = self.members.iter().filter_map(|member| member.register);

@@ -57,7 +57,7 @@ async fn a_hundred_waiters_of_one_client_ask_a_few_times() {
     let stats = test.redis.commandstats().await;
     // Waiters that join during a query need one more.
     assert!((2..20).contains(&stats["get"]), "{stats:?}");
-    eventually(SOON, "nobody listens", async || {
+    eventually(SOON, "no client listens", async || {
         test.redis.channels().await.is_empty()
     })
     .await;
@@ -156,7 +156,7 @@ async fn abandoned_waiters_delay_no_other_waiter() {
     let dropped = waiter(&another);
     test.somebody_waits().await;
     dropped.abort();
-    eventually(SOON, "nobody listens", async || {
+    eventually(SOON, "no client listens", async || {
         test.redis.channels().await.is_empty()
     })
     .await;

@@ -10,7 +10,7 @@ use crate::support::{Action, Dice, Proxy, eventually};
 async fn permits_are_released_once_after_the_ledger_was_deleted() {
     let test = Fixture::of(6).await;
     let another = test.another().await;
-    for begins_anew in [false, true] {
+    for begins_again in [false, true] {
         let mut three = test.seats.acquire_many(3).await.unwrap();
         let one = test.seats.acquire().await.unwrap();
         let theirs = another.acquire().await.unwrap();
@@ -20,7 +20,7 @@ async fn permits_are_released_once_after_the_ledger_was_deleted() {
         assert_eq!((test.free().await, test.shares().await), (3, vec![1]));
         drop(one);
         eventually(SOON, "it is released", async || test.free().await == 4).await;
-        if begins_anew {
+        if begins_again {
             another.acquire().await.unwrap().release().await.unwrap();
             // Permits that are not in the new ledger are lost and not returned twice.
             let error = theirs.release().await.unwrap_err();
@@ -169,7 +169,7 @@ async fn a_number_that_is_set_again_knows_no_permits_of_before() {
     }
 }
 
-/// Redisson sets the number anew: an acquire of lockdog has found that there is none.
+/// Redisson sets the number again after an acquire of lockdog has found that there is none.
 #[tokio::test]
 async fn an_acquire_that_finds_no_number_ends_the_permits_of_before() {
     let test = Fixture::of(3).await;

@@ -47,7 +47,7 @@ pub(super) async fn check(args: &Doctor, builder: ClientBuilder, output: Output)
     all
 }
 
-/// Acquires and releases a lock that nobody else uses.
+/// Acquires and releases a lock that no other program uses.
 async fn lock(args: &Doctor, client: &lockdog::Client, tell: &mut impl FnMut(Found)) {
     let name = format!("{}{}", args.lock_prefix, Uuid::new_v4());
     let began = Instant::now();

@@ -51,8 +51,8 @@ pub(super) fn of(args: &Args, acquired: &Acquired, ancestors: &Ancestors) -> Env
     Environment { set, removed }
 }
 
-/// What takes the passwords away. A URL stays without its password: a nested lockdog without a URL would use the
-/// default server, and keep nobody out there.
+/// Removes the passwords. A URL stays, without its password: a nested lockdog without a URL would use the default
+/// server, and its lock would exclude no other program there.
 pub(super) fn without_secrets(args: &Args) -> Environment {
     if args.pass_credentials {
         return Environment::default();

@@ -119,7 +119,7 @@ impl Table {
             .min(last);
     }
 
-    /// The table as text. With a height: only so many lines, and a mark at the selected row.
+    /// The table as text. With a height: only this number of lines, and a mark at the selected row.
     pub(super) fn lines(&self, height: Option<usize>) -> Vec<String> {
         let rows = self.rows();
         let selected = self.selected.min(rows.len().saturating_sub(1));

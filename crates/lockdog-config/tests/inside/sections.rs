@@ -134,7 +134,7 @@ sentinelServersConfig:
     assert_eq!(
         plain(&without),
         "redis://s1:26379",
-        "no login that nobody asked for"
+        "no login that the file does not have"
     );
     let (_, notes) = read(&without).unwrap_or_else(|error| panic!("{error}"));
     let (_, said) = note(&notes, "sentinelServersConfig.sentinelAddresses");
