@@ -85,7 +85,7 @@ pub enum Error {
     #[error(transparent)]
     NotReplicated(#[from] NotReplicated),
 
-    /// A permit is not in use: it was given back before, its lease ended, or it is of another semaphore.
+    /// A permit is not in use: it was released before, its lease ended, or it is of another semaphore.
     /// The call gave nothing back.
     ///
     /// Redisson throws `IllegalArgumentException`. Another owner may have the permit now.

@@ -322,7 +322,7 @@ mod tests {
         cpu_time() - began
     }
 
-    /// How long it takes to give back this many forgotten acquires, while there are as many older holds.
+    /// How long it takes to release this many forgotten acquires, while there are as many older holds.
     #[cfg(target_os = "linux")]
     fn giving_back(acquires: usize) -> Duration {
         let holds = Holds::new(Clock::default(), false);
@@ -350,7 +350,7 @@ mod tests {
     fn the_cost_of_releasing_many_forgotten_acquires_is_linear() {
         let quickest = |acquires| (0..3).map(|_| giving_back(acquires)).min().unwrap();
         let [few, many] = [500, 5_000].map(quickest);
-        println!("500 given back in {few:?}, 5,000 in {many:?}");
+        println!("500 released in {few:?}, 5,000 in {many:?}");
         // As above.
         assert!(many < few * 35, "{few:?} and {many:?}");
     }

@@ -19,22 +19,22 @@ impl PermitSemaphore {
     /// If another client holds such a permit, its next renewal notifies the holder of the loss.
     ///
     /// If the client had to send the command again, because the first sending was not answered, success says
-    /// that none of the permits is in use any more: they were given back, or their leases ended.
+    /// that none of the permits is in use any more: they were released, or their leases ended.
     ///
     /// # Errors
     ///
-    /// - [`Error::PermitNotInUse`] if one of the permits is not in use: it was given back before, its lease
-    ///   ended, or it is of another semaphore. None was given back.
+    /// - [`Error::PermitNotInUse`] if one of the permits is not in use: it was released before, its lease
+    ///   ended, or it is of another semaphore. None was released.
     /// - [`Error::Invalid`] without an id, for more than 1000, for an id that is given twice, for a permit
     ///   that a [`LeasedPermit`](crate::LeasedPermit) of this client has, for an invalid name, and outside a
     ///   tokio runtime. The client sends nothing.
     /// - [`Error::Timeout`] or [`Error::Unavailable`] if the server did not answer within the command
-    ///   timeout. The permits may be given back. [`Error::Refused`] if the server does not permit the
+    ///   timeout. The permits may be released. [`Error::Refused`] if the server does not permit the
     ///   command. [`Error::Closed`] after a shutdown.
     ///
     /// # Cancel safety
     ///
-    /// If it is cancelled, the permits may or may not be given back.
+    /// If it is cancelled, the permits may or may not be released.
     pub async fn release(&self, ids: &[PermitId]) -> Result<()> {
         match self.try_release(ids).await? {
             true => Ok(()),
@@ -64,7 +64,7 @@ impl PermitSemaphore {
             GivenBack::All => true,
             // If an earlier sending was not answered, that one may have given them back.
             GivenBack::NoneInUse => sent.repeated,
-            // An earlier sending would have given back all of them.
+            // An earlier sending would have released all of them.
             GivenBack::SomeInUse => false,
         })
     }
@@ -85,7 +85,7 @@ impl PermitSemaphore {
         self.set_lease(id, Some(lease)).await
     }
 
-    /// Makes a permit endless: it is in use until it is given back. Returns false if it is not in use.
+    /// Makes a permit endless: it is in use until it is released. Returns false if it is not in use.
     /// Corresponds to Redisson's `updateLeaseTime(permitId, -1, unit)`.
     ///
     /// # Errors

@@ -104,7 +104,7 @@ impl PermitSemaphore {
     /// # Cancel safety
     ///
     /// If it is cancelled at any point, the next waiter of the client takes its place in the queue. If the
-    /// server granted permits, the client gives them back in the background.
+    /// server granted permits, the client releases them in the background.
     pub fn acquire(&self) -> PermitRequest {
         self.acquire_many(1)
     }

@@ -17,11 +17,10 @@ use crate::session::Claim;
 /// Permits of a [`PermitSemaphore`](crate::PermitSemaphore), at least one. Corresponds to the ids that
 /// Redisson's `acquire()` returns.
 ///
-/// [`LeasedPermit::release`] gives the permits back and waits until Redis has confirmed it. Dropping the
-/// value gives them back without waiting: the client's own thread sends the release to Redis. The value can
-/// be moved to another task, and dropped anywhere.
+/// [`LeasedPermit::release`] waits until Redis has confirmed the release. Dropping the value releases the
+/// permits without waiting: the client's own thread sends the release to Redis. The value can be moved to another task, and dropped anywhere.
 ///
-/// A permit can be lost, as a lock can: its lease ran out, or it was given back by its id. Each permit
+/// A permit can be lost, as a lock can: its lease ran out, or it was released by its id. Each permit
 /// counts by itself: if one of several is lost, the others are still in use until they are released. What
 /// [`Guard`] says about the limits of a lease is true here, too.
 ///
@@ -221,7 +220,7 @@ impl LeasedPermit {
     ///
     /// # Cancel safety
     ///
-    /// If it is cancelled at any point, the permits are given back in the background, as by a drop.
+    /// If it is cancelled at any point, the permits are released in the background, as by a drop.
     pub async fn release(mut self) -> Result<()> {
         ensure_runtime()?;
         let parts = std::mem::take(&mut self.parts);
@@ -233,10 +232,10 @@ impl LeasedPermit {
     /// Hands the permits over to any party that has their ids: another process, or a Java service. The
     /// client sends nothing and does not renew them from now on. They end with the rest of their leases, at
     /// most the watchdog's lease if they have none of their own; [`extend`](Self::extend) before sets more. Endless
-    /// permits stay in use until they are given back.
+    /// permits stay in use until they are released.
     ///
-    /// The ids can be given back by [`PermitSemaphore::release`](crate::PermitSemaphore::release), or by
-    /// Redisson's `release(permitId)`. An id of a permit that was lost is among them.
+    /// [`PermitSemaphore::release`](crate::PermitSemaphore::release) and Redisson's `release(permitId)` take
+    /// the ids and release the permits. An id of a permit that was lost is among them.
     pub fn into_ids(mut self) -> Vec<PermitId> {
         let parts = std::mem::take(&mut self.parts);
         let left = parts.into_iter().map(|part| {

@@ -107,7 +107,7 @@ macro_rules! options {
         /// Acquires permits that never end by themselves. Corresponds to Redisson's `acquire()` without a
         /// lease.
         ///
-        /// If the process crashes, such a permit stays in use until it is given back by its id
+        /// If the process crashes, such a permit stays in use until it is released by its id
         /// ([`PermitSemaphore::release`](crate::PermitSemaphore::release)), or until both keys are
         /// deleted. The client acquires the permits with the watchdog's lease and makes them endless by a
         /// second command, so that an acquire whose answer is lost leaves no endless permit.

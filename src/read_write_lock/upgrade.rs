@@ -23,12 +23,12 @@ pub struct UpgradeRequest {
 impl ReadGuard {
     /// Acquires the write lock while the read hold is kept: no other writer gets in between. It waits until this
     /// owner is the only reader whose lease is not over, without limit or within
-    /// [`UpgradeRequest::wait`]. The [`WriteGuard`] has both holds, and gives both back at its end.
+    /// [`UpgradeRequest::wait`]. The [`WriteGuard`] has both holds, and releases both at its end.
     ///
     /// The watchdog renews the write hold if it renews the read hold. Otherwise the write hold has the rest of the
     /// read hold's lease. A `max_hold` of the read hold ends the write hold at the same moment.
     ///
-    /// While it waits, new readers of lockdog stay out, whatever the [`Preference`](crate::config::Preference).
+    /// While it waits, new readers of lockdog wait too, whatever the [`Preference`](crate::config::Preference).
     /// Redisson has no such call: there, a reader that requests the write lock waits for itself.
     ///
     /// # Errors

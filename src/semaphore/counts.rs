@@ -63,11 +63,11 @@ impl Semaphore {
     /// # Errors
     ///
     /// As [`available`](Self::available), and [`Error::Invalid`] for this client itself. After a
-    /// [`Error::Timeout`] or [`Error::Unavailable`] the permits may be given back; call it again.
+    /// [`Error::Timeout`] or [`Error::Unavailable`] the permits may be released; call it again.
     ///
     /// # Cancel safety
     ///
-    /// If it is cancelled, the permits may or may not be given back.
+    /// If it is cancelled, the permits may or may not be released.
     pub async fn reclaim(&self, client: Uuid) -> Result<u64> {
         if client == self.inner.core().id {
             let why = "it is this client; release or drop its permits instead".to_owned();

@@ -31,7 +31,7 @@ pub use request::{SemaphoreRequest, TrySemaphoreRequest};
 ///
 /// A permit stays in use until it is released. The client releases it when the [`Permit`] is dropped, and at
 /// its shutdown. The permits of a process that crashed stay in use: [`holders`](Self::holders) shows them,
-/// and [`reclaim`](Self::reclaim) gives them back. The permits of a
+/// and [`reclaim`](Self::reclaim) releases them. The permits of a
 /// [`PermitSemaphore`](crate::PermitSemaphore) come back by themselves.
 ///
 /// Permits have no owner: a task that acquires twice gets two permits. Inside one client the waiters are
@@ -96,7 +96,7 @@ impl Semaphore {
     /// # Cancel safety
     ///
     /// If it is cancelled at any point, the next waiter of the client takes its place in the queue. If the
-    /// server granted permits, the client gives them back in the background.
+    /// server granted permits, the client releases them in the background.
     pub fn acquire(&self) -> SemaphoreRequest {
         self.acquire_many(1)
     }
@@ -147,7 +147,7 @@ impl Semaphore {
     /// Acquires all permits that are free. Returns `None` if none is. Corresponds to Redisson's
     /// `drainPermits()`, which returns their number: [`Permit::count`].
     ///
-    /// Ported code that does not give the permits back forgets them: [`Permit::forget`]. One call takes at
+    /// Ported code that does not release the permits forgets them: [`Permit::forget`]. One call takes at
     /// most 2^31 - 1 permits.
     ///
     /// # Errors

@@ -12,12 +12,11 @@ use crate::session::Claim;
 
 /// Permits of a [`Semaphore`](crate::Semaphore).
 ///
-/// [`Permit::release`] gives the permits back and waits until Redis has confirmed it. Dropping the value
-/// gives them back without waiting: the client's own thread sends the release to Redis. The value can be
-/// moved to another task, and dropped anywhere.
+/// [`Permit::release`] waits until Redis has confirmed the release. Dropping the value releases the permits
+/// without waiting: the client's own thread sends the release to Redis. The value can be moved to another task, and dropped anywhere.
 ///
 /// The permits have no lease. They stay in use until they are released, or until
-/// [`Semaphore::reclaim`](crate::Semaphore::reclaim) gives them back.
+/// [`Semaphore::reclaim`](crate::Semaphore::reclaim) releases them.
 ///
 /// # Examples
 ///
@@ -100,7 +99,7 @@ impl Permit {
     ///
     /// What happened to the first permits that were not released. The others are released.
     ///
-    /// - [`Error::Lost`](crate::Error::Lost) if the permits were given back before: by
+    /// - [`Error::Lost`](crate::Error::Lost) if the permits were released before: by
     ///   [`Semaphore::reclaim`](crate::Semaphore::reclaim), or by a shutdown of the client.
     /// - [`Error::UnlockUnconfirmed`](crate::Error::UnlockUnconfirmed) if Redis did not confirm within the
     ///   command timeout, or refused. The client retries in the background until Redis answers.
@@ -109,7 +108,7 @@ impl Permit {
     ///
     /// # Cancel safety
     ///
-    /// If it is cancelled at any point, the permits are given back in the background, as by a drop.
+    /// If it is cancelled at any point, the permits are released in the background, as by a drop.
     pub async fn release(mut self) -> Result<()> {
         ensure_runtime()?;
         release(std::mem::take(&mut self.claims)).await
@@ -117,7 +116,7 @@ impl Permit {
 
     /// Leaves the permits to a later [`Semaphore::release`](crate::Semaphore::release) of this client, as
     /// ported code does that acquires and releases without a value. The client sends nothing. A shutdown of
-    /// the client gives them back.
+    /// the client releases them.
     pub fn forget(mut self) {
         for claim in std::mem::take(&mut self.claims) {
             claim.forget();

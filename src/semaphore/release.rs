@@ -1,4 +1,4 @@
-//! Releases by number, for ported code that has no [`Permit`](super::Permit) for what it gives back.
+//! Releases by number, for ported code that has no [`Permit`](super::Permit) for what it releases.
 
 use super::{Semaphore, check, permit};
 use crate::error::Result;
@@ -20,18 +20,18 @@ impl Semaphore {
     /// - [`Error::Unconfirmed`](crate::Error::Unconfirmed), for permits that no request has: the server did
     ///   not answer within the command timeout, or refused the command for a while (`LOADING`, `READONLY`,
     ///   `TRYAGAIN`, ...). The client continues in the background, for 50 s after the first sending. Do not
-    ///   repeat the call: the second one would give back as many permits again.
+    ///   repeat the call: the second one would release as many permits again.
     /// - As [`Permit::release`](crate::Permit::release), for forgotten permits. Do not repeat the call then
     ///   either.
     /// - [`Error::TooManyWaiters`](crate::Error::TooManyWaiters) if too many such calls of this client have no
-    ///   answer ([`ClientBuilder::max_waiters`](crate::ClientBuilder::max_waiters)). Nothing was given back.
+    ///   answer ([`ClientBuilder::max_waiters`](crate::ClientBuilder::max_waiters)). Nothing was released.
     /// - [`Error::Refused`](crate::Error::Refused) and [`Error::Closed`](crate::Error::Closed) as
     ///   [`available`](Self::available), and [`Error::Invalid`](crate::Error::Invalid) for more than
     ///   2^31 - 1 permits.
     ///
     /// # Cancel safety
     ///
-    /// After its first poll the client gives the permits back, even if the call is cancelled.
+    /// After its first poll the client releases the permits, even if the call is cancelled.
     pub async fn release(&self, permits: u32) -> Result<()> {
         self.give(permits, false).await.map(|_| ())
     }
@@ -54,7 +54,7 @@ impl Semaphore {
         check(permits)?;
         let key = self.inner.key()?;
         let core = self.inner.core();
-        // Reserved first: after an error the caller repeats the call, so no permits may be given back before it.
+        // Reserved first: after an error the caller repeats the call, so no permits may be released before it.
         let reserved = self.inner.reserve()?;
         let forgotten = self.take_forgotten(core, key, permits);
         let given: u32 = forgotten.iter().map(Claim::weight).sum();

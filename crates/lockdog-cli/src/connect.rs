@@ -244,8 +244,8 @@ pub(crate) fn has_password(url: &str) -> bool {
             .is_ok_and(|info| info.redis_settings().password().is_some())
 }
 
-/// The URLs without their passwords. A URL whose password cannot be distinguished from the rest is replaced by one that leads
-/// to no server, because without any URL a client would use the default server.
+/// The URLs without their passwords. A URL whose password cannot be distinguished from the rest is replaced by one that
+/// leads to no server, because without any URL a client would use the default server.
 pub(crate) fn without_passwords(urls: &str) -> String {
     let urls = urls.split_whitespace().map(|url| match has_password(url) {
         true => without_password(url).unwrap_or_else(|| NO_SERVER.to_owned()),

@@ -116,7 +116,7 @@ impl Quorum {
         if self.is_living() {
             self.deadline = self.deadline.max(deadline);
         } else if now + self.rules.min_validity.max(TOLD_EARLY) >= deadline {
-            // Its owner would hear of the loss with the grant.
+            // Its owner would learn of the loss together with the grant.
             return self.end(Phase::Failed, actions);
         } else {
             self.deadline = deadline;

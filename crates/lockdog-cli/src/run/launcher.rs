@@ -1,7 +1,7 @@
 //! The launcher: lockdog once more, between lockdog and the command.
 //!
 //! It leads the group of the command's processes, so that a signal to the group reaches all of them. It
-//! outlives a lockdog that is killed, and kills the command then: without it, the command would go on
+//! outlives a lockdog that is killed, and kills the command then: without it, the command would continue
 //! without the lock.
 
 use std::env;

@@ -82,7 +82,7 @@ impl Watch {
         self.stop.map(|stop| stop.verdict)
     }
 
-    /// Whether it is time for KILL. What succeeds after the first signal does not take it back.
+    /// Whether it is time for KILL. A renewal after the first signal does not cancel it.
     pub(super) fn is_kill(&self, ran: Duration) -> bool {
         self.stop.is_some_and(|stop| ran >= stop.kill_at)
     }
