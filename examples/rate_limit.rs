@@ -48,7 +48,7 @@ async fn main() -> Result<()> {
     while let Some(called) = running.join_next().await {
         called.expect("no call panics")?;
     }
-    // What is still in use is given back.
+    // Permits that are still in use are released.
     client.shutdown().await;
     println!("{name} ended");
     Ok(())

@@ -51,7 +51,7 @@ async fn read_at_least(lock: &ReadWriteLock, prices: &Prices, wanted: u32) -> lo
             return Ok(version);
         }
         match reader.upgrade().await {
-            // The read hold was never given back, so the version is as old as before.
+            // The read hold was never released, so the version is as old as before.
             Ok(writer) => {
                 prices.renew().await;
                 // Goes on as a reader, together with those who waited.

@@ -1,4 +1,4 @@
-//! A service that takes the lock: five clients, and the one lock that theirs make.
+//! A service that takes the lock: five clients, and the one lock that their locks make.
 
 use std::time::Duration;
 

@@ -42,7 +42,7 @@ async fn the_master_of_its_slot_has_an_election() {
         lead.resign().await.unwrap();
         let next = in_time(waiting).await;
         assert!(next.term() > first.term.unwrap());
-        // A message tells the observer of the end, or of the next leader.
+        // A message notifies the observer of the end, or of the next leader.
         let seen = in_time(watching).await.unwrap();
         assert!(seen.is_none_or(|leader| leader.holder.field() != first.holder.field()));
         next.resign().await.unwrap();

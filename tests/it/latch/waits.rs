@@ -96,7 +96,7 @@ async fn a_zero_that_is_over_when_its_message_comes_counts() {
     waiting.abort();
 }
 
-/// CL2: another waiter of the client has queried before, and nothing tells the client of the zero.
+/// CL2: another waiter of the client has queried before, and nothing notifies the client of the zero.
 #[tokio::test]
 async fn a_short_wait_beside_another_waiter_asks_for_itself() {
     for wake in [Wake::Poll(Backoff::default()), Wake::PubSub] {

@@ -354,7 +354,7 @@ impl Scene {
         PlainLock(self.mine[server].lock(NAME))
     }
 
-    /// Waits until a waiter listens on these servers, and has had time for the look that follows.
+    /// Waits until a waiter listens on these servers, and has had time for the query that follows.
     async fn a_waiter_listens<const N: usize>(&self, servers: [usize; N]) {
         for server in servers {
             eventually(SOON, "a waiter listens", async || {

@@ -34,7 +34,7 @@ async fn permits_are_released_once_after_the_ledger_was_deleted() {
     }
 }
 
-/// A release that runs twice gives back once, with the ledger gone, too.
+/// A release that runs twice adds its permits once, also without the ledger.
 #[tokio::test]
 async fn a_repeated_release_counts_once_without_the_ledger() {
     let test = Fixture::of(4).await;
@@ -219,7 +219,7 @@ async fn the_ledger_does_not_end_before_the_number() {
     assert!((1..=3_600_000).contains(&ttl().await));
 }
 
-/// SE1 and SE2, for calls one after the other: permits are taken, given back and reclaimed, the ledger is
+/// SE1 and SE2, for calls one after the other: permits are taken, released and reclaimed, the ledger is
 /// deleted, and the number ends and is set again. All of it in a random order.
 #[tokio::test]
 async fn random_losses_make_no_permit() {

@@ -77,7 +77,7 @@ async fn ctrl_c_reaches_the_command_once_and_the_terminal_stays_as_it_was() {
     eventually(SOON, "it received the signal", async || count() > 0).await;
     fs::write(files.path("stop"), "").unwrap();
     files.lines("after").await;
-    // Its shell heard Ctrl-C, too.
+    // Its shell got Ctrl-C, too.
     terminal.end().await;
     assert_eq!(files.text("code"), "9\n");
     assert_eq!(count(), 1, "{}", files.text("log"));

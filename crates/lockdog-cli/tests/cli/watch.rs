@@ -100,6 +100,6 @@ async fn an_unknown_state_does_not_end_a_watch() {
         .filter(|event| ["free", "held"].contains(event))
         .collect();
     assert_eq!(states, ["free", "held", "free"]);
-    // Once, however many looks were not answered.
+    // Once, however many queries were not answered.
     ended.complains("the state of lost is not known");
 }

@@ -158,7 +158,7 @@ async fn a_multi_lock_that_is_left_between_two_servers_releases_its_first_member
     let guard = waits.wait(Duration::from_secs(10)).await.unwrap();
     guard.expect("it was released").unlock().await.unwrap();
     slow.thaw();
-    // It goes on when it is polled again.
+    // It continues when it is polled again.
     let whole = left.await.unwrap().expect("no other owner has them");
     whole.unlock().await.unwrap();
     server.assert_clean().await;
