@@ -1,4 +1,4 @@
-//! The process that tells the story, act by act.
+//! The process that shows the story, act by act.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! A service that takes the lock: five clients, and the one lock that theirs make.
+//! A service that takes the lock: five clients, and the one lock that their locks make.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(crate) const NAME: &str = "redlock:report";
 /// The watchdog's, short so that a loss is seen, and long for a busy machine; the default is 30 s.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
-/// A server that came back without its data counts after this: when every lease of before is over,
+/// A server that came back without its data counts after this time: then every earlier lease is over,
 /// with 1 % and 2 s for clocks.
 pub(crate) const QUARANTINE: Duration = Duration::from_millis(3000 + 30 + 2000);
 

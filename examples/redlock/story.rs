@@ -251,7 +251,7 @@ async fn healed(
     let took = before.elapsed();
     check(
         took >= QUARANTINE,
-        "they counted before every lease of before was over",
+        "they counted before every earlier lease was over",
     )?;
     check(acquired(guard) == [1, 2, 3, 4, 5], "one is missing")?;
     stage.voice(
@@ -291,7 +291,7 @@ async fn busy(stage: &Stage, second: &Service) -> Result<(), Failure> {
     let began = Instant::now();
     let tried = loop {
         match second.lock.try_lock().await {
-            // A server that is late on a busy machine tells nothing.
+            // A server that is late on a busy machine proves nothing.
             Err(error) if error.is_retriable() && began.elapsed() < PATIENCE => {}
             tried => break tried?,
         }
@@ -340,7 +340,8 @@ async fn until(what: &str, mut is: impl FnMut() -> bool) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Waits until the lock is on none of these servers: what is dropped or not won is given back behind.
+/// Waits until the lock is on none of these servers: the client releases in the background what is dropped
+/// or not won.
 async fn free(five: &Five, numbers: &[usize]) -> Result<(), Failure> {
     let began = Instant::now();
     for number in numbers {

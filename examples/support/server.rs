@@ -30,7 +30,7 @@ impl Server {
         Err("the server does not answer".into())
     }
 
-    /// `None` if another process took the port between our look and the server's start.
+    /// `None` if another process took the port between the check and the server's start.
     pub(crate) async fn start_on(port: u16) -> Result<Option<Self>, Failure> {
         let data = TempDir::with_prefix("lockdog-")?;
         let spawn = |program: PathBuf| {

@@ -1,10 +1,13 @@
--- Purpose: returns which commands this connection's user may run. It runs none of them and adds no
---          line to the server's ACL LOG. Servers before Redis 7.0 do not know.
+-- Purpose: returns which commands the user of this connection may run. It runs none of them and adds no
+--          line to the server's ACL LOG. Servers before Redis 7.0 cannot check this.
 --
 -- KEYS[]   none: the server would refuse the whole script if the user may not use a key
--- ARGV[n]  a whole command, its words separated by single spaces
+-- ARGV[n]  a complete command; single spaces separate its words
 --
--- Returns one number for each: 1 may be run with these arguments, 0 may not, -1 not known
+-- Returns one number for each command
+--   1   the user may run it with these arguments
+--   0   the user may not
+--   -1  the server cannot check it
 --
 -- Example: user with +eval +ping, "ping" "time" -> 1, 0.
 
@@ -14,7 +17,7 @@ for at, command in ipairs(ARGV) do
   for word in string.gmatch(command, '%S+') do
     words[#words + 1] = word
   end
-  -- A command must have all its arguments: some servers read past the last one.
+  -- Each command has all its arguments, because some servers read past the last argument that they get.
   local known, may = pcall(redis.acl_check_cmd, unpack(words))
   told[at] = known and (may and 1 or 0) or -1
 end

@@ -1,5 +1,5 @@
--- Purpose: one look at an election: as lua/fair/acquire.lua, which is the function `fair` here, and a grant
--- begins a term, whose number is a fencing token as that of lua/fenced/acquire.lua.
+-- Purpose: one query of an election. It runs lua/fair/acquire.lua, which is the function `fair` here. A grant
+-- begins a term, whose number is a fencing token like that of lua/fenced/acquire.lua.
 --
 -- KEYS[1]    the lock's hash
 -- KEYS[2..4] the queue, the places and the presence: see lua/fair/acquire.lua
@@ -8,12 +8,12 @@
 -- ARGV[1..]  as lua/fair/acquire.lua
 --
 -- Returns
---   term       granted, as a text: the field stands at the target or above, the TTL is the lease or longer
+--   term       granted, as text: the count is the target or above, the TTL is the lease or longer
 --   otherwise  what lua/fair/acquire.lua returns if it grants nothing
---   error      WRONGTYPE: the counter is no number below 2^53 - 1; nothing was done
+--   error      WRONGTYPE: the counter is not a number below 2^53 - 1; nothing was done
 --
--- Run twice it does what it does once: while the field stands, no other grant changes the counter, so the
--- counter has the term of the hold.
+-- Idempotent: while the field is there, no other grant changes the counter, so the counter has the term of
+-- the hold.
 -- Example: free, queue empty, counter 7, clock in 2026 -> { field = 1 }, counter "17...", "17...".
 
 local key, field, counter = KEYS[1], ARGV[1], KEYS[6]
@@ -27,7 +27,7 @@ local function is_error(reply)
     return type(reply) == 'table' and reply.err
 end
 
--- Read before the look, so that a counter that is no number leaves the queue as it is.
+-- The counter is read before the query, so that an invalid counter leaves the queue unchanged.
 local value = redis.pcall('get', counter)
 if is_error(value) and not string.find(value.err, 'WRONGTYPE', 1, true) then
     return value
@@ -48,13 +48,13 @@ end
 if stood and last > 0 then
     return text(last)
 end
--- A new term; or the counter was deleted during this one.
+-- The term is new, or the counter was deleted during it.
 local clock = redis.call('time')
 local term = text(math.max(last + 1, clock[1] * 1000000 + clock[2]))
--- Without a TTL, because a counter that expires would restart.
+-- The counter has no TTL, because a counter that expires would restart.
 local noted = redis.pcall('set', counter, term)
 if is_error(noted) and not stood then
-    -- A leader without a term: undo the grant. Its place in the queue is gone, and its call fails.
+    -- A leader must have a term: undo the grant. The call fails, and its place in the queue is lost.
     redis.call('hdel', key, field)
     return noted
 end

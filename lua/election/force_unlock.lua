@@ -1,10 +1,10 @@
--- Purpose: frees an election from one leader, of any client; never from the one after it. As
--- lua/fair/force_unlock.lua, which is the function `fair` here.
+-- Purpose: frees an election from the given leader of any client, and never from a later one. It runs
+-- lua/fair/force_unlock.lua, which is the function `fair` here, and deletes the leader's value.
 --
 -- KEYS[1]    the lock's hash
 -- KEYS[2..4] the queue, the places and the presence: see lua/fair/force_unlock.lua
--- KEYS[5]    the leader's value, "field term number value"; its name is the channel of the news
--- ARGV[1..]  as lua/fair/force_unlock.lua; ARGV[1] is the field, ARGV[3] publishes
+-- KEYS[5]    the leader's value, "field term number value"; its name is also the channel of its changes
+-- ARGV[1..]  as lua/fair/force_unlock.lua; ARGV[1] is the field, ARGV[3] the command that publishes
 --
 -- Returns what lua/fair/force_unlock.lua returns.
 --

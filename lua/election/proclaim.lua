@@ -1,19 +1,19 @@
--- Purpose: a leader publishes its value, for all clients that query or observe.
+-- Purpose: publishes the value of a leader to all clients that query or observe the election.
 --
 -- KEYS[1]  the lock's hash
--- KEYS[2]  the leader's value, "field term number value"; its name is the channel of the news
+-- KEYS[2]  the leader's value, "field term number value"; its name is also the channel of its changes
 -- ARGV[1]  the field of the leader's hold
 -- ARGV[2]  its term
--- ARGV[3]  the number of this proclamation: it counts those of one leadership from 1
+-- ARGV[3]  the number of this proclamation; the proclamations of one leadership are counted from 1
 -- ARGV[4]  the value
--- ARGV[5]  the command that publishes: publish, or spublish on a cluster that knows it
+-- ARGV[5]  the command that publishes: publish, or spublish on a cluster that supports it
 --
 -- Returns
---   1  published, or this leader published something newer before; observers are notified
+--   1  published, or this leader published a newer value before; observers are notified
 --   0  the field is not in the hash: it does not lead
 --
--- Run twice or late it does no harm: the number says which proclamation of one leader is the newest. The
--- value has the TTL of the hash, so it does not remain when the leader's process dies.
+-- A repeated or late run does no harm, because the number shows which proclamation of a leader is the newest.
+-- The value has the TTL of the hash, so it expires if the leader's process dies.
 -- Example: { a = 1 } for 30000, field "a", term 17, number 1, "me" -> "a 17 1 me" for 30000, message "17", 1.
 
 local field, said = ARGV[1], KEYS[2]

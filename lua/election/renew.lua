@@ -1,5 +1,5 @@
--- Purpose: extends the leases of up to 100 leaderships, with their leaders' values; one bad name harms no
--- other.
+-- Purpose: extends the leases of up to 100 leaderships and the TTLs of their leaders' values; a failure of one
+-- does not affect the others.
 --
 -- KEYS[2 * i - 1]  the lock's hash of the i-th hold
 -- KEYS[2 * i]      its leader's value, "field term number value"
@@ -9,11 +9,11 @@
 -- Returns a list, one element for each hold:
 --   1   the field is there and the TTL of the hash is the lease or longer
 --   0   the field is not there: the hold was lost
---   -1  the server could not tell or could not extend it (another type under the key, no
---       permission): nothing is known
+--   -1  the server could not check it or could not extend it (another type under the key, no
+--       permission): the state is unknown
 --
--- The value of this leader gets the TTL of the hash, so it never remains. The value of another leader does not count,
--- and a failure there does not end a leadership.
+-- The value of this leader gets the TTL of the hash, so it does not outlive the lock. The script does not
+-- extend the value of another leader. A failure on the value does not end the leadership.
 -- Example: KEYS = { "a", "lockdog_leader:{a}" }, f is there and published "f 17 1 me" -> { 1 }, both TTLs 30000.
 
 local answers = {}

@@ -1,21 +1,21 @@
--- Purpose: ends one leadership and begins the next of the same client, as lua/fair/transfer.lua, which is
--- the function `fair` here, does with holds. The next one has a new term.
+-- Purpose: ends one leadership and begins the next one of the same client, with a new term. It runs
+-- lua/fair/transfer.lua, which is the function `fair` here.
 --
 -- KEYS[1]    the lock's hash
 -- KEYS[2..4] the queue, the places and the presence: see lua/fair/transfer.lua
--- KEYS[5]    the leader's value, "field term number value"; its name is the channel of the news
+-- KEYS[5]    the leader's value, "field term number value"; its name is also the channel of its changes
 -- KEYS[6]    the counter of the terms: the last one, in decimal; the counter of a fenced lock
 -- ARGV[1..]  as lua/fair/transfer.lua; ARGV[1] is the field that ends, ARGV[2] the one that begins
 --
 -- Returns
---   { -1, term }  handed on, with this term as a text; how many listen is not asked
---   -2            the first hold ended, and it is the turn of another waiter, which was notified, or of none;
---                 or the second could not begin, for example because the counter is no number
---   nil           the first hold is not there, and neither is the second: it was lost
---   error         WRONGTYPE: the second hold is there, and the counter is no number below 2^53 - 1
+--   { -1, term }  handed over, with this term as text; the script does not count the listeners
+--   -2            the first hold ended, and another waiter is first, which was notified; or no waiter is
+--                 present; or the second hold could not begin, for example because the counter is not a number
+--   nil           neither hold is there: the first one was lost
+--   error         WRONGTYPE: the second hold is there, and the counter is not a number below 2^53 - 1
 --
--- Run twice it does what it does once. It writes nothing before `fair`, which begins with HDEL, because a
--- server out of memory lets a script go on that has written.
+-- Idempotent. The script writes nothing before `fair`, which begins with HDEL, because a server out of
+-- memory lets a script continue that has already written.
 -- Example: { a = 1 }, queue { b }, counter 7, from a to b -> { b = 1 }, counter "17...", { -1, "17..." }.
 
 local key, said, counter = KEYS[1], KEYS[5], KEYS[6]
@@ -40,12 +40,13 @@ if not last then
     if stood then
         return redis.error_reply('WRONGTYPE the counter of the terms is no number below 2^53 - 1')
     end
-    -- There is no term to begin: the first hold ends, and the first waiter is notified. No field has this name.
+    -- The script cannot compute a term. `fair` ends the first hold and notifies the first waiter, because no
+    -- waiter has the empty field.
     ARGV[2] = ''
 end
 
--- The value of the first leader is deleted, and that of the leader before it, if this one published none. If another
--- hold begins at once, that one publishes a new value, or its end deletes this.
+-- Deletes the value of a leader that has no hold any more: the first leader's, or an earlier leader's if the first
+-- one published none. If another hold begins at the same time, it publishes a new value, or its end deletes this one.
 local function fall_silent()
     local text = redis.pcall('get', said)
     local by = type(text) == 'string' and string.match(text, '^(%S+) ')
@@ -66,10 +67,10 @@ end
 if stood and last > 0 then
     return { -1, text(last) }
 end
--- A new term; or the counter was deleted during the second leadership.
+-- The term is new, or the counter was deleted during the second leadership.
 local clock = redis.pcall('time')
 local term = not clock.err and text(math.max(last + 1, clock[1] * 1000000 + clock[2]))
--- Without a TTL, because a counter that expires would restart.
+-- The counter has no TTL, because a counter that expires would restart.
 local noted = term and redis.pcall('set', counter, term)
 if not noted or noted.err then
     if stood then

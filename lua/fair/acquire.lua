@@ -1,31 +1,31 @@
--- Purpose: one query of a fair lock: raises the count of one hold to a target, takes the lock if it is
--- free and no present waiter is before it, or else takes or keeps a place in the queue.
+-- Purpose: one query of a fair lock: raises the count of one hold to a target; takes the lock if it is free
+-- and no present waiter is before the hold; or else takes or keeps a place in the queue.
 --
 -- KEYS[1]    the lock's hash
 -- KEYS[2]    the queue: a list of fields in the order of arrival; Redisson's key
 -- KEYS[3]    the places: a sorted set, field -> when Redisson may drop it at the head; Redisson's key
--- KEYS[4]    the presence: a sorted set, field -> until when its client has shown that it waits
+-- KEYS[4]    the presence: a sorted set, field -> the time until which the waiter counts as present
 -- ARGV[1]    the hold's field, "<client uuid>:<task>.<hold number>"
--- ARGV[2]    the target count of the hold, 1 for a first acquire
+-- ARGV[2]    the target count of the hold; 1 for a first acquire
 -- ARGV[3]    the lease in milliseconds
 -- ARGV[4]    fair_wait: what each place adds to the score, as in Redisson, in milliseconds
 -- ARGV[5]    fair_absence: how long a waiter is present after a query, in milliseconds
--- ARGV[6]    'enter': it may take a place; 'look': it has one; 'try': it takes none
+-- ARGV[6]    'enter': the field may take a place; 'look': it has a place; 'try': it takes none
 -- ARGV[7]    the prefix of the waiters' channels: a waiter's channel is prefix:field
--- ARGV[8]    the command that publishes there: publish, or spublish on a cluster that knows it
--- ARGV[9..]  the fields of further waiters of this client, in their order: they are kept present
+-- ARGV[8]    the command that publishes there: publish, or spublish on a cluster that supports it
+-- ARGV[9..]  the fields of further waiters of this client, in their order: the script keeps them present
 --
 -- Returns
---   nil                   granted: the field stands at the target or above, the TTL is the lease or longer
---   { n, arrival }        held by another; its TTL is n milliseconds (-1: it has none)
---   { -2, arrival, head } free, and it is the turn of the waiter with the field head, which was notified;
---                         arrival: the server's clock in microseconds as a text if the field took a place
+--   nil                   granted: the count is the target or above, the TTL is the lease or longer
+--   { n, arrival }        another hold has the lock, and its TTL is n milliseconds (-1: it has none)
+--   { -2, arrival, head } the lock is free, and the waiter with the field head is first; it was notified.
+--                         arrival: the server's clock in microseconds as text if the field took a place
 --                         by this call, else ''
 --   -3                    the target is above 1 and the field is gone: the hold was lost
 --   -5                    'look': the field has no place any more; nothing was granted
 --
--- Run twice it does what it does once: the target is absolute, a TTL only grows, and a field that has a
--- place takes no second one. A 'look' of a waiter that left finds no place, so it takes nothing.
+-- Idempotent: the target is absolute, a TTL only grows, and a field that has a place takes no second one. A
+-- late 'look' of a waiter that left finds no place, so it takes nothing.
 -- Example: held by a with 700 ms left, queue empty, 'enter' of b -> queue { b }, { 700, "17..." }.
 
 local key, queue, places, presence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -42,7 +42,7 @@ if count then
     if redis.call('pttl', key) < lease then
         local timed = redis.pcall('pexpire', key, ARGV[3])
         if type(timed) == 'table' and timed.err then
-            -- A refused command must not change anything.
+            -- A refused command has no effect: undo the count.
             if missing > 0 then
                 redis.call('hincrby', key, field, -missing)
             end
@@ -55,7 +55,8 @@ if target > 1 then
     return -3
 end
 
--- Writes the hold. Returns the error of a refused TTL: a lock without a TTL would outlive its holder.
+-- Writes the hold. If the server refuses the TTL, the function undoes the grant and returns the error, because a
+-- lock without a TTL would outlive its holder.
 local function begin()
     redis.call('hincrby', key, field, 1)
     local timed = redis.pcall('pexpire', key, ARGV[3])
@@ -67,7 +68,7 @@ local function begin()
 end
 
 if mode ~= 'look' and redis.call('exists', key, queue, places) == 0 then
-    -- It is free, and no waiter stands in the queue.
+    -- The lock is free, and the queue is empty.
     return begin()
 end
 
@@ -77,13 +78,14 @@ local left = redis.call('pttl', key)
 local is_free = left == -2
 local reach = now + math.max(0, left) + worth
 
--- Redisson's waiters show no sign of life but their scores, which fall by what stood before them. No score
--- falls below now + least: then the waiter would be dropped before it could take the lock.
+-- Lowers the scores of Redisson's waiters, as Redisson does when a place before them ends. A waiter of Redisson
+-- has no presence, so its score is the only sign that it still waits. No score falls below now + least, because
+-- a script would then drop the waiter before it could take the lock.
 local function lower(by, least)
     if by <= 0 or redis.call('zcard', places) <= redis.call('zcard', presence) then
         return
     end
-    -- Read at once: a call for each waiter would hold the server for seconds if there are thousands.
+    -- One command reads all: with thousands of waiters, a call for each one would block the server for seconds.
     local is_present = {}
     for _, other in ipairs(redis.call('zrange', presence, 0, -1)) do
         is_present[other] = true
@@ -107,7 +109,7 @@ local function drop(one)
     redis.call('zrem', presence, one)
 end
 
--- The first waiter that is there. Those before it are dropped: ours that were silent for too long, and
+-- Returns the first present waiter. It drops the waiters before it: lockdog's whose presence is over, and
 -- Redisson's whose scores have passed.
 local function first()
     local dropped, held = 0, math.max(0, left)
@@ -116,7 +118,7 @@ local function first()
         local seen = head and tonumber(redis.call('zscore', presence, head) or nil)
         local place = head and tonumber(redis.call('zscore', places, head) or nil)
         if not head or (seen or place or 0) > now then
-            -- Once for all: there may be thousands.
+            -- One pass for all dropped waiters, because there may be thousands.
             lower(dropped, held + silence)
             return head
         end
@@ -128,15 +130,15 @@ local function first()
 end
 
 if redis.call('exists', queue) == 0 and redis.call('exists', places) == 1 then
-    -- The list alone was deleted: those that are present get a place again. A score without a place would
-    -- stay forever.
+    -- Only the list was deleted. The present waiters get their places again. A score without an entry in the list
+    -- would stay forever.
     redis.call('del', places)
 end
 
--- The list or the places were changed by hand, or one of them was deleted.
+-- The list and the places differ: another program changed or deleted one of them.
 local is_torn = redis.call('llen', queue) ~= redis.call('zcard', places)
 
--- The fields of the list. Read only if the keys are torn.
+-- The fields of the list. They are read only if the two keys differ.
 local listed = {}
 if is_torn then
     for _, one in ipairs(redis.call('lrange', queue, 0, -1)) do
@@ -155,7 +157,7 @@ local function keep(one)
         stands = listed[one]
     end
     if not stands then
-        -- Redisson dropped it, which it does at the head only: all that stood before are gone.
+        -- Redisson dropped the waiter. It drops only the first one, so all waiters before this one are gone.
         redis.call('lpush', queue, one)
         listed[one] = true
     end
@@ -166,20 +168,20 @@ local function keep(one)
     return true
 end
 
--- A field without a presence counts as Redisson's, and is there up to its score. So the presence lasts longer
--- than the last place, however long no client looks.
+-- Sets the TTLs. A field without a presence counts as a waiter of Redisson, which is present until its score. So
+-- the presence outlasts the last place, even if no client sends a query meanwhile.
 local function outlast()
     local last = redis.call('zrange', places, -1, -1, 'withscores')
     local ends = tonumber(last[2] or now)
     redis.call('pexpire', presence, math.max(0, ends - now) + silence * 4)
-    -- If all its clients crash, and no other uses the lock again, the queue does not stay forever. Redisson's
-    -- waiters, whose looks leave the TTL as it is, have long had their turns by then.
+    -- If all clients crash and no client uses the lock again, the queue expires. Redisson's waiters do not extend
+    -- this TTL. They have long had their turns after a day.
     redis.call('pexpire', queue, A_DAY)
     redis.call('pexpire', places, A_DAY)
 end
 
 if #ARGV > 8 then
-    -- The usual case in two calls: all of them stand and are worth enough.
+    -- The usual case needs two calls: all waiters have a place, and their scores are high enough.
     local others, marks = {}, {}
     for i = 9, #ARGV do
         others[#others + 1] = ARGV[i]
@@ -196,7 +198,7 @@ if #ARGV > 8 then
     end
     if #marks > 0 then
         redis.call('zadd', presence, unpack(marks))
-        -- The key may be new: it was deleted, and a grant ends the script below.
+        -- The key may be new, because it was deleted. A grant below ends the script before it sets the TTLs.
         outlast()
     end
 end
@@ -233,7 +235,7 @@ if mode ~= 'try' then
     outlast()
 end
 if is_free then
-    -- The waiter whose turn it is has not taken it: its message was lost, or those before it just went.
+    -- The first waiter has not taken the free lock: its message was lost, or the waiters before it just left.
     redis.pcall(ARGV[8], ARGV[7] .. ':' .. head, '0')
     return { -2, arrival, head }
 end

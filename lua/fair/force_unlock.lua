@@ -1,12 +1,12 @@
--- Purpose: frees a fair lock from one holder, of any client; never from the one after it.
+-- Purpose: frees a fair lock from the given holder of any client, and never from a later one.
 --
 -- KEYS[1]  the lock's hash
 -- KEYS[2]  the queue: a list of fields in the order of arrival; Redisson's key
 -- KEYS[3]  the places: a sorted set, field -> when Redisson may drop it at the head; Redisson's key
--- KEYS[4]  the presence: a sorted set, field -> until when its client has shown that it waits
--- ARGV[1]  the field of the holder, as it was read before
+-- KEYS[4]  the presence: a sorted set, field -> the time until which the waiter counts as present
+-- ARGV[1]  the field of the holder, as the client read it before
 -- ARGV[2]  the prefix of the waiters' channels: a waiter's channel is prefix:field
--- ARGV[3]  the command that publishes there: publish, or spublish on a cluster that knows it
+-- ARGV[3]  the command that publishes there: publish, or spublish on a cluster that supports it
 --
 -- Returns
 --   1  that holder had the lock; the hash is deleted and the first present waiter is notified
@@ -35,14 +35,14 @@ local function tell_first()
             redis.pcall(ARGV[3], ARGV[2] .. ':' .. head, '0')
             break
         end
-        -- Ours that was silent for too long, or Redisson's whose score has passed.
+        -- A waiter of lockdog whose presence is over, or one of Redisson whose score has passed.
         redis.call('lpop', queue)
         redis.call('zrem', places, head)
         redis.call('zrem', presence, head)
     end
 end
 
--- The holder has no lock any more: what is wrong with the keys of the queue (another type, no permission)
--- must not look like a force unlock that failed.
+-- The lock is free already, so an error on the keys of the queue (another type, no permission) must not be
+-- returned as a failed force unlock.
 pcall(tell_first)
 return 1

@@ -1,24 +1,24 @@
--- Purpose: ends one hold of a fair lock and begins the next of the same client, if that one is the first
--- waiter that is there.
+-- Purpose: ends one hold of a fair lock and begins the next one of the same client, if that one is the first
+-- present waiter.
 --
 -- KEYS[1]  the lock's hash
 -- KEYS[2]  the queue: a list of fields in the order of arrival; Redisson's key
 -- KEYS[3]  the places: a sorted set, field -> when Redisson may drop it at the head; Redisson's key
--- KEYS[4]  the presence: a sorted set, field -> until when its client has shown that it waits
--- ARGV[1]  the field of the hold that ends, whatever its count is
+-- KEYS[4]  the presence: a sorted set, field -> the time until which the waiter counts as present
+-- ARGV[1]  the field of the hold that ends, with any count
 -- ARGV[2]  the field of the hold that begins, with a count of 1
 -- ARGV[3]  its lease in milliseconds
 -- ARGV[4]  the prefix of the waiters' channels: a waiter's channel is prefix:field
--- ARGV[5]  the command that publishes there: publish, or spublish on a cluster that knows it
--- ARGV[6]  what a place is worth in Redisson's arithmetic, in milliseconds
+-- ARGV[5]  the command that publishes there: publish, or spublish on a cluster that supports it
+-- ARGV[6]  fair_wait: what each place adds to the score, as in Redisson, in milliseconds
 --
 -- Returns
---   -1   handed on, and the TTL is the lease or longer; how many listen is not asked
---   -2   the first hold ended, and it is the turn of another waiter, which was notified, or of none
---   nil  the first hold is not there, and neither is the second: it was lost
+--   -1   handed over, and the TTL is the lease or longer; the script does not count the listeners
+--   -2   the first hold ended; the first present waiter was notified, if there is one
+--   nil  neither hold is there: the first one was lost
 --
--- Run twice it does what it does once: without the first field it changes no count, and a TTL only grows.
--- HDEL comes first, because a server out of memory lets a script go on that has written.
+-- Idempotent: without the first field it changes no count, and a TTL only grows. HDEL comes first, because a
+-- server out of memory lets a script continue that has already written.
 -- Example: { a = 2 }, queue { b, c }, from a to b, lease 30000 -> { b = 1 }, TTL 30000, queue { c }, -1.
 
 local key, queue, places, presence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -28,8 +28,8 @@ if redis.call('hdel', key, from) == 0 then
     if redis.call('hexists', key, to) == 0 then
         return nil
     end
-    -- This is a repetition. Or a look whose answer was lost granted it before: the receiver counts its lease
-    -- from this command.
+    -- This is a repetition, or an earlier query granted the lock to the second hold and its answer was lost. The
+    -- new holder counts its lease from this command.
     if redis.call('pttl', key) < tonumber(ARGV[3]) then
         redis.call('pexpire', key, ARGV[3])
     end
@@ -50,7 +50,7 @@ local function hand_on()
         if (seen or place or 0) > now then
             break
         end
-        -- Ours that was silent for too long, or Redisson's whose score has passed.
+        -- A waiter of lockdog whose presence is over, or one of Redisson whose score has passed.
         redis.call('lpop', queue)
         redis.call('zrem', places, head)
         redis.call('zrem', presence, head)
@@ -64,10 +64,10 @@ local function hand_on()
             redis.call('lpop', queue)
             redis.call('zrem', places, to)
             redis.call('zrem', presence, to)
-            -- Redisson's waiters lose what this one was worth.
+            -- As in Redisson, the end of a place lowers the scores of Redisson's waiters.
             local by = math.min(worth, math.max(0, (place or 0) - now - tonumber(ARGV[3])))
             if by > 0 and redis.call('zcard', places) > redis.call('zcard', presence) then
-                -- Read at once: a call for each waiter would hold the server if there are thousands.
+                -- One command reads all: with thousands of waiters, a call for each one would block the server.
                 local is_present = {}
                 for _, other in ipairs(redis.call('zrange', presence, 0, -1)) do
                     is_present[other] = true
@@ -76,7 +76,7 @@ local function hand_on()
                 for i = 1, #all, 2 do
                     local score = tonumber(all[i + 1])
                     if not is_present[all[i]] then
-                        -- Never to before the end of the lease, in which the lock cannot be theirs.
+                        -- Not below the end of the lease: until then the waiter cannot take the lock.
                         local least = math.min(score, now + tonumber(ARGV[3]))
                         redis.pcall('zadd', places, math.max(score - by, least), all[i])
                     end
@@ -93,12 +93,12 @@ local function hand_on()
     return -2
 end
 
--- The first hold has ended: what is wrong with the keys of the queue (another type, no permission) must not
--- look like an unlock that failed. The waiters look for themselves.
+-- The first hold has ended, so an error on the keys of the queue (another type, no permission) must not be
+-- returned as a failed unlock. The waiters' timers make them query the lock.
 local is_well, answer = pcall(hand_on)
 if is_well then
     return answer
 end
--- It may have been granted before the failure. The receiver learns that it was not.
+-- The second hold may have been granted before the error. The answer says that it was not, so undo it.
 redis.pcall('hdel', key, to)
 return -2

@@ -1,24 +1,24 @@
--- Purpose: lowers the count of one hold of a fair lock to a target; at zero the lock is free and the
--- first present waiter is notified. Settles an acquire too: then the field leaves the queue.
+-- Purpose: lowers the count of one hold of a fair lock to a target; at zero it frees the lock and notifies the
+-- first present waiter. It also settles an acquire whose outcome is unknown: then the field leaves the queue.
 --
 -- KEYS[1]  the lock's hash
 -- KEYS[2]  the queue: a list of fields in the order of arrival; Redisson's key
 -- KEYS[3]  the places: a sorted set, field -> when Redisson may drop it at the head; Redisson's key
--- KEYS[4]  the presence: a sorted set, field -> until when its client has shown that it waits
+-- KEYS[4]  the presence: a sorted set, field -> the time until which the waiter counts as present
 -- ARGV[1]  the hold's field
--- ARGV[2]  the target count; 0 deletes the field whatever its count was
+-- ARGV[2]  the target count; 0 deletes the field, whatever its count
 -- ARGV[3]  the prefix of the waiters' channels: a waiter's channel is prefix:field
--- ARGV[4]  the command that publishes there: publish, or spublish on a cluster that knows it
--- ARGV[5]  what a place is worth in Redisson's arithmetic, in milliseconds
+-- ARGV[4]  the command that publishes there: publish, or spublish on a cluster that supports it
+-- ARGV[5]  fair_wait: what each place adds to the score, as in Redisson, in milliseconds
 -- ARGV[6]  '1': the field may have a place in the queue, which ends; '0': it has none
 --
 -- Returns
 --   1    the lock was released, or the field left the queue
 --   0    the hold is still there, at the target
---   nil  nothing of the field is there: the hold was lost, or a repetition already ended it
+--   nil  the field has no hold and no place: the hold was lost, or a repeated unlock already ended it
 --
--- Run twice it does what it does once. The final unlock begins with HDEL, and uses no command before it
--- that a server out of memory refuses.
+-- Idempotent. The final unlock begins with HDEL, and uses no earlier command that a server out of memory
+-- refuses.
 -- Example: { a = 1 }, queue { b }, target 0 -> no hash, message "0" on prefix:b, 1.
 
 local key, queue, places, presence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -53,11 +53,10 @@ local function leave_queue()
     local left = redis.call('pttl', key)
 
     if ARGV[6] == '1' then
-        -- Redisson's waiters lose what this one was worth. Only those behind it do, and only if there are
-        -- some.
+        -- As in Redisson, the end of a place lowers the scores of Redisson's waiters behind it.
         local others = {}
         if redis.call('zcard', places) > redis.call('zcard', presence) + 1 then
-            -- Read at once: a call for each waiter would hold the server if there are thousands.
+            -- One command reads all: with thousands of waiters, a call for each one would block the server.
             local is_present, from = {}, 0
             for _, other in ipairs(redis.call('zrange', presence, 0, -1)) do
                 is_present[other] = true
@@ -77,8 +76,8 @@ local function leave_queue()
         for _, other in ipairs(others) do
             local place = tonumber(redis.call('zscore', places, other) or nil)
             if place then
-                -- Never into the past, if it was not there already. If the lock is free, its waiter has a
-                -- second to take it.
+                -- A score that has not passed does not fall below the present time. If the lock is free,
+                -- the waiter has a second to take it.
                 local least = math.min(place, now + math.max(1000, left))
                 redis.call('zadd', places, math.max(place - worth, least), other)
             end
@@ -100,7 +99,7 @@ local function leave_queue()
                 redis.pcall(ARGV[4], ARGV[3] .. ':' .. head, '0')
                 break
             end
-            -- Ours that was silent for too long, or Redisson's whose score has passed.
+            -- A waiter of lockdog whose presence is over, or one of Redisson whose score has passed.
             redis.call('lpop', queue)
             redis.call('zrem', places, head)
             redis.call('zrem', presence, head)
@@ -109,8 +108,8 @@ local function leave_queue()
     return 1
 end
 
--- The hold may have ended already: what is wrong with the keys of the queue (another type, no permission)
--- must not look like an unlock that failed. The next acquire reports it.
+-- The hold may have ended already, so an error on the keys of the queue (another type, no permission) must not
+-- be returned as a failed unlock. The next acquire returns it.
 local is_well, answer = pcall(leave_queue)
 if is_well then
     return answer

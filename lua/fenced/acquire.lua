@@ -9,10 +9,10 @@
 -- ARGV[4]  'clock': a token is at least the server's clock in microseconds; 'one': it is the next number
 --
 -- Returns
---   token    granted, as a text: the count is the target or above, the TTL is the lease or longer
+--   token    granted, as text: the count is the target or above, the TTL is the lease or longer
 --   n >= -1  another hold has the lock, and its TTL is n milliseconds (-1: it has none)
 --   -3       the target is above 1 and the field is gone: the hold was lost
---   error    WRONGTYPE: the counter is no number below 2^53 - 1; nothing was done
+--   error    WRONGTYPE: the counter is not a number below 2^53 - 1; nothing was done
 --
 -- Idempotent: the target is absolute, and a TTL only grows. While the field is there, no other acquire
 -- changes the counter, so the counter has the token of the hold. Lua numbers are exact up to 2^53, and
@@ -31,7 +31,7 @@ local function is_error(reply)
     return type(reply) == 'table' and reply.err
 end
 
--- The last token, 0 if there is none; or false and an error.
+-- Returns the last token, 0 if there is none; or false and an error.
 local function last_token()
     local value = redis.pcall('get', counter)
     if is_error(value) and not string.find(value.err, 'WRONGTYPE', 1, true) then
@@ -64,12 +64,12 @@ if target == 1 and redis.call('exists', key) == 0 then
     redis.call('hincrby', key, field, 1)
     local done = redis.pcall('pexpire', key, lease)
     if not is_error(done) then
-        -- Without a TTL, because a counter that expires would restart.
+        -- The counter has no TTL, because a counter that expires would restart.
         done = redis.pcall('set', counter, token)
     end
     if is_error(done) then
-        -- A lock without a TTL would outlive its holder, and one without a token protects nothing: undo
-        -- the grant.
+        -- A lock without a TTL would outlive its holder, and a lock without a token does not protect the
+        -- resource: undo the grant.
         redis.call('hdel', key, field)
         return done
     end

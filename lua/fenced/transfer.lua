@@ -1,5 +1,5 @@
--- Purpose: hands the lock over from one hold to another of the same client, as lua/lock/transfer.lua does,
--- with a new fencing token.
+-- Purpose: hands the lock over from one hold to another hold of the same client, as lua/lock/transfer.lua
+-- does, with a new fencing token.
 --
 -- KEYS[1]  the lock's hash
 -- KEYS[2]  the counter of the lock's tokens: the last token, in decimal; Redisson's key
@@ -7,20 +7,20 @@
 -- ARGV[2]  the field of the hold that begins, with a count of 1
 -- ARGV[3]  its lease in milliseconds
 -- ARGV[4]  the channel of the lock's messages; empty if its releases are not published
--- ARGV[5]  the command that publishes there: publish, or spublish on a cluster that knows it
+-- ARGV[5]  the command that publishes there: publish, or spublish on a cluster that supports it
 -- ARGV[6]  'clock': a token is at least the server's clock in microseconds; 'one': it is the next number
 --
 -- Returns
---   { n, token }  handed over, with this token as a text; n >= 0: n connections listen on the channel;
+--   { n, token }  handed over, with this token as text; n >= 0: n connections listen on the channel;
 --                 -1: the number of listeners is unknown
 --   -2            the first hold ended and the second could not begin, for example because the counter is
---                 no number: the lock is free, the waiters are notified
+--                 not a number: the lock is free, the waiters are notified
 --   nil           neither hold is there: the first one was lost
---   error         WRONGTYPE: the second hold is there, and the counter is no number below 2^53 - 1
+--   error         WRONGTYPE: the second hold is there, and the counter is not a number below 2^53 - 1
 --
--- Idempotent: without the first field it changes nothing but a counter that was deleted since. HDEL
--- comes before all other writes, because a server out of memory lets a script continue that has already
--- written.
+-- Idempotent: without the first field it changes nothing, except that it writes the counter again if it was
+-- deleted. HDEL comes before all other writes, because a server out of memory lets a script continue that has
+-- already written.
 -- Example: { a = 2 }, counter 7, from a to b, lease 30000, 'one' -> { b = 1 }, TTL 30000, counter 8,
 --   { 0, "8" }; a second run -> { 0, "8" }.
 
@@ -32,7 +32,7 @@ local function text(number)
     return string.format('%.0f', number)
 end
 
--- The last token, 0 if there is none; nil if the counter is not a valid number.
+-- Returns the last token, 0 if there is none; nil if the counter is not a valid number.
 local function last_token()
     local value = redis.pcall('get', counter)
     if not value then
@@ -42,7 +42,7 @@ local function last_token()
     return token and token < 2 ^ 53 - 1 and token or nil
 end
 
--- nil if the clock may not be read.
+-- Returns false if the user has no permission for TIME.
 local function next_token(last)
     if ARGV[6] ~= 'clock' then
         return text(last + 1)
@@ -58,10 +58,11 @@ if redis.call('hdel', key, from) == 1 then
     token = last and next_token(last)
     local begun = token and redis.pcall('hincrby', key, to, 1)
     local timed = type(begun) == 'number' and redis.pcall('pexpire', key, ARGV[3])
-    -- Without a TTL, because a counter that expires would restart.
+    -- The counter has no TTL, because a counter that expires would restart.
     local noted = timed == 1 and redis.pcall('set', counter, token)
     if not noted or noted.err then
-        -- A lock without a TTL would outlive its holder, and one without a token protects nothing.
+        -- A lock without a TTL would outlive its holder, and a lock without a token does not protect the
+        -- resource: undo the grant.
         redis.pcall('hdel', key, to)
         if channel ~= '' then
             redis.pcall(ARGV[5], channel, '0')

@@ -1,28 +1,29 @@
 -- Purpose: raises the count of one hold of several values of a group to a target, and takes all of the
 -- values if all of them are free.
 --
--- KEYS[1]    the group's hash. For a value with the hash h: h -> owner, h:owner:expire_time -> until when, in
---            ms, h:owner:lock_count -> the count. Redisson's fields
+-- KEYS[1]    the group's hash. For a value with the hash h: h -> owner, h:owner:expire_time -> when its lease
+--            ends, in ms, h:owner:lock_count -> the count. Redisson's fields
 -- ARGV[1]    the hold's field, "<client uuid>:<task>.<hold number>": the owner of the values
 -- ARGV[2]    the target count of the hold; 1 for a first acquire
 -- ARGV[3]    the lease in milliseconds
 -- ARGV[4..]  the hashes of the values
 --
 -- Returns
---   nil      granted: each value is the hold's, with the target or above, until the lease from now or later
---   n >= 0   another owner has some of the values, the longest of them for n milliseconds
---   -3       the target is above 1 and some of the values are not the hold's: it was lost
+--   nil      granted: the hold has each value with the target count or above, for the lease or longer
+--   n >= 0   another owner has some of the values; the longest of their leases ends in n milliseconds
+--   -3       the target is above 1 and the hold does not have all of the values: it was lost
 --   -6       the owner of the hold has some of the values by another hold
 --
--- Idempotent: the target is absolute, and times only grow. A value whose owner's time is over is free, and what
--- that owner left is deleted. A grant looks at a few other fields, too, and deletes what was over minutes ago.
+-- Idempotent: the target is absolute, and times only grow. A value whose lease has ended is free, and a grant
+-- deletes what its earlier owner left. A grant also checks a few other fields, and deletes those whose leases
+-- ended minutes ago.
 -- Example: { x = b, x:b:expire_time = now + 700, .. }, field a, values x and y -> 700, nothing is written.
 
 local key, field, target, lease = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local clock = redis.call('time')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
--- The owner of a hold, without the hold's number.
+-- Returns the owner of a hold: its field without the hold's number.
 local function owner_of(hold)
     return string.match(hold, '^(.*%.)%d+$')
 end
@@ -58,13 +59,14 @@ if left >= 0 then
     return left
 end
 
--- Holds that no client released leave their fields for as long as others use the group. A hold adds three fields
--- for each value, and each field that is found below leads to three: so these stay fewer than those in use. By the
--- clock of a Redisson client that is behind, its time may not be over yet, hence the minutes there. It is read
--- here because nothing is written yet, if it is refused.
+-- The fields of a hold that no client released stay for as long as other clients use the group. The script samples
+-- fields at random and deletes old ones below. A hold adds three fields for each value, and each sampled field leads
+-- to three, so the old fields stay fewer than those in use. It deletes a field only minutes after its lease ended,
+-- because the clock of a Redisson client may be behind. It samples before it writes, so that a refused command has no
+-- effect.
 local looked_at = redis.call('hrandfield', key, 2 * (#ARGV - 3) + 2)
 
--- A refused command must not change anything: restore the earlier state.
+-- A refused command has no effect: restores the earlier state.
 local before = {}
 local function undo()
     for i = 4, #ARGV do

@@ -3,7 +3,7 @@
 -- KEYS[1]    the group's hash: see lua/group/acquire.lua
 -- ARGV[1]    the field of the holder, as the client read it before
 -- ARGV[2]    the channel of the group's messages
--- ARGV[3]    the command that publishes there: publish, or spublish on a cluster that knows it
+-- ARGV[3]    the command that publishes there: publish, or spublish on a cluster that supports it
 -- ARGV[4..]  the hashes of the values
 --
 -- Returns

@@ -1,10 +1,10 @@
--- Purpose: reads who has some of these values of a group. Changes nothing.
+-- Purpose: reads who has some of these values of a group. It changes nothing.
 --
 -- KEYS[1]    the group's hash: see lua/group/acquire.lua
 -- ARGV[1..]  the hashes of the values
 --
--- Returns for each value with an owner whose time is not over: the owner's field, its count, and the rest of its
--- time in milliseconds.
+-- Returns three elements for each value that has an owner whose lease has not ended: the owner's field, its
+-- count, and the milliseconds until its lease ends.
 --
 -- Example: { x = a, x:a:lock_count = 2, x:a:expire_time = now + 700 }, values x and y -> { "a", "2", 700 }.
 

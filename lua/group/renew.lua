@@ -1,17 +1,17 @@
--- Purpose: extends the leases of many holds of values of groups.
+-- Purpose: extends the leases of several holds of values of groups; a failure of one does not affect the others.
 --
 -- KEYS[n]      the hash of a group: see lua/group/acquire.lua
 -- ARGV[3n-2]   the hold's field
 -- ARGV[3n-1]   its lease in milliseconds
 -- ARGV[3n]     the hashes of its values, separated by single spaces
 --
--- Returns a list with one answer for each hold:
---   1   the hold has all of its values; they are its for the lease or longer
---   0   it has not: some are another owner's, or gone
+-- Returns a list, one element for each hold:
+--   1   the hold has all of its values, for the lease or longer
+--   0   the hold does not have all of them: it was lost
 --   -1  the server could not check it, for example because the key has another type
 --
--- Run twice it does what it does once: times only grow. HDEL of nothing comes first, because a server out of
--- memory lets a script go on that has written.
+-- Idempotent: times only grow. HDEL of a field that cannot exist comes first, because a server out of memory
+-- lets a script continue that has already written.
 -- Example: { x = a, x:a:expire_time = now + 100, .. }, field a, lease 30000 -> x:a:expire_time = now + 30000, 1.
 
 local clock = redis.call('time')

@@ -1,20 +1,21 @@
--- Purpose: lowers the count of one hold of several values of a group to a target; at zero the values are free
--- and the waiters are notified. Settles an acquire too.
+-- Purpose: lowers the count of one hold of several values of a group to a target; at zero it frees the values
+-- and notifies the waiters. It also settles an acquire whose outcome is unknown.
 --
 -- KEYS[1]    the group's hash: see lua/group/acquire.lua
 -- ARGV[1]    the hold's field
--- ARGV[2]    the target count; 0 frees the values whatever their counts were
+-- ARGV[2]    the target count; 0 frees the values, whatever their counts
 -- ARGV[3]    the channel of the group's messages
--- ARGV[4]    the command that publishes there: publish, or spublish on a cluster that knows it
+-- ARGV[4]    the command that publishes there: publish, or spublish on a cluster that supports it
 -- ARGV[5..]  the hashes of the values
 --
 -- Returns
---   1    all values were the hold's, and were released
---   0    all values are the hold's, at the target
---   nil  some of the values are not the hold's: it was lost, or a repetition already ended it. The target 0 frees
---        those that are; another target changes nothing
+--   1    the hold had all of the values, and they were released
+--   0    the hold has all of the values, at the target
+--   nil  the hold does not have all of the values: it was lost, or a repeated unlock already ended it. The target
+--        0 frees those that it has; another target changes nothing
 --
--- Run twice it does what it does once. The final unlock begins with HDEL.
+-- Idempotent. The final unlock begins with HDEL, because a server out of memory lets a script continue that has
+-- already written.
 -- Example: { x = a, x:a:expire_time = .., x:a:lock_count = 2 }, field a, target 0 -> no hash, message "0", 1.
 
 local key, field, target = KEYS[1], ARGV[1], tonumber(ARGV[2])
@@ -31,12 +32,12 @@ for i = 5, #ARGV do
         if is_own then
             redis.call('hdel', key, value, prefix .. ':expire_time', prefix .. ':lock_count')
         else
-            -- What is left of the hold where another owner took the value.
+            -- Another owner took the value: delete what is left of this hold.
             redis.call('hdel', key, prefix .. ':expire_time', prefix .. ':lock_count')
         end
     end
 end
--- All or none: a hold without one of its values is lost.
+-- A hold that lacks one of its values is lost.
 local is_whole = #own == #ARGV - 4
 if target > 0 then
     if not is_whole then

@@ -4,14 +4,14 @@
 -- KEYS[2]  the mark of the request, a string of lockdog's own
 -- ARGV[1]  how long the mark is kept, in milliseconds: longer than the request may be repeated
 -- ARGV[2]  the channel of the latch's messages
--- ARGV[3]  the command that publishes there: publish, or spublish on a cluster that knows it
+-- ARGV[3]  the command that publishes there: publish, or spublish on a cluster that supports it
 --
 -- Returns
 --   1  counted, now or by an earlier run of the same request
 --   0  there was no count, now or at that earlier run; nothing was done
---   error WRONGTYPE: the count is no number below 2^53; nothing was done
+--   error WRONGTYPE: the count is not a number below 2^53; nothing was done
 --
--- A count of zero or less ends the latch: its key is deleted. At zero the message 0 is published.
+-- At a count of zero or less the script deletes the key, which opens the latch. At zero it publishes the message 0.
 -- Example: count 1 -> no key, message "0", 1; once more -> 1; another request -> 0.
 
 local value = redis.call('get', KEYS[1]) or nil
@@ -24,7 +24,8 @@ local was = redis.call('get', KEYS[2])
 if was then
     return was == '1' and 1 or 0
 end
--- It removes nothing: a server out of memory lets a script go on that has begun to write.
+-- There is nothing to delete. DEL comes first, because a server out of memory lets a script continue that has
+-- already written.
 redis.call('del', KEYS[2])
 redis.call('set', KEYS[2], value and '1' or '0', 'px', ARGV[1])
 if not value then
@@ -32,7 +33,7 @@ if not value then
 end
 count = redis.pcall('decrby', KEYS[1], 1)
 if type(count) == 'table' then
-    -- The user may not: a repetition must not find that it was counted.
+    -- The user has no permission for DECRBY: delete the mark, because the request did not count.
     redis.call('del', KEYS[2])
     return count
 end

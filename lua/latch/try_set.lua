@@ -5,13 +5,13 @@
 -- ARGV[1]  the count
 -- ARGV[2]  how long the mark is kept, in milliseconds: longer than the request may be repeated
 -- ARGV[3]  the channel of the latch's messages
--- ARGV[4]  the command that publishes there: publish, or spublish on a cluster that knows it
+-- ARGV[4]  the command that publishes there: publish, or spublish on a cluster that supports it
 --
 -- Returns
---   1  it was set, now or by an earlier run of the same request
+--   1  the count was set, now or by an earlier run of the same request
 --   0  there was a count; nothing was done
 --
--- The message 1 tells waiters that there is a count.
+-- The message 1 notifies the waiters that there is a count.
 -- Example: nothing, 3 -> count 3, message "1", 1; once more -> 1; another request -> 0.
 
 local was = redis.call('get', KEYS[2])
@@ -19,7 +19,7 @@ if was then
     return was == '0' and 0 or 1
 end
 if redis.call('exists', KEYS[1]) == 1 then
-    -- A repetition that comes late must not set a number after this one is gone.
+    -- A late repetition must not set the count after the present one is gone.
     redis.call('set', KEYS[2], '0', 'px', ARGV[2])
     return 0
 end

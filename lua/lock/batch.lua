@@ -2,11 +2,11 @@
 --
 -- KEYS[i]          the key of the i-th script
 -- ARGV[5 * i - 4]  the i-th script: "a" for acquire.lua, "u" for unlock.lua
--- ARGV[5 * i - 3]  and the next three: its arguments; an empty one after those of acquire.lua, which has three
+-- ARGV[5 * i - 3]  and the next three: its arguments; acquire.lua has three, so its fourth one is empty
 --
 -- Returns a list, one element for each key:
---   the answer of the script, as it answers by itself
---   "!"  the script failed, and did nothing; sent by itself, it answers the reason
+--   answer  what the script returns when a client calls it alone
+--   "!"     the script failed, and did nothing; if the client calls it alone, the error says why
 --
 -- The functions `acquire` and `unlock` are the two files. Idempotent, because both scripts are.
 -- Example: "a" free, "b" held by another for 5 s, acquires of both -> { nil, 5000 }, "a" held.
@@ -21,7 +21,7 @@ for i, key in ipairs(KEYS) do
     if not ran or type(answer) == 'table' then
         answer = '!'
     elseif answer == nil then
-        -- A nil would end the list, and false is answered as nil.
+        -- A nil would end the list. The server returns false as nil.
         answer = false
     end
     answers[i] = answer

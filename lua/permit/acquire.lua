@@ -5,18 +5,18 @@
 --          Redisson's key
 -- ARGV[1]  the lease in milliseconds
 -- ARGV[2]  the channel of the semaphore's messages
--- ARGV[3]  the command that publishes there: publish, or spublish on a cluster that knows it
+-- ARGV[3]  the command that publishes there: publish, or spublish on a cluster that supports it
 -- ARGV[4]  and all that follow: the ids of the permits, each given once
 --
 -- Returns { what, free, next }
 --   what  1: granted, every id is in the set for the lease or longer; 0: too few are free
 --   free  how many are free now
---   next  too few: in how many milliseconds the next permit expires; -1 if none does
---   error WRONGTYPE: the free permits are no number below 2^53; nothing was done
+--   next  if too few are free: in how many milliseconds the next permit expires; -1 if none does
+--   error WRONGTYPE: the free permits are not a number below 2^53; nothing was done
 --
--- First it takes up to 100 expired permits back. Run twice it does what it does once: an id that is in
--- the set costs nothing. A server out of memory refuses the first write, DECRBY, unless permits were
--- taken back before; then it lets the script go on.
+-- First the script returns up to 100 expired permits to the free ones. Idempotent: an id that is in the set costs
+-- no further permit. A server out of memory refuses DECRBY if it is the first write. If expired permits were
+-- returned before, the server lets the script continue.
 -- Example: 3 free, ids a and b, lease 10000 -> 1 free, { a = now + 10000, b = now + 10000 }, { 1, 1, -1 }.
 
 local permits, in_use = KEYS[1], KEYS[2]
@@ -39,7 +39,7 @@ if #expired > 0 then
     redis.call('zrem', in_use, unpack(expired))
     free = redis.pcall('incrby', permits, #expired)
     if type(free) == 'table' then
-        -- The user may not: they stay expired, so that they are not lost.
+        -- The user has no permission for INCRBY: keep the permits as expired, so that they are not lost.
         for _, id in ipairs(expired) do
             redis.call('zadd', in_use, text(now), id)
         end
@@ -68,7 +68,7 @@ if #missing > 0 and free < #missing then
     local first = redis.call('zrange', in_use, 0, 0, 'withscores')
     local ends = tonumber(first[2])
     local next = -1
-    -- 922337203685477 is never.
+    -- 922337203685477 means that it never expires.
     if ends and ends < 922337203685477 then
         next = math.max(0, ends - now)
     end
@@ -89,8 +89,8 @@ for _, ids in ipairs({ missing, known }) do
         end
     end
 end
--- The set lives as long as the number: no longer, or permits of an earlier number would be in use, and no
--- shorter, or permits would be lost when it ends.
+-- The set expires together with the number. If it expired later, permits of an earlier number would be in use. If it
+-- expired earlier, permits would be lost.
 local left = redis.call('pttl', permits)
 if left > 0 then
     local timed = redis.pcall('pexpire', in_use, left)
@@ -99,7 +99,7 @@ else
     redis.pcall('persist', in_use)
 end
 if refusal then
-    -- Permits that are in no set would be lost: undo.
+    -- Permits that are not in the set would be lost: undo the grant.
     for _, id in ipairs(missing) do
         redis.pcall('zrem', in_use, id)
     end

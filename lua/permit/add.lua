@@ -2,20 +2,20 @@
 --
 -- KEYS[1]  the free permits, a number
 -- KEYS[2]  the mark of the request, a string of lockdog's own
--- KEYS[3]  of a semaphore without leases its ledger: see lua/semaphore/acquire.lua
--- ARGV[1]  how many permits are added; below zero: taken away
+-- KEYS[3]  of a semaphore without leases: its ledger, see lua/semaphore/acquire.lua
+-- ARGV[1]  how many permits are added; a negative number removes permits
 -- ARGV[2]  how long the mark is kept, in milliseconds: longer than the request may be repeated
 -- ARGV[3]  the channel of the semaphore's messages
--- ARGV[4]  the command that publishes there: publish, or spublish on a cluster that knows it
--- ARGV[5]  1: only if the semaphore exists. Else 0
+-- ARGV[4]  the command that publishes there: publish, or spublish on a cluster that supports it
+-- ARGV[5]  1: only if the semaphore exists; 0: always
 --
 -- Returns
 --   1  added, now or by an earlier run of the same request
---   0  it does not exist; nothing was done
---   error WRONGTYPE: the free permits are no number below 2^53; nothing was done
+--   0  the semaphore does not exist; nothing was done
+--   error WRONGTYPE: the free permits are not a number below 2^53; nothing was done
 --
--- Else the semaphore is created if it does not exist, and permits of an earlier number end. INCRBY keeps its
--- TTL.
+-- If ARGV[5] is 0 and the semaphore does not exist, the script creates it, and the permits of an earlier number
+-- end. INCRBY keeps the TTL.
 -- Example: 1 free, 2 -> 3 free, message "3", 1; once more -> 1.
 
 local value = redis.call('get', KEYS[1]) or nil
@@ -28,16 +28,16 @@ local was = redis.call('get', KEYS[2])
 if was then
     return was == '0' and 0 or 1
 end
--- It removes nothing: a server out of memory lets a script go on that has begun to write, and permits that are
--- given back must not be refused.
+-- There is nothing to delete. DEL comes first, because a server out of memory lets a script continue that has
+-- already written, and it must not refuse a release of permits.
 redis.call('del', KEYS[2])
 if ARGV[5] == '1' and not value then
-    -- A repetition that comes late must not add to a semaphore that exists by then.
+    -- A late repetition must not add permits to a semaphore that was created meanwhile.
     redis.call('set', KEYS[2], '0', 'px', ARGV[2])
     return 0
 end
 if KEYS[3] and not value then
-    -- As lua/semaphore/try_set.lua.
+    -- As in lua/semaphore/try_set.lua.
     redis.call('zadd', KEYS[3], 0, '')
     redis.call('zremrangebyscore', KEYS[3], 1, 2 ^ 31 - 1)
     redis.pcall('persist', KEYS[3])

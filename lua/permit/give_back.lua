@@ -1,20 +1,20 @@
--- Purpose: gives permits back by their ids: all of them, or none.
+-- Purpose: releases permits by their ids: all of them, or none.
 --
 -- KEYS[1]  the free permits, a number
 -- KEYS[2]  the sorted set of the permits in use: id -> the server's time at which it expires, in ms
 -- ARGV[1]  the channel of the semaphore's messages
--- ARGV[2]  the command that publishes there: publish, or spublish on a cluster that knows it
+-- ARGV[2]  the command that publishes there: publish, or spublish on a cluster that supports it
 -- ARGV[3]  and all that follow: the ids of the permits
 --
 -- Returns
---   1   all were in use and are given back
+--   1   all were in use and are released
 --   0   none of them is in use; nothing was done
 --   -1  some of them are in use and others are not; nothing was done
---   error WRONGTYPE: the free permits are no number below 2^53; nothing was done
+--   error WRONGTYPE: the free permits are not a number below 2^53; nothing was done
 --
--- A permit whose lease is over is not in use. After 0 an earlier run of the same command may have given
--- them back; after -1 it did not. ZREM comes first, because a server out of memory lets a script go on
--- that has written.
+-- A permit whose lease has ended is not in use. After 0, an earlier run of the same command may have released the
+-- permits; after -1, it did not. ZREM comes first, because a server out of memory lets a script continue that has
+-- already written.
 -- Example: 1 free, { a, b }, ids a and b -> 3 free, message "3", 1; once more -> 0; ids b and c, b in use
 -- -> -1.
 
@@ -43,7 +43,7 @@ for i = 3, #ARGV do
 end
 free = redis.pcall('incrby', KEYS[1], given)
 if type(free) == 'table' then
-    -- The user may not: the permits stay in use, so that they are not lost.
+    -- The user has no permission for INCRBY: keep the permits in use, so that they are not lost.
     redis.call('zadd', KEYS[2], unpack(scores))
     return free
 end

@@ -1,4 +1,4 @@
--- Purpose: extends the leases of up to 100 permits; one bad name harms no other.
+-- Purpose: extends the leases of up to 100 permits; a failure of one does not affect the others.
 --
 -- KEYS[i]          the set of permits in use of the semaphore of the i-th permit
 -- ARGV[2 * i - 1]  the id of the i-th permit
@@ -6,12 +6,12 @@
 --
 -- Returns a list, one element for each key:
 --   1   the permit is in use for the lease or longer
---   0   it is not in use, or its lease is over: it was lost
---   -1  the server could not tell or could not extend it (another type under the key, no
---       permission): nothing is known
+--   0   it is not in use, or its lease has ended: it was lost
+--   -1  the server could not check it or could not extend it (another type under the key, no
+--       permission): the state is unknown
 --
--- A permit whose lease is over belongs to the client that takes it next. A server out of memory refuses
--- ZADD as the first write of a script, and lets a script go on that has written: so ZREM comes first.
+-- A permit whose lease has ended is not renewed, because the next acquire may give it to another client. ZREM comes
+-- before ZADD, because a server out of memory lets a script continue that has already written.
 -- Example: KEYS = { "s", "s" }, a in use, b not: -> { 1, 0 }.
 
 local answers = {}
@@ -29,7 +29,7 @@ for i, key in ipairs(KEYS) do
     else
         answers[i] = 1
         if tonumber(score) < ends then
-            -- No id is empty, so this removes nothing.
+            -- No id is empty, so this command removes nothing.
             redis.pcall('zrem', key, '')
             local raised = redis.pcall('zadd', key, string.format('%.0f', ends), id)
             if type(raised) == 'table' then

@@ -7,15 +7,15 @@
 -- ARGV[2]  1: only if the semaphore does not exist
 -- ARGV[3]  how long the mark is kept, in milliseconds: longer than the request may be repeated
 -- ARGV[4]  the channel of the semaphore's messages
--- ARGV[5]  the command that publishes there: publish, or spublish on a cluster that knows it
+-- ARGV[5]  the command that publishes there: publish, or spublish on a cluster that supports it
 --
 -- Returns
---   1  it has that many, or had by an earlier run of the same request
---   0  it existed, now or at that earlier run; nothing was done
---   error WRONGTYPE: the free permits are no number below 2^53; nothing was done
+--   1  the semaphore has this number, set now or by an earlier run of the same request
+--   0  the semaphore existed, now or at that earlier run; nothing was done
+--   error WRONGTYPE: the free permits are not a number below 2^53; nothing was done
 --
--- More may be in use than it has then: the free permits are below zero until enough are given back.
--- INCRBY keeps the TTL. Run twice it does what it does once, also after later changes of the number.
+-- If more permits are in use than the new number, the free permits are negative until enough are released. INCRBY
+-- keeps the TTL. Idempotent, also after later changes of the number.
 -- Example: 1 free, { a, b }, 5 -> 3 free, { a, b }, message "3", 1.
 
 local was = redis.call('get', KEYS[3])
@@ -32,7 +32,7 @@ local free = (text == '0' or string.match(text, '^-?[1-9]%d*$')) and tonumber(te
 if not free or math.abs(free) >= 2 ^ 53 then
     return redis.error_reply('WRONGTYPE the free permits are no number below 2^53')
 end
--- Redisson's trySetPermits, too, ignores what is in use.
+-- As Redisson's trySetPermits, which ignores the permits in use.
 local used = ARGV[2] == '1' and 0 or redis.call('zcard', KEYS[2])
 redis.call('set', KEYS[3], '1', 'px', ARGV[3])
 local by = ARGV[1] - free - used

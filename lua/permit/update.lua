@@ -1,12 +1,12 @@
 -- Purpose: sets the leases of permits in use: of all of them, or of none.
 --
 -- KEYS[1]  the sorted set of the permits in use: id -> the server's time at which it expires, in ms
--- ARGV[1]  the lease in milliseconds from now; -1: without end
+-- ARGV[1]  the lease in milliseconds from now; -1: the permits never expire
 -- ARGV[2]  and all that follow: the ids of the permits
 --
 -- Returns
 --   1  done
---   0  one of them is not in use, or its lease is over; nothing was done
+--   0  one of them is not in use, or its lease has ended; nothing was done
 --
 -- Example: { a = now + 10 }, lease 60000, id a -> { a = now + 60000 }, 1.
 
@@ -18,7 +18,7 @@ for i = 2, #ARGV do
         return 0
     end
 end
--- Redisson's never.
+-- 922337203685477 is Redisson's value for a permit that never expires.
 local ends = ARGV[1] == '-1' and '922337203685477' or string.format('%.0f', now + ARGV[1])
 for i = 2, #ARGV do
     redis.call('zadd', KEYS[1], ends, ARGV[i])

@@ -1,32 +1,32 @@
--- Purpose: raises the count of one read or write hold to a target, taking the lock if its mode allows it.
+-- Purpose: raises the count of one read or write hold to a target, and takes the lock if its mode allows it.
 --
 -- KEYS[1]  the lock's hash
--- KEYS[2]  the announcement of a writer that waits
+-- KEYS[2]  the announcement of a waiting writer
 -- KEYS[3]  read only: the hold's own timeout key, Redisson's key of the first acquire
 -- ARGV[1]  the hold's field, "<client uuid>:<task>.<hold number>", with ":write" at its end for a writer
--- ARGV[2]  the target count of the hold, 1 for a first acquire
+-- ARGV[2]  the target count of the hold; 1 for a first acquire
 -- ARGV[3]  the lease in milliseconds
 -- ARGV[4]  the mode: "read" or "write"
 -- ARGV[5]  the field of the same owner's hold in the other mode; empty if it has none
--- ARGV[6]  of a read: how many milliseconds its caller has waited, to stay out for an announced writer; -1: it
---          does not stay out. Of a write: "1" if it takes over from its own read hold
--- ARGV[7]  how long a writer that has to wait is announced, in milliseconds; 0: it is not
--- ARGV[8]  what stands before the fields in the names of the timeout keys
+-- ARGV[6]  of a read: for how many milliseconds its caller has waited, which limits how long an announced writer
+--          delays it; -1: an announced writer does not delay it. Of a write: "1" if it upgrades its own read hold
+-- ARGV[7]  for how many milliseconds a writer that must wait is announced; 0: it is not announced
+-- ARGV[8]  the prefix of the timeout keys: their names up to the field
 --
 -- Returns
---   nil      granted: the field stands at the target or above, the TTL is the lease or longer
---   n >= -1  not granted; the TTL of the lock (-1: it has none), of the announcement if the lock is free, or
---            how long the read still stays out, if that is shorter
---   -3       the target is above 1 and the field is gone, or the read hold to take over from is gone
---   -6       another owner waits to take over from its read hold: the two would wait for each other
+--   nil      granted: the count is the target or above, the TTL is the lease or longer
+--   n >= -1  not granted: the TTL of the lock (-1: it has none), or of the announcement if the lock is free; or
+--            for how long the announced writer still delays the read, if that is shorter
+--   -3       the target is above 1 and the field is gone, or the read hold to upgrade is gone
+--   -6       another owner waits to upgrade its read hold: each of the two would wait for the other
 --
--- An announced writer keeps readers out in pauses: two seconds from the announcement on, then four, then eight
--- each. A read stays out until the end of the pause in which its caller came. So those that come during a pause
--- go in together at its end, and the writer is next once they have left, if that is before the end of the next
--- pause. And no read waits for longer than a pause.
+-- An announced writer delays readers in pauses: the first takes two seconds from the announcement on, the second
+-- four, all others eight. A read waits until the end of the pause in which its caller arrived. So the readers that
+-- arrive during a pause enter together at its end. The writer is next once they have left, if they leave before the
+-- end of the next pause. No read waits for longer than a pause.
 --
--- Run twice it does what it does once: the target is absolute, and a TTL only grows. The first grant of a read
--- looks at a few other fields, and deletes those of readers whose leases are over.
+-- Idempotent: the target is absolute, and a TTL only grows. The first grant of a read also checks a few other
+-- fields, and deletes those of readers whose leases have ended.
 -- Example: free, a read with target 1, lease 30000
 --   -> { mode = read, field = 1 }, timeout key and hash with the TTL 30000, nil.
 
@@ -34,7 +34,7 @@ local key, announcement, own = KEYS[1], KEYS[2], KEYS[3]
 local field, target, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local reads, partner = ARGV[4] == 'read', ARGV[5]
 local prefers = not reads and ARGV[6] == '1'
--- Only a writer that takes over stands behind a mark, because two of them would wait for each other.
+-- The announcement marks a writer that upgrades, because two of them would wait for each other.
 local mark = prefers and 'up:' or ''
 
 local function failed(answer)
@@ -46,20 +46,20 @@ local function clock()
     return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- The writer that is announced, and since when by the server's clock. What has another form announces none.
+-- Returns the announced writer, and since when by the server's clock. A value of another form announces none.
 local function announced()
     local text = redis.pcall('get', announcement)
     local since, who = (type(text) == 'string' and text or ''):match('^(%d+) (.+)$')
     return who, tonumber(since)
 end
 
--- Whose announcement it is, without the number of the hold. A try of which no answer came stays announced until the
--- client has withdrawn it, and its owner tries again with another hold.
+-- Returns the owner of an announcement: its field without the number of the hold. An attempt without an answer stays
+-- announced until its client withdraws it, and the same owner may try again with another hold meanwhile.
 local function owner_of(who)
     return who and (who:match('^(.*%.)%d+:write$') or who)
 end
 
--- How long a read stays out whose caller has waited for so long.
+-- Returns for how long an announced writer delays a read whose caller has waited for this long.
 local function stays_out(waited)
     local who, since = announced()
     if waited < 0 or not who then
@@ -84,9 +84,9 @@ local function lengthen(which)
     end
 end
 
--- Whether a read hold of this field is still within a lease. What cannot be seen counts as alive. While the slot
--- moves to this node, a timeout key that has not arrived yet reads as absent. The server refuses a command for two
--- keys then, unless both are here.
+-- Returns whether the lease of a read hold has not ended. A timeout key that the script cannot read counts as a
+-- living hold. While the slot moves to this node, a timeout key that has not arrived yet reads as absent. During that
+-- time the server refuses a command with two keys unless both are here.
 local function is_alive(other, count)
     local timeout = ARGV[8] .. other .. ':rwlock_timeout:'
     for n = math.min(tonumber(count) or 0, 1000), 1, -1 do
@@ -118,8 +118,8 @@ if not count then
         if partner == '' or redis.call('hexists', key, partner) == 0 then
             return -3
         end
-        -- The only reader whose lease is not over may become the writer. Others stay in the hash as long as
-        -- anybody renews it.
+        -- The only reader whose lease has not ended may become the writer. The fields of the other readers
+        -- stay in the hash for as long as any client renews it.
         may = mode == 'read'
         local fields = may and redis.call('hgetall', key) or {}
         for i = 1, #fields, 2 do
@@ -143,13 +143,13 @@ if not count then
         if not reads and mode == 'read' and ARGV[7] ~= '0' then
             local who, since = announced()
             if not who or owner_of(who) == owner_of(mark .. field) or (prefers and who:sub(1, 3) ~= 'up:') then
-                -- The pauses count from the first announcement. A moment to come was written before the
-                -- clock was put back.
+                -- The pauses count from the first announcement. If its time is in the future, it was
+                -- written before the server's clock was set back.
                 local now = clock()
                 since = math.min(since or now, now)
                 local text = string.format('%d %s', since, mark .. field)
                 local told = redis.pcall('set', announcement, text, 'px', ARGV[7])
-                -- On a server out of memory the writer waits as all waiters do there, and is not announced.
+                -- A server out of memory refuses the announcement: the writer waits without one.
                 if failed(told) and not told.err:find('OOM', 1, true) then
                     return told
                 end
@@ -164,8 +164,8 @@ if not count then
 end
 
 if reads and not count then
-    -- Readers that left without a word stay in the hash for as long as others read. Each read adds one field and
-    -- looks at more, so these stay fewer than the living ones.
+    -- The fields of readers that did not release stay in the hash for as long as others read. Each read adds one
+    -- field and checks more, so these fields stay fewer than those of the living readers.
     for _, other in ipairs(redis.call('hrandfield', key, 4)) do
         local acquires = tonumber(redis.call('hget', key, other) or nil)
         if acquires and not other:find(':write$') and not is_alive(other, acquires) then
@@ -174,7 +174,7 @@ if reads and not count then
     end
 end
 
--- The first write may be refused by a server out of memory: then nothing was done.
+-- If a server out of memory refuses this first write, nothing was done.
 local before = own and redis.call('pttl', own)
 if own then
     local timed = redis.pcall('set', own, 1, 'px', string.format('%d', math.max(before, lease)))
@@ -192,7 +192,7 @@ else
 end
 local timed = not failed(done) and lengthen(key)
 if failed(done) or failed(timed) then
-    -- A refused command must not change anything. A lock without a TTL would outlive its holder.
+    -- A refused command has no effect, and a lock without a TTL would outlive its holder: undo the grant.
     if not count and not failed(done) then
         redis.call('hdel', key, field)
         if free then

@@ -1,10 +1,10 @@
--- Purpose: reads who reads. Changes nothing.
+-- Purpose: reads who holds the read lock. It changes nothing.
 --
 -- KEYS[1]  the lock's hash
--- ARGV[1]  what stands before the fields in the names of the timeout keys
+-- ARGV[1]  the prefix of the timeout keys: their names up to the field
 --
--- Returns for each reader whose lease is not over: its field and its count. The field of another reader stays in
--- the hash for as long as anybody renews it.
+-- Returns two elements for each reader whose lease has not ended: its field and its count. The field of another
+-- reader stays in the hash for as long as any client renews it.
 --
 -- Example: { mode = read, a = 2, b = 1 }, b without a timeout key -> { "a", "2" }.
 
@@ -16,7 +16,7 @@ local fields = redis.call('hgetall', KEYS[1])
 for i = 1, #fields, 2 do
     local field, count = fields[i], fields[i + 1]
     if tonumber(count) and not field:find(':write$') then
-        -- What cannot be seen counts as alive. See lua/read_write/acquire.lua for what has not arrived yet.
+        -- A timeout key that the script cannot read counts as a living hold: see lua/read_write/acquire.lua.
         local timeout, alive = ARGV[1] .. field .. ':rwlock_timeout:', false
         for n = math.min(tonumber(count), 1000), 1, -1 do
             local left = redis.pcall('pttl', timeout .. n)

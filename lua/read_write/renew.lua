@@ -1,4 +1,4 @@
--- Purpose: extends the leases of up to 100 read holds; one bad name harms no other.
+-- Purpose: extends the leases of up to 100 read holds; a failure of one does not affect the others.
 --
 -- KEYS[2 * i - 1]  the lock's hash of the i-th hold
 -- KEYS[2 * i]      its own timeout key
@@ -8,10 +8,10 @@
 -- Returns a list, one element for each hold:
 --   1   the field is there, and both TTLs are the lease or longer
 --   0   the field is not there: the hold was lost
---   -1  the server could not tell or could not extend it (another type under the key, no
---       permission): nothing is known
+--   -1  the server could not check it or could not extend it (another type under the key, no
+--       permission): the state is unknown
 --
--- The timeout key is written again if it is gone: the hold's lease is what its client says.
+-- If the timeout key is gone, the script writes it again, because the client decides how long the lease is.
 -- Example: KEYS = { "a", "{a}:f:rwlock_timeout:1" }, f is there -> { 1 }, both TTLs 30000.
 
 local answers = {}

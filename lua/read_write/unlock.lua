@@ -1,25 +1,25 @@
--- Purpose: makes the count of one read or write hold what its client says; zero ends the hold. It also settles
--- an outcome that no client saw: it never creates a hold. And it frees the lock from one holder by force.
+-- Purpose: sets the count of one read or write hold to a target; at zero it ends the hold. It also settles an
+-- acquire whose outcome is unknown, and frees the lock from one holder by force. It never creates a hold.
 --
 -- KEYS[1]  the lock's hash
--- KEYS[2]  the announcement of a writer that waits
+-- KEYS[2]  the announcement of a waiting writer
 -- KEYS[3]  read only: the hold's own timeout key, Redisson's key of the first acquire
 -- ARGV[1]  the hold's field
--- ARGV[2]  the target count; 0 deletes the field whatever its count was
+-- ARGV[2]  the target count; 0 deletes the field, whatever its count
 -- ARGV[3]  the channel of the lock's messages
--- ARGV[4]  the command that publishes there: publish, or spublish on a cluster that knows it
+-- ARGV[4]  the command that publishes there: publish, or spublish on a cluster that supports it
 -- ARGV[5]  the mode: "read" or "write"
--- ARGV[6]  what stands before the fields in the names of the timeout keys
+-- ARGV[6]  the prefix of the timeout keys: their names up to the field
 -- ARGV[7]  the lease of this hold in milliseconds
 --
 -- Returns
 --   1    the hold has ended
---   0    the hold stands at the target
---   nil  there was no such hold; a writer that only waited is not announced any more
+--   0    the hold is still there, at the target
+--   nil  the field is not there; the announcement of a writer that only waited is deleted
 --
--- The message is 0 after the last reader, and if one is left and a reader is announced that wants to become the
--- writer. It is 1 after a writer, which wakes Redisson's readers too. The end of a hold uses no command
--- first that a server out of memory refuses.
+-- The script publishes 0 after the last reader, and also if one reader is left and an upgrade is announced. It
+-- publishes 1 after a writer, which also wakes Redisson's readers. The end of a hold begins with commands that a
+-- server out of memory does not refuse.
 -- Example: { mode = read, a = 1, b = 1 }, the end of a -> { mode = read, b = 1 } with the TTL of b, 1;
 -- then the end of b -> no key, message "0", 1.
 
@@ -31,9 +31,9 @@ local function publish(message)
     redis.pcall(ARGV[4], ARGV[3], message)
 end
 
--- The TTL of the longest lease among the timeout keys of a field; nil if one cannot be seen. While the slot moves
--- to this node, a timeout key that has not arrived yet reads as absent. The server refuses a command for two keys
--- then, unless both are here.
+-- Returns the longest TTL among the timeout keys of a field, or nil if the script cannot read one of them. While the
+-- slot moves to this node, a timeout key that has not arrived yet reads as absent. During that time the server
+-- refuses a command with two keys unless both are here.
 local function longest_of(other, count)
     local timeout, longest = prefix .. other .. ':rwlock_timeout:', -2
     for n = math.min(count or 0, 1000), 1, -1 do
@@ -60,8 +60,8 @@ if target > 0 then
     return 0
 end
 
--- The writer that is announced. What has another form, or another type, announces none, and must not keep the
--- hold from ending.
+-- Returns the announced writer. A value of another form or another type announces none, and must not prevent the
+-- end of the hold.
 local function announced()
     local text = redis.pcall('get', announcement)
     return (type(text) == 'string' and text or ''):match('^%d+ (.+)$')
@@ -71,7 +71,7 @@ local mine, withdrawn = -2, false
 if reads then
     mine = redis.call('pttl', own)
     redis.call('del', own)
-    -- A hold of Redisson has a key for each acquire.
+    -- A hold of Redisson has a timeout key for each acquire.
     for n = math.min(count or 0, 1000), 2, -1 do
         redis.pcall('del', prefix .. field .. ':rwlock_timeout:' .. n)
     end
@@ -84,7 +84,7 @@ else
 end
 if redis.call('hdel', key, field) == 0 then
     if withdrawn then
-        -- The readers that it kept out.
+        -- Notifies the readers that the announcement delayed.
         publish('1')
     end
     return nil
@@ -97,16 +97,17 @@ if fields == 0 or (fields == 1 and redis.call('hexists', key, 'mode') == 1) then
     return 1
 end
 if not reads then
-    -- What is left are read holds of the same owner.
+    -- Only read holds of the same owner are left.
     redis.call('hset', key, 'mode', 'read')
 elseif redis.call('hget', key, 'mode') ~= 'read' then
     return 1
 end
 
--- The key lives as long as its longest hold. If it was this one, then as long as the longest that is left. The
--- script looks for that if this hold was within a quarter of its lease of the key's TTL, and stops at the first
--- hold within an eighth of that TTL: among watched readers that is soon, and equal bounds would add up from
--- unlock to unlock. It also looks whether a reader is left beside one that wants to become the writer.
+-- The TTL of the key is that of its longest hold. If this hold was the longest, the script sets the TTL to that of
+-- the longest hold that is left. It searches for that hold only if this hold was within a quarter of its lease of the
+-- key's TTL. It stops at the first hold within an eighth of that TTL, which it soon finds among renewed readers. If
+-- both bounds were equal, the error would add up from unlock to unlock. If an upgrade is announced, the script also
+-- checks whether more than one reader is left.
 local left = redis.call('pttl', key)
 local shortens = not reads or mine + lease / 4 >= left
 local upgrades = reads and (announced() or ''):sub(1, 3) == 'up:'
@@ -118,7 +119,7 @@ if shortens or upgrades then
         if other ~= -2 then
             living = living + 1
         elseif deleted < 1000 and tonumber(others[i + 1]) and not others[i]:find(':write$') then
-            -- A reader that left without a word. What is beyond the bound stays for the next look.
+            -- The lease of this reader has ended. Fields beyond the bound stay for the next script.
             redis.call('hdel', key, others[i])
             deleted = deleted + 1
         end
@@ -132,14 +133,14 @@ if shortens or upgrades then
         end
     end
     if known and longest == -2 then
-        -- The others are gone without a word.
+        -- The leases of all other holds have ended.
         redis.call('del', key)
         publish(reads and '0' or '1')
         return 1
     elseif shortens and known and longest >= 0 and longest + left / 8 < left then
         redis.pcall('pexpire', key, math.max(longest, 1))
     end
-    -- The reader that is left may be the one that waits.
+    -- The reader that is left may be the one that waits for its upgrade.
     upgrades = upgrades and living <= 1
 end
 if not reads then

@@ -1,9 +1,9 @@
 -- Purpose: one member's part of a quorum: takes the lock by lua/lock/acquire.lua, which is the function
 -- `plain` here, unless this server may have lost its data. Returns the largest fencing token that the server
--- knows.
+-- has seen.
 --
 -- KEYS[1]  the lock's hash
--- KEYS[n]  the register of the lock's fencing tokens, "<token> <written, ms> <field>"; only if ARGV[5]
+-- KEYS[n]  the register of the lock's fencing tokens, "<token> <written, ms> <field>"; only if ARGV[5] is 1
 -- KEYS[n]  the server's epoch, a hash { id, since }; only if ARGV[4] is above 0, and then the last
 -- ARGV[1]  the hold's field, "<client uuid>:<task>.<hold number>"
 -- ARGV[2]  the target count of the hold; 1 for a first acquire
@@ -18,13 +18,13 @@
 --                 0   another hold has the lock, with the TTL in milliseconds (-1: it has none)
 --                 -3  the target is above 1 and the field is gone: the hold was lost
 --                 -4  the server may have lost its data: it grants nothing for this many milliseconds
---   time          the server's clock in microseconds, as a text; nil if ARGV[4] and ARGV[5] do not need it
---   fresh         1 if the server lost its data, and the register was not written since: its token may
---                 be too small
---   token         the register's token, as a text; nil if there is none
+--   time          the server's clock in microseconds, as text; nil if ARGV[4] and ARGV[5] do not need it
+--   fresh         1 if the server may have lost its data and no token was written since: the register's token
+--                 may be too small
+--   token         the register's token, as text; nil if there is none
 --
--- If the epoch is absent or names another server, the script writes it and the quarantine begins. `since`
--- is the server's clock then, in milliseconds; 0 if lua/red_lock/provision.lua marked the data as complete.
+-- If the epoch is absent or names another server, the script writes it, and the quarantine begins. `since`
+-- is the server's clock at that time, in milliseconds; 0 if lua/red_lock/provision.lua marked the data as complete.
 -- Numbers are exact up to 2^53, and TIME in microseconds is below that until the year 2255.
 -- Idempotent: the target is absolute, and a TTL only grows.
 -- Example: free, target 1, lease 30000, period 0, register "7 1700000000000 c:t1.1", register read
@@ -51,7 +51,7 @@ if period > 0 then
     local id = run .. ':' .. data
     local known = redis.call('hmget', epoch, 'id', 'since')
     since = tonumber(known[2] or nil)
-    -- If the clock was set back, the quarantine restarts, because it would last longer by that much.
+    -- If the clock was set back, the quarantine restarts. It would otherwise last longer by that difference.
     if known[1] ~= id or not since or since > now then
         since = now
         redis.call('hset', epoch, 'id', id, 'since', text(since))

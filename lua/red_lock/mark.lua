@@ -1,5 +1,5 @@
 -- Purpose: one member's part of a fencing token: writes the token while its holder has the lock, if it
--- is larger than every token before it.
+-- is larger than every earlier token.
 --
 -- KEYS[1]  the lock's hash
 -- KEYS[2]  the register of the lock's fencing tokens, "<token> <written, ms> <field>"
@@ -9,11 +9,9 @@
 -- ARGV[4]  how long the register is kept, in milliseconds
 --
 -- Returns
---   1      the register holds the token, written for this field; the TTL of the lock is the lease or
---          longer
+--   1      the register has the token, written for this field; the TTL of the lock is the lease or longer
 --   0      the field is not there: the hold was lost; nothing was done
---   token  the register has this token of another hold, as large or larger, as a text; nothing was
---          done
+--   token  the register has this token of another hold, as text, which is not smaller; nothing was done
 --
 -- Idempotent: a second run finds what the first one wrote, and a field is never used again. The register
 -- outlives the lock, whose hash is deleted by each unlock.

@@ -1,7 +1,7 @@
--- Purpose: marks the data of this server as complete, so it counts in quorums immediately.
+-- Purpose: marks the data of this server as complete, so that the server counts in quorums immediately.
 --
 -- KEYS[1]  the server's epoch, a hash { id, since }
--- ARGV[1]  when its data may have been lost, in milliseconds: 0, never
+-- ARGV[1]  when its data may have been lost, in milliseconds; 0: never
 --
 -- Returns the server's identity, "<run id>:<replication id>"
 --

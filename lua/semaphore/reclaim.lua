@@ -1,18 +1,18 @@
--- Purpose: gives back all permits of a semaphore that the requests of one client have.
+-- Purpose: releases all permits of a semaphore that the requests of one client have.
 --
 -- KEYS[1]  the free permits, a number
--- KEYS[2]  the ledger: request -> how many permits it has, or when it ended; '' if it was not lost
--- ARGV[1]  what the requests of the client begin with
+-- KEYS[2]  the ledger: request -> how many permits it has, or when it ended; '' if the ledger is complete
+-- ARGV[1]  the prefix of the client's requests
 -- ARGV[2]  the channel of the semaphore's messages
--- ARGV[3]  the command that publishes there: publish, or spublish on a cluster that knows it
+-- ARGV[3]  the command that publishes there: publish, or spublish on a cluster that supports it
 --
--- Returns how many permits were given back
---   error WRONGTYPE: the free permits are no number below 2^53; nothing was done
+-- Returns how many permits were released
+--   error WRONGTYPE: the free permits are not a number below 2^53; nothing was done
 --
--- A later release by that client gives nothing back, however late it comes. The ledger forgets the requests if
--- it has its member '', because it then knows every request with permits. Without it the client's number would
--- count, so each request gets a score beyond every time, which stays as long as the ledger. A command that the
--- user may not leaves everything as it was.
+-- A later release by that client releases nothing, however late it arrives. If the ledger is complete, the script
+-- deletes the requests from it, because a release of an unknown request then has no effect. If it is not, a release
+-- would use the client's number. So each request gets a score above every time, which lasts as long as the ledger. If
+-- the user has no permission for a command, everything stays as it was.
 -- Example: 1 free, { u:1.1 = 2, v:1.1 = 1 }, client u: -> 3 free, { v:1.1 = 1 }, message "3", 2.
 
 local value = redis.call('get', KEYS[1]) or nil
@@ -33,7 +33,7 @@ for i = 1, #found, 2 do
             if not string.find(ended.err, 'OOM', 1, true) then
                 return ended
             end
-            -- A server out of memory lets a script go on that has written.
+            -- ZREM comes first, because a server out of memory lets a script continue that has already written.
             redis.call('zrem', KEYS[2], found[i])
             redis.call('zadd', KEYS[2], '4503599627370496', found[i])
         end
@@ -45,7 +45,7 @@ if given > 0 then
     if not value and redis.call('zcount', KEYS[2], 1, 2 ^ 31 - 1) == 0 then
         redis.call('pexpire', KEYS[2], 3600000)
     elseif value and not is_whole then
-        -- It may have got a TTL when there was no number. Only a permission can be missing.
+        -- The ledger may have got a TTL while there was no number. These commands fail only without a permission.
         local left = redis.pcall('pttl', KEYS[1])
         if type(left) == 'number' and left > 0 then
             redis.pcall('pexpire', KEYS[2], string.format('%.0f', left + 3600000))

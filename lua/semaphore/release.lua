@@ -1,23 +1,23 @@
--- Purpose: lowers what one request has of a semaphore: after a release, and after an outcome that no client saw.
+-- Purpose: lowers how many permits one request has; also after an acquire whose outcome is unknown.
 --
 -- KEYS[1]  the free permits, a number
--- KEYS[2]  the ledger: request -> how many permits it has, or when it ended; '' if it was not lost
+-- KEYS[2]  the ledger: request -> how many permits it has, or when it ended; '' if the ledger is complete
 -- ARGV[1]  the request
 -- ARGV[2]  how many permits it keeps; at 0 it ends
 -- ARGV[3]  the channel of the semaphore's messages
--- ARGV[4]  the command that publishes there: publish, or spublish on a cluster that knows it
--- ARGV[5]  1: a command of this request may arrive later; its end is remembered for an hour. Else 0
--- ARGV[6]  how many permits the request has for certain, as its client knows; 0: it does not know
+-- ARGV[4]  the command that publishes there: publish, or spublish on a cluster that supports it
+-- ARGV[5]  1: a command of this request may arrive later, so its end stays in the ledger for an hour; else 0
+-- ARGV[6]  how many permits the request certainly has, as its client knows; 0: the client does not know
 --
 -- Returns
---   1     the request had more, and the rest is given back; or it has as many as it keeps, or fewer
---   nil   the ledger does not know it: it has ended, or others gave its permits back
---   error WRONGTYPE: the free permits are no number below 2^53; nothing was done
+--   1     the request had more permits, and they are released; or it already has as many as it keeps, or fewer
+--   nil   the request is not in the ledger: it has ended, or another client released its permits
+--   error WRONGTYPE: the free permits are not a number below 2^53; nothing was done
 --
--- A ledger without its member '' was lost (deleted, evicted): then the client's number counts, once. A
--- ledger that has it knows every request with permits. The semaphore is not created again. ZREM comes first,
--- because a server out of memory lets a script go on that has written. A ledger without
--- permits in use ends an hour after the number has ended.
+-- A ledger without its member '' was lost (deleted, evicted): then the script uses the client's number, once. A
+-- complete ledger contains every request that has permits. The script does not create the semaphore again. ZREM comes
+-- first, because a server out of memory lets a script continue that has already written. If there is no number and no
+-- request has permits, the ledger expires after an hour.
 -- Example: 1 free, { u:1.1 = 2 }, keeps 0 -> 3 free, {}, message "3", 1; once more -> nil.
 
 local permits, ledger, request = KEYS[1], KEYS[2], ARGV[1]
@@ -50,7 +50,7 @@ if is_known and keeps > 0 then
     redis.call('zadd', ledger, string.format('%.0f', keeps), request)
 elseif remembers then
     redis.call('zadd', ledger, string.format('%.0f', now), request)
-    -- Some old ends. By pcall, because the permits are not given back yet.
+    -- Deletes some old ends. An error must not stop the script, because the permits are not released yet.
     local old = redis.pcall('zrangebyscore', ledger, 2 ^ 31, now - 3600000, 'limit', 0, 100)
     if old[1] then
         redis.pcall('zrem', ledger, unpack(old))
@@ -61,7 +61,7 @@ if is_known or remembers then
     if not is_needed then
         redis.call('pexpire', ledger, 3600000)
     elseif value and not is_whole then
-        -- It may have got a TTL when there was no number. Only a permission can be missing.
+        -- The ledger may have got a TTL while there was no number. These commands fail only without a permission.
         local left = redis.pcall('pttl', permits)
         if type(left) == 'number' and left > 0 then
             redis.pcall('pexpire', ledger, string.format('%.0f', left + 3600000))
@@ -76,7 +76,7 @@ end
 if value then
     free = redis.pcall('incrby', permits, string.format('%.0f', has - keeps))
     if type(free) == 'table' then
-        -- The user may not: the share stays, so that the permits are not lost.
+        -- The user has no permission for INCRBY: keep the share, so that the permits are not lost.
         redis.call('zadd', ledger, string.format('%.0f', has), request)
         return free
     end

@@ -1,13 +1,13 @@
--- Purpose: says how many permits of a semaphore are free, and which requests have the others.
+-- Purpose: reads how many permits of a semaphore are free, and which requests have the others. It changes nothing.
 --
 -- KEYS[1]  the free permits, a number
 -- KEYS[2]  the ledger: request -> how many permits it has, or when it ended
--- ARGV[1]  how many requests to name, at most
+-- ARGV[1]  how many requests to return, at most
 --
 -- Returns { free, request, has, request, has, ... }
 --   free  as text
 --   has   how many permits the request has, as text
---   error WRONGTYPE: the free permits are no number below 2^53
+--   error WRONGTYPE: the free permits are not a number below 2^53
 --
 -- Example: 1 free, { u:1.1 = 2 } -> { "1", "u:1.1", "2" }.
 

@@ -1,20 +1,20 @@
--- Purpose: makes a semaphore with this many permits, if there is none.
+-- Purpose: creates a semaphore with this many permits, if it does not exist.
 --
 -- KEYS[1]  the free permits, a number
 -- KEYS[2]  the mark of the request, a string of lockdog's own
--- KEYS[3]  the ledger: request -> how many permits it has, or when it ended; '' if it was not lost
+-- KEYS[3]  the ledger: request -> how many permits it has, or when it ended; '' if the ledger is complete
 -- ARGV[1]  how many permits it has
--- ARGV[2]  after how many milliseconds it ends; 0: never
+-- ARGV[2]  after how many milliseconds it expires; 0: never
 -- ARGV[3]  how long the mark is kept, in milliseconds: longer than the request may be repeated
 -- ARGV[4]  the channel of the semaphore's messages
--- ARGV[5]  the command that publishes there: publish, or spublish on a cluster that knows it
+-- ARGV[5]  the command that publishes there: publish, or spublish on a cluster that supports it
 --
 -- Returns
---   1  it was made, now or by an earlier run of the same request
---   0  it existed; nothing was done
+--   1  created, now or by an earlier run of the same request
+--   0  the semaphore existed; nothing was done
 --
--- The permits of an earlier number end. The ends in the ledger stay, because a sending of those requests may
--- still arrive. ZADD comes first, because a server out of memory refuses the first write only.
+-- The permits of an earlier number end. The ended requests stay in the ledger, because one of their commands may
+-- still arrive. ZADD comes first, because a server out of memory refuses only the first write of a script.
 -- Example: nothing, 3 -> 3 free, message "3", 1; once more -> 1; another request -> 0.
 
 local was = redis.call('get', KEYS[2])
@@ -22,7 +22,7 @@ if was then
     return was == '0' and 0 or 1
 end
 if redis.call('exists', KEYS[1]) == 1 then
-    -- A repetition that comes late must not set a number after this one is gone.
+    -- A late repetition must not set the number after the present one is gone.
     redis.call('set', KEYS[2], '0', 'px', ARGV[3])
     return 0
 end

@@ -282,7 +282,7 @@ mod tests {
     use crate::session::disconnected;
     use crate::wait::{WaitRequest, WaiterKind};
 
-    /// A counter of permits, like a semaphore: a permit is no hold, and any task may give it back.
+    /// A counter of permits, like a semaphore: a permit is no hold, and any task may release it.
     struct Counter {
         core: Arc<Core>,
         key: Arc<LockKey>,

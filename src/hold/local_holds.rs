@@ -322,7 +322,7 @@ mod tests {
         cpu_time() - began
     }
 
-    /// How long it takes to give back this many forgotten acquires, while there are as many older holds.
+    /// How long it takes to release this many forgotten acquires, while there are as many older holds.
     #[cfg(target_os = "linux")]
     fn giving_back(acquires: usize) -> Duration {
         let holds = Holds::new(Clock::default(), false);
@@ -347,10 +347,10 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn the_cost_of_giving_back_many_forgotten_acquires_is_linear() {
+    fn the_cost_of_releasing_many_forgotten_acquires_is_linear() {
         let quickest = |acquires| (0..3).map(|_| giving_back(acquires)).min().unwrap();
         let [few, many] = [500, 5_000].map(quickest);
-        println!("500 given back in {few:?}, 5,000 in {many:?}");
+        println!("500 released in {few:?}, 5,000 in {many:?}");
         // As above.
         assert!(many < few * 35, "{few:?} and {many:?}");
     }
@@ -421,7 +421,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn the_cost_of_a_look_for_overlaps_does_not_grow_with_the_locks() {
+    fn the_cost_of_a_search_for_overlaps_does_not_grow_with_the_locks() {
         let quickest = |others| (0..3).map(|_| looking(others)).min().unwrap();
         let [few, many] = [100, 10_000].map(quickest);
         println!("among 100 locks {few:?}, among 10,000 {many:?}");

@@ -274,7 +274,7 @@ impl Contender for LockContender<'_> {
 
     fn decline(&self, handed: HandedOver) {
         if self.queue_wait.is_for(&handed.hold) {
-            // The drop of `queue_wait` gives the place back, or the grant.
+            // The drop of `queue_wait` gives up the place, or the grant.
             return;
         }
         drop(PendingAcquire::handed(self.caller.session, handed));

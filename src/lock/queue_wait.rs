@@ -59,7 +59,7 @@ impl QueueWait {
         let mut acquiring = match self.waiting.take() {
             Some(waiting) if waiting.may_query() => waiting,
             ended => {
-                // Dropped before the next one begins, so that its place is given back first.
+                // Dropped before the next one begins, so that its place is given up first.
                 drop(ended);
                 self.lose_place(waiter);
                 self.place.begin();
@@ -101,7 +101,7 @@ impl QueueWait {
         waiter.attempted();
         match result {
             Ok(QueueOutcome::Waits { .. }) if !acquiring.may_query() => {
-                // Another party took the acquire over meanwhile, and gives its place back.
+                // Another party took the acquire over meanwhile, and gives its place up.
                 self.lose_place(waiter);
                 QueryResult::Waits(Attempted::Again)
             }
@@ -159,7 +159,7 @@ impl QueueWait {
     }
 
     /// Takes the waiting acquire, and returns it if the hand-over granted it. Otherwise the acquire is dropped,
-    /// which gives its place back.
+    /// which gives its place up.
     pub(super) fn receive(&mut self, handed: &HandedOver) -> Option<PendingAcquire> {
         let is_granted = self.is_for(&handed.hold);
         let mut granted = self.waiting.take().filter(|_| is_granted)?;
@@ -229,7 +229,7 @@ fn called(call: &QueueCall<'_>, waiter: &WaiterGuard, head: &str) -> Option<Mome
         // Its future is not polled.
         Called::Absent => core.abandon(&hold),
         Called::Asked(until) => return Some(until),
-        // It is woken; or it has just left, and gives its place back.
+        // It is woken; or it has just left, and gives its place up.
         Called::Here | Called::Unknown => {}
     }
     None

@@ -79,7 +79,7 @@ impl Contender for MultiLockContender<'_> {
 
     fn enter(&mut self, at: usize, now: Moment) -> Result<WaiterGuard> {
         let member = &self.call.members.list()[at];
-        // A place in another queue is given back here: the call has a place in one queue at a time.
+        // A place in another queue is given up here: the call has a place in one queue at a time.
         self.queue_wait = member.has_server_queue().then(|| MemberQueueWait::of(at));
         let options = WaitRequest {
             owner: self.call.owner,

@@ -25,7 +25,7 @@ pub(super) struct MemberQueueWait {
 pub(super) enum MemberAnswer {
     /// It is granted: the other members can be asked for.
     Turn(MemberTurn),
-    /// The call's owner has it: the place is given back, and the round acquires it once more.
+    /// The call's owner has it: the place is given up, and the round acquires it once more.
     Held,
     Waits(Attempted<Vec<Claim>>),
     /// Granted, but answered after the grant's own deadline.
@@ -58,7 +58,7 @@ impl MemberQueueWait {
     ///
     /// # Cancel safety
     ///
-    /// The place is given back in the background.
+    /// The place is given up in the background.
     pub(super) async fn query(
         &mut self,
         call: &MultiLockCall<'_>,

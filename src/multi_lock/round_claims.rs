@@ -12,7 +12,7 @@ use crate::hold::POLL_TIMEOUT;
 use crate::session::{Claim, Core};
 
 /// The claims that a round has acquired so far, while it waits for the rest. If the call's future is not polled,
-/// the client's thread gives them back, so that they do not keep others out (design: invariant 14).
+/// the client's thread releases them, so that they do not keep others out (design: invariant 14).
 pub(super) struct RoundClaims {
     core: Arc<Core>,
     shared: Arc<Shared>,
@@ -22,7 +22,7 @@ pub(super) struct RoundClaims {
 
 #[derive(Default)]
 struct Shared {
-    /// For each member. `None` once they were given back.
+    /// For each member. `None` once they were released.
     claims: Mutex<Option<Vec<Option<Claim>>>>,
     caller: Mutex<Caller>,
 }
@@ -51,14 +51,14 @@ impl RoundClaims {
         let mut claims = self.shared.claims.lock();
         let replaced = match &mut *claims {
             Some(claims) => claims[member].replace(claim),
-            // The others were given back, so this one is of no use.
+            // The others were released, so this one is of no use.
             None => Some(claim),
         };
         drop(claims);
         drop(replaced);
     }
 
-    /// Takes all claims, at the end of the round; `None` if they were given back.
+    /// Takes all claims, at the end of the round; `None` if they were released.
     pub(super) fn take(&self) -> Option<Vec<Option<Claim>>> {
         self.shared.claims.lock().take()
     }

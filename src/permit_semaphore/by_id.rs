@@ -64,7 +64,7 @@ impl PermitSemaphore {
             GivenBack::All => true,
             // If an earlier sending was not answered, that one may have given them back.
             GivenBack::NoneInUse => sent.repeated,
-            // An earlier sending would have given back all of them.
+            // An earlier sending would have released all of them.
             GivenBack::SomeInUse => false,
         })
     }

@@ -23,7 +23,7 @@ pub struct UpgradeRequest {
 impl ReadGuard {
     /// Acquires the write lock while the read hold is kept: no other writer gets in between. It waits until this
     /// owner is the only reader whose lease is not over, without limit or within
-    /// [`UpgradeRequest::wait`]. The [`WriteGuard`] has both holds, and gives both back at its end.
+    /// [`UpgradeRequest::wait`]. The [`WriteGuard`] has both holds, and releases both at its end.
     ///
     /// The watchdog renews the write hold if it renews the read hold. Otherwise the write hold has the rest of the
     /// read hold's lease. A `max_hold` of the read hold ends the write hold at the same moment.

@@ -91,7 +91,7 @@ pub(super) async fn release(
     let publish = server.publishes();
     let script = key.kind().scripts.unlock;
     // Only one of the sendings says what the client knows. If that one runs and the ledger is lost
-    // afterwards, the other sendings must not give the permits back once more. A sending by digest that the
+    // afterwards, the other sendings must not release the permits once more. A sending by digest that the
     // server refused, because it did not know the script, does not count.
     let (was_sent, was_whole) = (AtomicBool::new(false), AtomicBool::new(false));
     let command = |whole, on: &Connection| {

@@ -55,7 +55,7 @@ impl Semaphore {
         check(permits)?;
         let key = self.inner.key()?;
         let core = self.inner.core();
-        // Reserved first: after an error the caller repeats the call, so no permits may be given back before it.
+        // Reserved first: after an error the caller repeats the call, so no permits may be released before it.
         let reserved = self.inner.reserve()?;
         let forgotten = self.take_forgotten(core, key, permits);
         let given: u32 = forgotten.iter().map(Claim::weight).sum();

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_lists_under_half_of_the_known_members_is_a_stranger() {
+    fn a_node_that_lists_under_half_of_the_known_members_is_foreign() {
         let mut membership = Membership::default();
         assert_eq!(choose(&mut membership, &["abcd"], 0), Some(vec![true]));
         // One member joined the other group.
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_at_most_seeds_are_believed_after_a_long_silence_of_the_members() {
+    fn foreign_nodes_at_most_seeds_are_believed_after_a_long_silence_of_the_members() {
         let mut membership = Membership::default();
         choose(&mut membership, &["abc"], 0);
         for second in 1..=11 {
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_strangers_are_reported_once() {
+    fn answers_of_foreign_nodes_are_reported_once() {
         let mut membership = Membership::default();
         let mut reports = |ids: &[&str]| {
             let witnesses: Vec<_> = ids.iter().map(|ids| witness(ids)).collect();

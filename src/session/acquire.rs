@@ -37,7 +37,7 @@ pub(crate) struct PendingAcquire {
     pub(super) granted: bool,
     /// It was sent once and the server refused it: there is nothing to undo.
     pub(super) refused: bool,
-    /// It may have a place in the server's queue, which has to be given back.
+    /// It may have a place in the server's queue, which has to be given up.
     pub(super) has_place: bool,
     /// The server may announce it as a writer that waits.
     announced: bool,

@@ -254,7 +254,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
             return None;
         }
         // A server that is out of memory lowers no count. The final unlock deletes the field whatever
-        // its count is, and must not wait for this, unless others wait for the part that was given back.
+        // its count is, and must not wait for this, unless others wait for the part that was released.
         Err(Failure::Refused { code, .. })
             if code == "OOM" && target > 0 && !hold.key().kind().is_freed_in_parts() =>
         {

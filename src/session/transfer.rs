@@ -23,7 +23,7 @@ pub(super) struct Transfer {
     script: &'static Script,
     next: Next,
     lease: Duration,
-    /// Of a semaphore, how many permits it hands on; 0 for a lock.
+    /// Of a semaphore, how many permits it hands over; 0 for a lock.
     permits: u32,
     finished: bool,
 }

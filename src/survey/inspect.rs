@@ -295,7 +295,7 @@ async fn number(core: &Core, key: &str, word: &str) -> Result<Option<u64>, Failu
 const PAGE: &str = "100";
 /// Further pages are not read, so their holders are missing.
 const MOST_PAGES: usize = 100;
-/// As many timeout keys of one reader as the scripts look at.
+/// As many timeout keys of one reader as the scripts read.
 const MOST_TIMEOUTS: u32 = 1000;
 /// The readers that are checked together.
 const AT_ONCE: usize = 50;

@@ -16,7 +16,7 @@ pub(super) enum Sign {
     Missing,
 }
 
-/// The last request for a sign of life of a waiter.
+/// The last request to a waiter to show that it is polled.
 #[derive(Default)]
 pub(super) struct AskedForSign {
     last: Option<Request>,

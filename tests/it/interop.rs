@@ -31,7 +31,7 @@ use crate::support::redis::Redis;
 use crate::support::redisson::{Builder, Redisson};
 use crate::support::{RedisServer, eventually};
 
-/// A client with a long command timeout, because a busy machine may stand still for some seconds.
+/// A client with a long command timeout, because a busy machine may stop for some seconds.
 fn ours_at(server: &RedisServer) -> ClientBuilder {
     let builder = Client::builder().url(server.url());
     builder.command_timeout(SAFETY)

@@ -1,4 +1,4 @@
-//! Locks on a healthy server: who gets them, when, with how many commands, and what callers are told.
+//! Locks on a healthy server: who gets them, when, with how many commands, and what callers learn.
 
 mod absent;
 mod acl;

@@ -113,7 +113,7 @@ fn multi(clients: &[Client], members: &[(usize, &str)]) -> MultiLock {
     MultiLock::new(locks.collect::<Vec<Lock>>())
 }
 
-/// Starts a task that waits for the lock as an owner of its own and tells when it has it.
+/// Starts a task that waits for the lock as an owner of its own and reports when it has it.
 fn waiter(lock: &MultiLock) -> tokio::task::JoinHandle<Guard> {
     let request = lock.lock().owner(&Owner::new());
     tokio::spawn(async move { request.await.expect("nothing is wrong with the servers") })

@@ -138,7 +138,7 @@ async fn listeners_are_counted_for_each_client_that_waits() {
 }
 
 #[tokio::test]
-async fn a_scan_looks_at_every_key_once_and_never_uses_keys() {
+async fn a_scan_reads_every_key_once_and_never_uses_keys() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let client = Client::connect(server.url()).await.unwrap();

@@ -83,7 +83,7 @@ async fn a_late_renewal_does_not_revive_a_lost_hold() {
         let lost = timeout(SOON, guard.lost()).await.unwrap();
         assert_eq!(lost.reason(), LostReason::Deadline);
         assert!(matches!(guard.unlock().await, Err(Error::Lost(_))));
-        // The client gives back what the renewal keeps in Redis.
+        // The client releases what the renewal keeps in Redis.
         eventually(SOON, "it is free", async || !redis.exists("a").await).await;
         redis.assert_clean().await;
     }

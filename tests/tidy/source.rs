@@ -231,95 +231,95 @@ const LONGEST: usize = 360;
 const REVIEWED: [(&str, &str); 55] = [
     (
         "lua/diagnosis/permitted.lua",
-        "b72c8aa828d8427c3761c993391a90a0d40b375f",
+        "f07ae196f9f57ae3d22240232581a19990603b85",
     ),
     (
         "lua/election/acquire.lua",
-        "6f1dbc86e2879902d1815d503cd6097160a5a7c6",
+        "17fbdd8151ef164d383b059aa8eb0958b7bd4649",
     ),
     (
         "lua/election/force_unlock.lua",
-        "bad8f12b2d18a7cc9e96a9b4e8450a560f37d938",
+        "83b13c161dc4ca529d8bd471c58e38ad54bccad3",
     ),
     (
         "lua/election/leader.lua",
-        "bda799f1aa8b299c9eb10dc4682ed6cf1586e4dd",
+        "818d8edd514fddcc5f00b35c0b3c8b64b9edadc3",
     ),
     (
         "lua/election/proclaim.lua",
-        "31c1c660c04369428b2f7582c4787f55f9a867b8",
+        "603dac4da6e603fa6de57e68d85fc8da6ba239f0",
     ),
     (
         "lua/election/renew.lua",
-        "a6986ef7b581184a25189410cb0d60ce42d306a4",
+        "641a2973f2ff777650e7d50acd60b1d487060e5b",
     ),
     (
         "lua/election/transfer.lua",
-        "7c84d79f9ad383f3a53ed56094056806c18abe5c",
+        "2c9c99fa1a3fedb57d64ad5a4062909683b16564",
     ),
     (
         "lua/election/unlock.lua",
-        "2f3730fe2b693c9f858016710eddcc54b3790c31",
+        "56456ce0686f78f505a910bd1831f711115d6b84",
     ),
     (
         "lua/fair/acquire.lua",
-        "091dc6984e526bb97fa088d9c5539785c1a0d8fe",
+        "0d19226672f71365ee2f991c13d367cd0e29ef30",
     ),
     (
         "lua/fair/force_unlock.lua",
-        "55b6b49301aff7f6e5285e04891fd75da1f652e9",
+        "74e636d3aea583798a93c13147101e86ebc5298a",
     ),
     (
         "lua/fair/transfer.lua",
-        "0906700afb68822cc2395f9e09d3c328f27f8411",
+        "794cbeff38dbc3fae3d8cec47138a2688f4a4c37",
     ),
     (
         "lua/fair/unlock.lua",
-        "1c6e0a1324a92589e0ea5d054475cd9c2b62b76b",
+        "810a5e148119aa7cf8810b351795dde6462ccbbf",
     ),
     (
         "lua/fenced/acquire.lua",
-        "2dede738c0c58da95b03092853bfec6433bb9e8f",
+        "2a438f40cd0cdd487935c93338443d72da5100d4",
     ),
     (
         "lua/fenced/transfer.lua",
-        "fd75834a4870bbf57d5824ca112d29f2d6feabdb",
+        "8c22edd81b50986937fd64e8514f874ae349d439",
     ),
     (
         "lua/group/acquire.lua",
-        "ef4c57f3b0c5509e03c252d1b782f897c509bb3a",
+        "158aa6a995c0414bfe3e683587c11eb854e1e612",
     ),
     (
         "lua/group/force_unlock.lua",
-        "f4b388360f4233be2b16985acc7cc8271f675da4",
+        "bfc83e5faf14cded5c747c5f32be8c7a305336ad",
     ),
     (
         "lua/group/holders.lua",
-        "a77b50b1f3fe3d5657eb6b9072b789d34ff691d1",
+        "dde4a033d6af6ae29cbc3e780648a586dc0484c4",
     ),
     (
         "lua/group/renew.lua",
-        "afbd898b6b20c280a692dcf4e23352ff9b32c22d",
+        "73f7a9f030c36336b95c70900128dcf3b96ed90d",
     ),
     (
         "lua/group/touch.lua",
-        "458829f796a0d050421bc7ba949f186ad374bf2e",
+        "1e33e8a949a265f36111d0debdc9e5767ac49916",
     ),
     (
         "lua/group/unlock.lua",
-        "da3b5ead22e065f79b3a65325b04398acd22c6bd",
+        "259dfbc0a216b88fa921f2d425396e2b9faa994e",
     ),
     (
         "lua/latch/count_down.lua",
-        "80cff1e9f5201131e5d46101f1b88d9482cd1db7",
+        "b42195fd40d1044921cb6b7b2d3f47a7438d0afc",
     ),
     (
         "lua/latch/delete.lua",
-        "84377bef45c922a283de45df95efdf1607f2865f",
+        "4429ec36063bfb819f55e457ce2132ef9cd48c18",
     ),
     (
         "lua/latch/try_set.lua",
-        "652f928d215790a5af82fa7bb585b749278404d2",
+        "59b18ae72bbc71efd2433c90bc59264876a62c50",
     ),
     (
         "lua/lock/acquire.lua",
@@ -327,23 +327,23 @@ const REVIEWED: [(&str, &str); 55] = [
     ),
     (
         "lua/lock/batch.lua",
-        "aeb60798debbb0352f0a8c4675dde2c9e73e0f03",
+        "08373dd3d3521eec1bffed6446f0a597516750cb",
     ),
     (
         "lua/lock/force_unlock.lua",
-        "87d4ac9ff2a10d7a618495054fa1516d39afeaf8",
+        "b91d01354b32773214f06a832779da77cc704ae3",
     ),
     (
         "lua/lock/linger.lua",
-        "e6a09789dc37eb1274876e310a39be7187cb86ef",
+        "0360df958bcdb66b78d7696916c1ce78910b6380",
     ),
     (
         "lua/lock/renew.lua",
-        "0c1f5e413dfae4b3813b53e4805bb26f4d508881",
+        "2144b9bb1bdcfcff20767f830175c513f6fdb3a8",
     ),
     (
         "lua/lock/settle.lua",
-        "6bf8621a437b6903202f74db5d8b4ff8ce381a6c",
+        "692f03776040ce59445ba02c5a753d7624e66284",
     ),
     (
         "lua/lock/touch.lua",
@@ -351,11 +351,11 @@ const REVIEWED: [(&str, &str); 55] = [
     ),
     (
         "lua/lock/transfer.lua",
-        "d582abdea606d05a65bf071317f006b6dbc30264",
+        "3020a5ad5885db2730ef7853cf58ea4781f64857",
     ),
     (
         "lua/lock/unlock.lua",
-        "7e727ca19f90d75961929bdadaffb3c47ce3f4a3",
+        "ddf0fe1c298e642d37670b8a490596c768115d3a",
     ),
     (
         "lua/multi_lock/acquire.lua",
@@ -363,90 +363,90 @@ const REVIEWED: [(&str, &str); 55] = [
     ),
     (
         "lua/permit/acquire.lua",
-        "3edd394bbe15f04d62d7b9fcac1590db66529384",
+        "bb4aa417546007d21f308cb6b23a4d933430f140",
     ),
     (
         "lua/permit/add.lua",
-        "9b10dff220c73d25ef58fbbca0ba0d842c8a75ad",
+        "fa47364dd0a98b6e755d304e20804225a2906816",
     ),
     (
         "lua/permit/give_back.lua",
-        "5d4789cf5f9ddf718beeec77921dfed28a384d87",
+        "d928c7331464fcd774fbd196bbf969c0b05b0a8c",
     ),
     (
         "lua/permit/release.lua",
-        "82cacb4b7c99ee104e5995371b3962f2be9f3f98",
+        "323c860946c3d566ac1691c40675c6a2f1fb92dc",
     ),
     (
         "lua/permit/renew.lua",
-        "8938286de40dd94b24ee2cdcbcc93afc228b9e3c",
+        "be98b1fb3c21c6d847df839887e9a6c076d94f13",
     ),
     (
         "lua/permit/set.lua",
-        "1010b31612ff603f924fbf6b2212b3d3f4dbf3f9",
+        "504266d63d54cc3c345322c21d78b02d3a026e97",
     ),
     (
         "lua/permit/state.lua",
-        "fceb956c24051054fca228889aee27053cfd7727",
+        "3f81d8d462ea4d4d67181e321f8d339e51f268f7",
     ),
     (
         "lua/permit/touch.lua",
-        "2bfa5b5a2dad03de39fd47db56d89aaaf081ec9c",
+        "52b529d394f9c533c44097d1aeab302cfbc41782",
     ),
     (
         "lua/permit/update.lua",
-        "78b2dbfe6797bb57df221fc992f7d69f5206f75d",
+        "cfae33b90e80ad2f8d52eb1996ab9e9d9631d487",
     ),
     (
         "lua/read_write/acquire.lua",
-        "3424829fdc9c9bb6687bd04b26ac1dd1ef004a4f",
+        "16f4e0239bd0ec0a179a5c3e7d9c7ec393fbba56",
     ),
     (
         "lua/read_write/readers.lua",
-        "93868bb00dea3b5796ec431153798850661583a5",
+        "bf89f332c02fdfda25171f5e1c712883081044fb",
     ),
     (
         "lua/read_write/renew.lua",
-        "9e24045066d3d8cd35c9a670cdfe11b9bcf63d2b",
+        "d0f3f09260b00592c81ea4a21c91d5e26aca4d7f",
     ),
     (
         "lua/read_write/unlock.lua",
-        "d7cce8e0a83b1f53f16af9a7368174311c64b88f",
+        "d655faf651e4889371d1f6e5711436626d2b574d",
     ),
     (
         "lua/red_lock/acquire.lua",
-        "623407e6ddbf972ef8ec225c219c1c80eead920a",
+        "bab846c75adf69b8d224e31178c35eddf667bc9a",
     ),
     (
         "lua/red_lock/mark.lua",
-        "390c74419f3f62101584b978642b5b2dd00cef24",
+        "374f8c56c940556401d991cf12e28d63ae63d627",
     ),
     (
         "lua/red_lock/provision.lua",
-        "336422d2941832fb475045b9b66432deb043125b",
+        "8d1a3008da5e5e361900f6c3d705ed1e03890d9d",
     ),
     (
         "lua/semaphore/acquire.lua",
-        "0e7daa3d3aebf12dead11e92bfe9659468e04013",
+        "5b02d0753fde3de366677b7347a163047a80fe3b",
     ),
     (
         "lua/semaphore/reclaim.lua",
-        "4edf834f56ce63002d7da1d275b5aeae34287cc3",
+        "8cc288690026bdcf1d6ba57eefe03e410b64f7d5",
     ),
     (
         "lua/semaphore/release.lua",
-        "56d7ce60251e37c653e6a509d0d70480135366c6",
+        "9b7528433801421a21f2bdafbfd27812eada4e32",
     ),
     (
         "lua/semaphore/state.lua",
-        "57a165b3602563351c9027aedc1ac4d9095bc4b2",
+        "bc84f46126d175f3e36848ef3708403b61f3441a",
     ),
     (
         "lua/semaphore/transfer.lua",
-        "77c37fb999ab46d71d9a4fe7b21e65435bba86b2",
+        "5fb1409d3827b6a89d0b4ec63035f46f24676b80",
     ),
     (
         "lua/semaphore/try_set.lua",
-        "60fe4bcc9fc28342a94caa99014441359ec7ffc3",
+        "b65d71dcd77862db8555cafe36d48f7e5f28b8f5",
     ),
 ];

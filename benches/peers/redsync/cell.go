@@ -65,7 +65,7 @@ func (c *cell) add(urls []string) error {
 	return nil
 }
 
-// Ends the tries of whoever was given up, too.
+// Also ends the attempts of owners that were given up.
 func (c *cell) close() {
 	for _, end := range c.ends {
 		end()
@@ -76,7 +76,7 @@ func (c *cell) close() {
 }
 
 // Where owners contend, the window ends with the time: those who still wait would stretch it by pauses
-// in which hardly anybody is served. Elsewhere a pair may take longer than the window, and then it is
+// in which hardly any owner is served. Elsewhere a pair may take longer than the window, and then it is
 // the result.
 func (c *cell) run(seconds float64) (*phase, error) {
 	return run(c.works(), seconds, !c.request.contended(), c.kept())

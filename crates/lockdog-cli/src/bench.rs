@@ -50,8 +50,8 @@ pub(crate) async fn bench(
     ended.map(|()| YES)
 }
 
-/// Shows each row as soon as it is measured. No lock is held then, because the output ends the process if nobody
-/// reads it.
+/// Shows each row as soon as it is measured. No lock is held then, because the output ends the process if no
+/// program reads it.
 async fn measure(args: &Bench, client: &Client, other: &Client, output: Output) -> Result<()> {
     let prefix = format!("{}{}", args.lock_prefix, Uuid::new_v4());
     let lock = |of: &Client, number: usize| of.lock(format!("{prefix}:{number}")).exclusive();
@@ -96,7 +96,7 @@ async fn round_trips(lock: &Lock, end: Instant) -> Result<Vec<Duration>> {
     Ok(times)
 }
 
-/// A lock that nobody else wants, acquired and released.
+/// Acquires and releases a lock that no other owner wants.
 async fn pairs(lock: Lock, end: Instant) -> Result<Vec<Duration>> {
     let mut times = Vec::new();
     while times.is_empty() || Instant::now() < end {

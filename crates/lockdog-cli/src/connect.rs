@@ -156,7 +156,7 @@ impl Settings {
         self.command_timeout.unwrap_or(DEFAULT_TIMEOUT)
     }
 
-    /// The user and the password that replace those in the URL. Nobody may show them.
+    /// The user and the password that replace those in the URL. No output may show them.
     pub(crate) fn login(&self) -> (Option<&str>, Option<&str>) {
         (self.user.as_deref(), self.password.as_deref())
     }
@@ -177,7 +177,7 @@ impl Settings {
 
 impl Servers {
     /// Flags come before the environment. Two answers of the environment are an error, because a lock on the
-    /// wrong servers keeps nobody out.
+    /// wrong servers excludes no other program.
     fn new(common: &Common, output: Output) -> Result<Self, Failed> {
         let urls = match (&common.url[..], &common.config) {
             ([], Some(file)) => return Self::of_file(file),
@@ -271,7 +271,7 @@ pub(crate) fn has_password(url: &str) -> bool {
             .is_ok_and(|info| info.redis_settings().password().is_some())
 }
 
-/// The URLs without their passwords. A URL whose password cannot be told from the rest is replaced by one that leads
+/// The URLs without their passwords. A URL whose password cannot be distinguished from the rest is replaced by one that leads
 /// to no server, because without any URL a client would use the default server.
 pub(crate) fn without_passwords<'a>(urls: impl Iterator<Item = &'a str>) -> String {
     let urls = urls.map(|url| match has_password(url) {
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_on_this_machine_is_told_from_others() {
+    fn a_server_on_this_machine_is_distinguished_from_others() {
         for (url, is) in [
             ("redis://127.0.0.1:6379", true),
             ("redis://:pw@127.1.2.3/1", true),

@@ -42,8 +42,8 @@ async fn locks(client: &Client, args: &Ls, before: usize) -> Result<Vec<LockInfo
     all(locks, args.max_keys, left, args.hash.as_deref()).await
 }
 
-/// So many of the locks, or of those with this hash. Fails if the servers would have to look at more keys than
-/// the user wants.
+/// At most this number of the locks, or of those with this hash. Fails if the servers would have to read more keys
+/// than the user allows.
 pub(crate) async fn all(
     locks: Locks,
     max_keys: u64,

@@ -41,7 +41,10 @@ impl Output {
     }
 
     /// One line of data.
-    #[expect(clippy::unused_self, reason = "who writes has been told how")]
+    #[expect(
+        clippy::unused_self,
+        reason = "an `Output` shows that the writer knows the format"
+    )]
     pub(crate) fn line(self, text: impl Display) {
         write(&format!("{text}\n"));
     }
@@ -100,7 +103,7 @@ pub(crate) fn clean(text: &str) -> String {
     one_line(text)
 }
 
-/// Ends the process if nobody reads its output any more, as with `| head`.
+/// Ends the process if no program reads its output any more, as with `| head`.
 pub(crate) fn write(text: &str) {
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(text.as_bytes());

@@ -100,7 +100,7 @@ fn is_confirmed(name: &str, holder: &HolderInfo) -> Result<bool, Failed> {
     Ok(line.trim_end_matches(['\r', '\n']) == name)
 }
 
-/// Frees the lock, if this holder has it. A script of its kind does it, which also tells the next waiter.
+/// Frees the lock, if this holder has it. The script of its kind also notifies the next waiter.
 pub(crate) async fn free(
     client: &Client,
     name: &str,

@@ -60,14 +60,14 @@ pub(crate) async fn watch(args: &Watch, settings: &Settings, output: Output) -> 
 /// One of the locks.
 #[derive(Default)]
 struct Watched {
-    /// What the last look that was answered found.
+    /// What the last query that was answered found.
     seen: Option<Seen>,
-    /// The last look was not answered, so the lock may have changed since then.
+    /// The last query was not answered, so the lock may have changed since then.
     has_failed: bool,
 }
 
 impl Watched {
-    /// Whether the last look found the wanted state.
+    /// Whether the last query found the wanted state.
     fn is(&self, wanted: Option<Until>) -> bool {
         let seen = self.seen.as_ref().filter(|_| !self.has_failed);
         match (wanted, seen) {
@@ -78,7 +78,7 @@ impl Watched {
     }
 }
 
-/// What one look found.
+/// What one query found.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     at: Instant,
@@ -111,7 +111,7 @@ impl Seen {
     }
 }
 
-/// The changes between two looks, in words that do not change.
+/// The changes between two queries, in words that do not change.
 fn changes(before: Option<&Seen>, now: &Seen) -> Vec<&'static str> {
     let state = |seen: &Seen| if seen.field.is_some() { "held" } else { "free" };
     let Some(before) = before else {
@@ -180,7 +180,7 @@ fn unix_ms() -> u64 {
         .unwrap_or(0)
 }
 
-/// Two looks at a TTL are this far apart at most, beside the measured time.
+/// Two readings of a TTL differ by at most this, beside the measured time.
 const TOLERANCE: Duration = Duration::from_millis(200);
 const SHORTEST: Duration = Duration::from_millis(10);
 
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_the_holder_is_told_in_one_word() {
+    fn a_change_of_the_holder_is_reported_in_one_word() {
         let (free, a) = (seen(None, 0, 0), seen(Some("a"), 10_000, 1));
         assert_eq!(changes(None, &free), ["free"]);
         assert_eq!(changes(Some(&free), &a), ["held"]);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ttl_that_is_gone_and_a_listener_are_told() {
+    fn a_ttl_that_is_gone_and_a_listener_are_reported() {
         let a = seen(Some("a"), 10_000, 0);
         let changed = Seen {
             ttl: Some(Ttl::Persistent),

@@ -67,7 +67,7 @@ pub(crate) fn load(text: &str) -> Result<Option<Rc<Node>>, ConfigError> {
         return Err(too_long());
     }
     let mut loader = Loader::default();
-    // Each event but a few needs a character, so a parser that goes on for longer is at fault.
+    // Nearly every event needs a character, so a parser with more events has a defect.
     let mut left = 4 * text.len() + 64;
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| {

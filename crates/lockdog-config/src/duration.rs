@@ -10,7 +10,7 @@ use std::time::Duration;
 /// # Errors
 ///
 /// A [`DurationError`] for anything else, and for more than 100 years. A number without a unit is an error,
-/// because nobody can see whether it counts seconds or milliseconds.
+/// because a reader cannot see whether it counts seconds or milliseconds.
 ///
 /// # Examples
 ///

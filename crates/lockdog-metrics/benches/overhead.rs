@@ -46,7 +46,7 @@ impl Drop for Redis {
     }
 }
 
-/// Pairs of acquire and unlock a second, of so many owners, each with a lock of its own.
+/// Pairs of acquire and unlock per second, of `owners` owners, each with a lock of its own.
 async fn pairs(client: &Client, owners: usize, time: Duration) -> f64 {
     let mut tasks = JoinSet::new();
     let began = Instant::now();

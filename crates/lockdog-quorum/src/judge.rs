@@ -116,7 +116,7 @@ impl Quorum {
         if self.is_living() {
             self.deadline = self.deadline.max(deadline);
         } else if now + self.rules.min_validity.max(TOLD_EARLY) >= deadline {
-            // Its owner would hear of the loss with the grant.
+            // Its owner would learn of the loss together with the grant.
             return self.end(Phase::Failed, actions);
         } else {
             self.deadline = deadline;
@@ -132,8 +132,8 @@ impl Quorum {
         };
     }
 
-    /// Whether the latest token is certain to be known. If so many instances lost their registers that
-    /// it cannot be, this is true when no instance is left that may know it; then the instances' clocks
+    /// Whether the latest token is certain to be known. If too many instances lost their registers for
+    /// that, this is true when no instance is left that may know the token; then the instances' clocks
     /// decide.
     fn has_read_enough(&self) -> bool {
         let registers = self.members.iter().filter_map(|member| member.register);

@@ -1,5 +1,5 @@
 //! A service's code that takes a lock, and its tests on the test server: a lock that is lost, one that
-//! is busy, a server that stands still, a lease that is too short.
+//! is busy, a server that is frozen, a lease that is too short.
 //!
 //! `cargo test --workspace --example nightly_report` runs them.
 //! `cargo run -p lockdog-test --example nightly_report -- redis://127.0.0.1:6379` makes the report under

@@ -33,7 +33,7 @@
 //! Let time pass with [`tokio::time::sleep`]. `tokio::time::advance` moves the clock in one step, and no
 //! timer runs in between. That is what a suspended machine does: a lock whose lease ends in the step is lost.
 //!
-//! A test that waits for what never happens does not stand still. It runs forever, because waiters poll and the
+//! A test that waits for an event that never happens does not stop. It runs forever, because waiters poll and the
 //! clock advances from poll to poll. Put a [`tokio::time::timeout`] around such a wait.
 //!
 //! The pauses of a client have random parts, also on a paused clock. So a test should assert limits, not

@@ -53,7 +53,8 @@ impl Shared {
         queue.unanswered()
     }
 
-    /// Nobody drives the queue any more. Returns its callers, to be dropped without its lock: that wakes them.
+    /// Closes the queue, because no task drives it any more. Returns its callers. The caller of this function drops
+    /// them without the queue's lock, which wakes them.
     fn close(&self) -> Vec<oneshot::Sender<ItemAnswer>> {
         let mut queue = self.queue.lock();
         self.has_waiting.store(false, Ordering::Release);
@@ -181,7 +182,7 @@ impl Driver {
     }
 }
 
-/// No caller waits for batches that nobody drives.
+/// No caller waits for batches that no task drives.
 impl Drop for Driver {
     fn drop(&mut self) {
         for caller in self.0.close() {

@@ -4,6 +4,7 @@ mod batch;
 mod batches;
 mod caller_count;
 #[cfg(test)]
+#[path = "../../../tests/on_servers/socket.rs"]
 mod on_servers;
 mod queue;
 

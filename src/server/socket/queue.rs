@@ -20,7 +20,7 @@ pub(super) struct BatchQueue {
     sent: VecDeque<SentBatch>,
     /// The server did not know the script, so the next batch has its text.
     unknown_script: bool,
-    /// Nobody drives the queue any more, or the server refuses every batch: it takes no further command.
+    /// No task drives the queue any more, or the server refuses every batch: the queue takes no further command.
     closed: bool,
 }
 
@@ -32,7 +32,7 @@ struct WaitingItem {
 /// A command that was added.
 pub(super) struct Pushed {
     pub(super) answered: oneshot::Receiver<ItemAnswer>,
-    /// Whoever drives the queue has to be told.
+    /// The task that drives the queue must be notified.
     pub(super) is_news: bool,
 }
 
@@ -160,8 +160,8 @@ impl BatchQueue {
         self.closed |= state == Some(BatchRefusal::Always);
     }
 
-    /// Nobody drives the queue any more. Returns its callers, to be dropped without the queue's lock: that wakes
-    /// them.
+    /// Closes the queue, because no task drives it any more. Returns its callers. The caller of this function drops
+    /// them without the queue's lock, which wakes them.
     pub(super) fn close(&mut self) -> Vec<oneshot::Sender<ItemAnswer>> {
         self.closed = true;
         let waiting = self.waiting.drain(..).map(|waiting| waiting.answer);

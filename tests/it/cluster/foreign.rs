@@ -6,7 +6,7 @@ use super::{LONG, SOON, ms};
 use crate::support::cluster::take_slots;
 use crate::support::{Cluster, Proxy, eventually};
 
-/// Its node number is larger than any of ours, and it claims all slots.
+/// Its node number is larger than any of this cluster, and it claims all slots.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_of_another_cluster_at_a_seed_address_takes_no_slots() {
     let (ours, other) = tokio::join!(Cluster::start(3, 0), Cluster::start(1, 0));

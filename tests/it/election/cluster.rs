@@ -42,7 +42,7 @@ async fn the_master_of_its_slot_has_an_election() {
         lead.resign().await.unwrap();
         let next = in_time(waiting).await;
         assert!(next.term() > first.term.unwrap());
-        // A message tells the observer of the end, or of the next leader.
+        // A message notifies the observer of the end, or of the next leader.
         let seen = in_time(watching).await.unwrap();
         assert!(seen.is_none_or(|leader| leader.holder.field() != first.holder.field()));
         next.resign().await.unwrap();
@@ -115,7 +115,7 @@ async fn a_candidate_leads_a_later_term_after_its_slot_moved_key_by_key() {
 
 /// LE1 and LE4: the leader's hold was not replicated, and its master dies. No later leader has its term.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_that_the_next_master_does_not_know_is_told_and_the_next_term_is_later() {
+async fn a_leader_that_the_next_master_does_not_know_is_notified_and_the_next_term_is_later() {
     let cluster = Cluster::start(3, 1).await;
     let (master, replica) = (&cluster.nodes[0], &cluster.nodes[3]);
     let name = &cluster.names_at(master, "leader", 1).await[0];
@@ -164,7 +164,7 @@ async fn a_leader_that_the_next_master_does_not_know_is_told_and_the_next_term_i
 
 /// LE1, LE2 and LE4 with candidates of two clients that lead in turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_election_goes_on_while_its_slot_fails_over_and_moves() {
+async fn an_election_continues_while_its_slot_fails_over_and_moves() {
     let cluster = Cluster::start(3, 1).await;
     let home = cluster.nodes[0].clone();
     let name = &cluster.names_at(&home, "leader", 1).await[0];

@@ -132,7 +132,7 @@ async fn a_late_proclamation_changes_nothing() {
 
 /// A campaign that is elected and cannot publish its value does not lead: it resigns.
 #[tokio::test]
-async fn a_campaign_that_cannot_say_who_it_is_resigns() {
+async fn a_campaign_that_cannot_publish_its_value_resigns() {
     let test = Fixture::start().await;
     let (proxy, election) = behind_a_proxy(&test).await;
     let rule = proxy
@@ -156,7 +156,7 @@ async fn a_campaign_that_cannot_say_who_it_is_resigns() {
 /// The key disappears. The leader learns of it at its next publication at the latest, and the next leader's
 /// value stays.
 #[tokio::test]
-async fn a_leader_whose_key_is_gone_is_told_when_it_says_something() {
+async fn a_leader_whose_key_is_gone_is_notified_when_it_proclaims() {
     let test = Fixture::start().await;
     let lead = test.election.campaign("a").await.unwrap();
     test.redis.cmd(&["DEL", NAME]).await;
@@ -176,7 +176,7 @@ async fn a_leader_whose_key_is_gone_is_told_when_it_says_something() {
 
 /// The side keys are deleted. The leader keeps leading, and the queue forms again.
 #[tokio::test]
-async fn side_keys_that_are_deleted_cost_comfort_only() {
+async fn a_leader_and_the_queue_survive_deleted_side_keys() {
     let test = Fixture::with(|builder| builder.poll_cap(ms(200))).await;
     let lead = test.election.campaign("a").await.unwrap();
     let next = test.queued(&test.election, "b").await;

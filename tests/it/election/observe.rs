@@ -94,7 +94,7 @@ async fn an_observer_that_is_cancelled_at_any_point_misses_no_change() {
 
 /// It reports a failure, pauses before the next query, and continues when the server is back.
 #[tokio::test]
-async fn an_observer_goes_on_after_an_outage() {
+async fn an_observer_continues_after_an_outage() {
     let test = Fixture::start().await;
     let proxy = Proxy::start(&test.server).await;
     let client = Client::builder()

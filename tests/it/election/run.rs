@@ -56,7 +56,7 @@ async fn work_begins_again_with_a_new_term_after_a_loss() {
 
 /// An outage longer than the command timeout does not end it.
 #[tokio::test]
-async fn it_campaigns_through_an_outage() {
+async fn a_run_campaigns_through_an_outage() {
     let test = Fixture::start().await;
     let proxy = Proxy::start(&test.server).await;
     let client = Client::builder()
@@ -86,7 +86,7 @@ async fn it_campaigns_through_an_outage() {
 
 /// A permanent refusal ends it, because it would never lead.
 #[tokio::test]
-async fn what_no_repetition_can_cure_ends_it() {
+async fn an_error_that_no_retry_can_fix_ends_the_run() {
     let test = Fixture::start().await;
     test.redis.cmd(&["SET", NAME, "a string"]).await;
     let ended = test.election.run("a", async |_| ()).await.unwrap_err();
@@ -94,7 +94,7 @@ async fn what_no_repetition_can_cure_ends_it() {
 }
 
 #[tokio::test]
-async fn dropping_it_resigns() {
+async fn a_dropped_run_resigns() {
     let test = Fixture::start().await;
     let election = test.election.clone();
     let running = tokio::spawn(async move {

@@ -100,7 +100,7 @@ async fn a_waiter_of_a_dead_client_is_dropped_after_its_absence() {
 
 /// FA6: an entry without a presence would count as a Redisson waiter until its score.
 #[tokio::test]
-async fn a_waiter_of_a_dead_client_is_dropped_although_no_client_looked_for_long() {
+async fn a_waiter_of_a_dead_client_is_dropped_although_no_client_sent_a_query_for_long() {
     let set = |builder: ClientBuilder| builder.poll_cap(ms(250)).fair_absence(ms(1_000));
     let test = Fixture::with(set).await;
     let held = test.another().await.lock().lease(LONG).await.unwrap();

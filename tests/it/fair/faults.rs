@@ -71,7 +71,7 @@ async fn repeat_each_command(test: &Fixture, proxy: &Proxy, lock: &Lock, action:
 
 /// F-d: a query without an answer keeps its hold. The next query finds the grant.
 #[tokio::test]
-async fn a_look_without_an_answer_keeps_its_place() {
+async fn a_query_without_an_answer_keeps_its_place() {
     let test = Fixture::start().await;
     let (proxy, lock) = behind_a_proxy(&test).await;
     let held = test.another().await.lock().lease(LONG).await.unwrap();
@@ -129,7 +129,7 @@ async fn a_waiter_whose_first_answer_was_lost_is_called_when_it_is_first() {
 
 /// A late query of a waiter that has left acquires nothing and enters no queue.
 #[tokio::test]
-async fn a_late_look_of_a_waiter_that_left_does_nothing() {
+async fn a_late_query_of_a_waiter_that_left_does_nothing() {
     let test = Fixture::start().await;
     let (proxy, lock) = behind_a_proxy(&test).await;
     let held = test.another().await.lock().lease(LONG).await.unwrap();

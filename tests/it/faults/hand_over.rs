@@ -1,4 +1,4 @@
-//! A lock that is handed on within a client while something goes wrong: a reply is lost, the receiver is
+//! A lock that is handed over within a client while something goes wrong: a reply is lost, the receiver is
 //! cancelled or past its deadline, or a force unlock comes between.
 
 mod leases;

@@ -145,7 +145,7 @@ async fn a_lock_is_freed_by_force_for_all_its_values() {
 
 /// The guard has further values, some of which are freed.
 #[tokio::test]
-async fn a_guard_of_this_client_is_told_that_one_of_its_values_was_freed_by_force() {
+async fn a_guard_of_this_client_is_notified_that_one_of_its_values_was_freed_by_force() {
     let test = Fixture::start().await;
     let guard = test.lock(&["Jack", "Mary"]).lock().await.unwrap();
     let tom = test.lock(&["Tom"]).lock().await.unwrap();

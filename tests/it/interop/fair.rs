@@ -17,7 +17,7 @@ async fn two_hundred_turns_of_java_and_lockdog_are_granted_in_the_order_of_the_q
 
 /// FA4 with both sides.
 #[tokio::test]
-async fn so_are_the_turns_of_a_non_reentrant_fair_lock() {
+async fn turns_of_a_non_reentrant_fair_lock_are_in_the_order_of_arrival() {
     takes_turns_in_order(&kinds::NON_REENTRANT_FAIR).await;
 }
 

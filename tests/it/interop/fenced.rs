@@ -63,7 +63,7 @@ async fn a_waiter_that_the_other_side_wakes_has_a_larger_token() {
 
 /// FE2: Redisson issues a new token for a re-entry, and we do not.
 #[tokio::test]
-async fn our_hold_has_one_token_where_a_java_thread_gets_one_for_each_acquire() {
+async fn a_lockdog_hold_has_one_token_where_a_java_thread_gets_one_for_each_acquire() {
     let server = RedisServer::start().await;
     let java = java_at(&server).start().await;
     let (t1, theirs) = (java.thread("t1"), JavaLock::from_getter(GETTER, "orders"));

@@ -68,7 +68,7 @@ async fn each_side_counts_the_latch_of_the_other_down() {
 
 /// Redisson's own `delete` does not wake its waiters.
 #[tokio::test]
-async fn our_delete_lets_a_java_waiter_go() {
+async fn a_lockdog_delete_ends_the_wait_of_a_java_thread() {
     let scene = Scene::start().await;
     assert!(scene.start.try_set_count(1).await.unwrap());
     let waiting = scene.ask::<()>("await", json!([]));

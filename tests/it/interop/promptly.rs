@@ -40,7 +40,7 @@ const fn alike(object: Object) -> (Object, Object) {
 }
 
 #[tokio::test]
-async fn java_giving_back_an_object_of_any_kind_wakes_a_lockdog_waiter_within_50_ms() {
+async fn a_java_release_of_an_object_of_any_kind_wakes_a_lockdog_waiter_within_50_ms() {
     let stand = Stand::start().await;
     for (holds, waits) in SCENES {
         let attempt = async |name: &str| stand.java_wakes_lockdog(holds, waits, name).await;
@@ -49,7 +49,7 @@ async fn java_giving_back_an_object_of_any_kind_wakes_a_lockdog_waiter_within_50
 }
 
 #[tokio::test]
-async fn lockdog_giving_back_an_object_of_any_kind_wakes_a_java_waiter_within_50_ms() {
+async fn a_lockdog_release_of_an_object_of_any_kind_wakes_a_java_waiter_within_50_ms() {
     let stand = Stand::start().await;
     for (holds, waits) in SCENES {
         let attempt = async |name: &str| stand.lockdog_wakes_java(holds, waits, name).await;

@@ -121,7 +121,7 @@ async fn counts_modes_and_ttls_are_read_by_the_other_side() {
 
 /// Our downgrade publishes `1`, so Redisson's readers wake up. Redisson's own downgrade does not.
 #[tokio::test]
-async fn our_downgrade_wakes_java_readers() {
+async fn a_lockdog_downgrade_wakes_java_readers() {
     let scene = Scene::new().await;
     let (t1, t2) = (scene.java.thread("t1"), scene.java.thread("t2"));
     let guard = scene.ours.write().lock().lease(NEVER).await.unwrap();

@@ -146,7 +146,7 @@ async fn replay(test: &str) {
     for attempt in 1.. {
         let beats = heartbeat(&Handle::current());
         let wrong = replay_once(&scenario).await;
-        // Where the machine stands still, a waiter's timer ends before the step that waits for it.
+        // If the machine stops, a waiter's timer ends before the step that waits for it.
         let stood_still = beats.largest_gap();
         if !wrong.is_empty() && stood_still >= STALL && attempt < ATTEMPTS {
             println!("again, because the machine stood still for {stood_still:?}: {wrong:?}");

@@ -56,7 +56,7 @@ fn ask<T: FromAnswer>(thread: &JavaThread, method: &str, args: Value) -> Pending
 
 /// Each side sees the permits that the other takes and releases.
 #[tokio::test]
-async fn each_side_counts_takes_and_gives_the_permits_of_the_other() {
+async fn each_side_sees_the_permits_that_the_other_acquires_and_releases() {
     let scene = Scene::of(6).await;
     let java = |method, permits: i64| ask::<()>(&scene.t1, method, json!([{ "int": permits }]));
     java("acquire", 2).value().await;

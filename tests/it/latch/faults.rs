@@ -198,7 +198,7 @@ async fn a_late_repetition_of_a_refused_count_sets_none() {
 
 /// CL2: the connection for messages is slow, and commands are answered. The waiter still queries the count.
 #[tokio::test]
-async fn a_slow_subscription_delays_no_look() {
+async fn a_slow_subscription_delays_no_query() {
     let test = Fixture::of(Some(1)).await;
     let proxy = Proxy::start(&test.server).await;
     let client = Client::builder().url(proxy.url()).command_timeout(LONG);
@@ -255,7 +255,7 @@ async fn the_message_of_an_earlier_zero_does_not_end_the_next_wait() {
 /// CL2: a late message of a zero. It ends the earlier waits. A waiter that joined them after the zero waits
 /// for the new count.
 #[tokio::test]
-async fn a_late_message_does_not_let_a_waiter_go_that_joined_after_the_zero() {
+async fn a_late_message_does_not_end_a_wait_that_began_after_the_zero() {
     let test = Fixture::of(Some(1)).await;
     let proxy = Proxy::start(&test.server).await;
     let client = Client::builder().url(proxy.url()).command_timeout(LONG);

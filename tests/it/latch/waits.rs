@@ -22,7 +22,7 @@ async fn within_soon(waiter: JoinHandle<lockdog::Result<()>>) {
 
 /// CL2: by a message.
 #[tokio::test]
-async fn a_message_lets_the_waiters_of_other_clients_go() {
+async fn a_message_ends_the_waits_of_other_clients() {
     for deleted in [false, true] {
         let test = Fixture::of(Some(2)).await;
         let waiting = waiter(&test.another().await);
@@ -57,7 +57,7 @@ async fn a_hundred_waiters_of_one_client_ask_a_few_times() {
     let stats = test.redis.commandstats().await;
     // Waiters that join during a query need one more.
     assert!((2..20).contains(&stats["get"]), "{stats:?}");
-    eventually(SOON, "nobody listens", async || {
+    eventually(SOON, "no client listens", async || {
         test.redis.channels().await.is_empty()
     })
     .await;
@@ -96,7 +96,7 @@ async fn a_zero_that_is_over_when_its_message_comes_counts() {
     waiting.abort();
 }
 
-/// CL2: another waiter of the client has queried before, and nothing tells the client of the zero.
+/// CL2: another waiter of the client has queried before, and nothing notifies the client of the zero.
 #[tokio::test]
 async fn a_short_wait_beside_another_waiter_asks_for_itself() {
     for wake in [Wake::Poll(Backoff::default()), Wake::PubSub] {
@@ -141,7 +141,7 @@ async fn a_wait_ends_with_its_time() {
 
 /// CL3: a waiter that is dropped or not polled delays no other waiter, and the last one ends the query.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn abandoned_waiters_hold_up_nobody() {
+async fn abandoned_waiters_delay_no_other_waiter() {
     let test = Fixture::of(Some(1)).await;
     let another = test.another().await;
     let mut left = Box::pin(another.wait_zero());
@@ -156,7 +156,7 @@ async fn abandoned_waiters_hold_up_nobody() {
     let dropped = waiter(&another);
     test.somebody_waits().await;
     dropped.abort();
-    eventually(SOON, "nobody listens", async || {
+    eventually(SOON, "no client listens", async || {
         test.redis.channels().await.is_empty()
     })
     .await;

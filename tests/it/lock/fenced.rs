@@ -210,7 +210,7 @@ async fn a_counter_that_is_no_number_is_an_error_and_nothing_changes() {
 }
 
 #[tokio::test]
-async fn a_multi_lock_has_it_as_a_member_and_tells_its_token() {
+async fn a_multi_lock_has_a_fenced_member_and_its_token_can_be_read() {
     let test = Fixture::of(&FENCED).await;
     let (first, last) = (test.client.lock("{l}a"), test.client.lock("{l}z"));
     let member = test.lock("{l}m");
@@ -254,7 +254,7 @@ async fn a_multi_lock_has_it_as_a_member_and_tells_its_token() {
 }
 
 #[tokio::test]
-async fn a_red_lock_refuses_it_and_says_why() {
+async fn a_red_lock_refuses_a_fenced_lock_and_says_why() {
     let test = Fixture::of(&FENCED).await;
     let locks = [test.client.lock("a"), test.lock("b")];
     for lock in [RedLock::new(locks.clone()), RedLock::new(locks).fenced()] {

@@ -86,7 +86,7 @@ async fn a_request_that_is_not_awaited_sends_nothing() {
     assert_eq!(spent(&test).await, counts(&[]));
 }
 
-/// The commands that the server ran since the last look, without those of this test.
+/// The commands that the server ran since the last call, without those of this test.
 async fn spent(test: &Fixture) -> BTreeMap<String, u64> {
     let mut stats = test.redis.commandstats().await;
     stats.retain(|command, _| !command.starts_with("config") && command != "info");

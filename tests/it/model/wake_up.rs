@@ -26,7 +26,7 @@ impl Flag {
     }
 }
 
-/// Invariant 9: the contender hears the message and is cancelled before it acts on it.
+/// Invariant 9: the contender receives the message and is cancelled before it acts on it.
 #[tokio::test]
 async fn a_cancelled_waiter_passes_its_wake_up_on() {
     let server = RedisServer::start().await;

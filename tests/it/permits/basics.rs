@@ -57,7 +57,7 @@ async fn an_acquire_and_a_release_are_one_command_each() {
 }
 
 #[tokio::test]
-async fn a_dropped_permit_is_given_back() {
+async fn a_dropped_permit_is_released() {
     let test = Fixture::of(2).await;
     let both = test.seats.acquire_many(2).await.unwrap();
     assert_eq!((test.free().await, test.in_use().await.len()), (0, 2));
@@ -182,7 +182,7 @@ async fn no_more_permits_are_held_than_there_are() {
 }
 
 #[tokio::test]
-async fn a_shutdown_gives_permits_back_and_reports_their_loss() {
+async fn a_shutdown_releases_permits_and_reports_their_loss() {
     let test = Fixture::of(3).await;
     let client = Client::connect(test.server.url()).await.unwrap();
     let seats = client.permit_semaphore(NAME);

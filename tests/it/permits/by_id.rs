@@ -92,7 +92,7 @@ async fn a_lease_is_set_exactly() {
 }
 
 #[tokio::test]
-async fn a_permit_of_another_clients_guard_is_taken_away_by_its_id() {
+async fn a_client_releases_a_permit_of_another_client_by_its_id() {
     let test = Fixture::with(1, |client| client.watchdog_lease(super::LEASE)).await;
     let permit = test.seats.acquire().await.unwrap();
     let another = test.another().await;

@@ -54,7 +54,7 @@ async fn the_master_of_its_slot_keeps_a_semaphore() {
     lock.unlock().await.unwrap();
 }
 
-/// The client checks every permit at once after the switch, and each is given back at the new master.
+/// The client checks every permit at once after the switch, and each is released at the new master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permits_survive_a_failover_of_their_slots_master() {
     let cluster = Cluster::start(3, 1).await;

@@ -153,7 +153,7 @@ async fn a_release_without_an_answer_is_unconfirmed_and_repeated() {
 
 /// The second command, which makes permits endless, gets no answer: the client releases the permits.
 #[tokio::test]
-async fn an_endless_permit_without_an_answer_is_given_back() {
+async fn an_endless_permit_without_an_answer_is_released() {
     let test = Fixture::of(1).await;
     let (proxy, seats) = behind_a_proxy(&test).await;
     let rule = proxy.on(is(UPDATE), Action::DropReply).always();

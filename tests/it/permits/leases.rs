@@ -79,7 +79,7 @@ async fn a_permit_with_a_lease_is_lost_when_it_ends() {
 
 /// PE1 and PE2 with an expired permit that no client took back.
 #[tokio::test]
-async fn an_expired_permit_counts_as_free_before_it_is_taken_back() {
+async fn an_expired_permit_counts_as_free_before_it_is_returned() {
     let test = Fixture::of(2).await;
     let ids = test
         .seats

@@ -63,7 +63,7 @@ async fn the_loss_of_one_permit_leaves_the_others() {
     assert!(error.is_lost(), "{error}");
     permits.release().await.unwrap();
     first.release().await.unwrap();
-    // PE3: the lost one was given back once.
+    // PE3: the lost one was released once.
     test.eventually_free().await;
 }
 

@@ -181,7 +181,7 @@ async fn a_deleted_key_is_reported_at_the_next_renewal() {
 
 /// Another program, or Redisson's renewal, sets the lock's TTL to less than the rest of a long lease.
 #[tokio::test]
-async fn a_read_hold_with_a_long_lease_is_looked_after() {
+async fn the_watchdog_renews_a_read_hold_with_a_long_lease() {
     let test = Fixture::with(|it| it.watchdog_lease(LEASE)).await;
     let reads = test.rw.read().lock().lease(LONG).await.unwrap();
     let left = reads.remaining();
@@ -203,7 +203,7 @@ async fn a_read_hold_with_a_long_lease_is_looked_after() {
 
 /// A short lease needs no renewal, because no other program shortens it.
 #[tokio::test]
-async fn short_leases_and_write_holds_are_not_looked_after() {
+async fn the_watchdog_renews_no_short_lease_and_no_write_hold() {
     let test = Fixture::with(|it| it.watchdog_lease(LEASE)).await;
     let reads = test.rw.read().lock().lease(LEASE / 4).await.unwrap();
     let lost = tokio::time::timeout(SOON, reads.lost()).await;

@@ -177,7 +177,7 @@ async fn a_write_of_an_owner_that_reads_would_deadlock() {
 
 /// An owner that writes can read at once, although other owners wait.
 #[tokio::test]
-async fn reading_ones_own_write_overtakes_those_who_wait() {
+async fn a_writer_that_reads_overtakes_the_waiters() {
     let test = Fixture::new().await;
     let owner = Owner::new();
     let writes = test.rw.write().lock().owner(&owner).await.unwrap();

@@ -128,7 +128,7 @@ async fn an_upgrade_overtakes_the_writers_that_wait_for_it() {
 }
 
 #[tokio::test]
-async fn an_upgrade_that_gives_up_gives_the_read_guard_back() {
+async fn an_upgrade_that_gives_up_returns_the_read_guard() {
     let test = Fixture::new().await;
     let other = read(&test.another().await).await;
     let mut reads = read(&test.rw).await;

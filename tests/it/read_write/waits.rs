@@ -206,7 +206,7 @@ async fn readers_get_in_beside_writers_that_never_stop() {
 /// A child task that reads while its parent reads and a writer waits is delayed and not deadlocked. A
 /// pause counts from the announcement and is twice as long as the one before.
 #[tokio::test]
-async fn readers_stay_out_for_a_writer_until_the_end_of_a_pause() {
+async fn readers_wait_for_a_writer_until_the_end_of_a_pause() {
     let test = Fixture::new().await;
     let reads = read(&test.rw).await;
     let another = test.another_with(|it| it).await;

@@ -1,5 +1,5 @@
-//! Servers, networks, clocks and holders that fail while a lock on many servers is taken, held and
-//! given back.
+//! Servers, networks, clocks and holders that fail while a lock on many servers is acquired, held
+//! and released.
 //!
 //! Each test proves that its fault took place, and then: no owner was inside beside a holder, a loser
 //! was notified by its deadline, the lock can be acquired again, and no key is left.

@@ -354,7 +354,7 @@ impl Scene {
         PlainLock(self.mine[server].lock(NAME))
     }
 
-    /// Waits until a waiter listens on these servers, and has had time for the look that follows.
+    /// Waits until a waiter listens on these servers, and has had time for the query that follows.
     async fn a_waiter_listens<const N: usize>(&self, servers: [usize; N]) {
         for server in servers {
             eventually(SOON, "a waiter listens", async || {
@@ -368,7 +368,7 @@ impl Scene {
         tokio::time::sleep(Duration::from_millis(150)).await;
     }
 
-    /// Waits until this thread has so many counts on each server, and no other owner has any.
+    /// Waits until this thread has these counts on the servers, and no other owner has any.
     async fn assert_held_by(&self, thread: &JavaThread, counts: [u32; 3]) {
         for (server, count) in counts.into_iter().enumerate() {
             let expected = [(thread.field_on(server).await, count.to_string())];
@@ -414,5 +414,5 @@ fn java(servers: &Servers) -> crate::support::redisson::Builder {
 
 const NAME: &str = "orders";
 const ROUNDS: u32 = 6;
-/// So many rounds are enough for Java to come between.
+/// In this number of rounds, Java gets its turn.
 const MOST: u32 = 20 * ROUNDS;

@@ -109,7 +109,7 @@ async fn a_failed_round_restores_the_counts_of_the_members() {
     let lock = lock_of(&clients, "l");
     assert!(answered(|| lock.try_lock()).await.is_none());
     servers.assert_counts("l", [2, 1, 1, 1, 1]).await;
-    // Round after round, each of which takes two of five and gives them back.
+    // Round after round, each of which takes two of five and releases them.
     assert!(answered(|| lock.try_lock().wait(ms(1_500))).await.is_none());
     servers.assert_counts("l", [2, 1, 1, 1, 1]).await;
     let cancelled = tokio::time::timeout(ms(200), async { lock.lock().await });

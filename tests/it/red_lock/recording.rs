@@ -132,7 +132,7 @@ fn message_text(server: &str, channel: &str, message: &str) -> String {
     format!("{server} {} {message}", name.expect("a lock's channel"))
 }
 
-/// Three servers, our clients A and B of each, and what was heard.
+/// Three servers, our clients A and B of each, and the messages that arrived.
 struct Stage {
     servers: Vec<RedisServer>,
     views: Vec<Option<Redis>>,

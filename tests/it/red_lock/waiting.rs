@@ -129,7 +129,7 @@ async fn a_wait_ends_in_time_and_a_zero_wait_is_one_attempt() {
         }
         assert!(took >= ms(wait), "{took:?}");
     }
-    // On a busy machine an attempt before left something to give back.
+    // On a busy machine an earlier attempt left something to release.
     eventually(
         SOON,
         "one command each, and nothing to release",
@@ -297,7 +297,7 @@ fn waiter(lock: &RedLock) -> JoinHandle<(Guard, std::time::Duration)> {
     tokio::spawn(timed(async move { request.await.unwrap() }))
 }
 
-/// Waits until a waiter listens at every server, and has had time for the look that follows.
+/// Waits until a waiter listens at every server, and has had time for the query that follows.
 async fn a_waiter_listens(servers: &Servers) {
     eventually(SOON, "a waiter listens everywhere", async || {
         for view in &servers.views {

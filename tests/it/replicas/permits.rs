@@ -6,7 +6,7 @@ use super::{SOON, not_replicated, requiring, requiring_patiently};
 use crate::support::{Replicated, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn granted_permits_are_already_on_the_replica_or_given_back() {
+async fn granted_permits_are_already_on_the_replica_or_released() {
     let all = Replicated::start(1).await;
     let client = requiring_patiently(&all, Replicas::Count(1)).await;
     let seats = client.permit_semaphore("seats");
@@ -31,7 +31,7 @@ async fn granted_permits_are_already_on_the_replica_or_given_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn granted_permits_without_leases_are_on_the_replica_or_given_back() {
+async fn granted_permits_without_leases_are_on_the_replica_or_released() {
     let all = Replicated::start(1).await;
     let client = requiring_patiently(&all, Replicas::Count(1)).await;
     let seats = client.semaphore("seats");

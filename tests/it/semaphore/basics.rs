@@ -51,7 +51,7 @@ async fn an_acquire_and_a_release_are_one_command_each() {
 }
 
 #[tokio::test]
-async fn a_dropped_permit_is_given_back() {
+async fn a_dropped_permit_is_released() {
     let test = Fixture::of(2).await;
     let both = test.seats.acquire_many(2).await.unwrap();
     assert_eq!(test.free().await, 0);
@@ -166,7 +166,7 @@ async fn no_more_permits_are_held_than_there_are() {
 }
 
 #[tokio::test]
-async fn a_shutdown_gives_permits_back() {
+async fn a_shutdown_releases_permits() {
     let test = Fixture::of(4).await;
     let client = Client::connect(test.server.url()).await.unwrap();
     let seats = client.semaphore(NAME);

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use super::{Fixture, SOON, ms, poll_once};
 
-/// Polls a future whenever it is woken, so many times, and drops it. Returns whether it had ended.
+/// Polls a future whenever it is woken, at most `polls` times, and drops it. Returns whether it had ended.
 async fn dropped_after<F: Future>(future: F, polls: usize) -> bool {
     let mut future = pin!(future);
     let mut left = polls;

@@ -50,7 +50,7 @@ async fn permits_are_set_once_for_a_time() {
 
 /// testAddPermits, testReducePermits, testReleaseAcquire.
 #[tokio::test]
-async fn permits_are_added_and_taken_away_while_all_are_in_use() {
+async fn permits_are_added_and_removed_while_all_are_in_use() {
     for (by, added, released, left) in [(4, 4, 14, 9), (-5, -5, 5, 0)] {
         let test = Fixture::of(10).await;
         let available = async || test.seats.available().await.unwrap();

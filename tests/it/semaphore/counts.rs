@@ -8,7 +8,7 @@ use super::{Fixture, LEDGER, NAME, SOON, ms};
 use crate::support::eventually;
 
 #[tokio::test]
-async fn permits_are_set_once_added_and_taken_away() {
+async fn permits_are_set_once_added_and_removed() {
     let test = Fixture::of(3).await;
     let seats = &test.seats;
     assert!(!seats.try_set_permits(5).await.unwrap());

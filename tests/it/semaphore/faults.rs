@@ -303,7 +303,7 @@ async fn an_abandoned_acquire_is_undone() {
 
 /// A release of a part that is not polled any more, while other calls wait for that part.
 #[tokio::test]
-async fn an_abandoned_release_of_a_part_gives_it_back() {
+async fn an_abandoned_release_of_a_part_is_completed() {
     let test = Fixture::of(3).await;
     let (proxy, seats) = behind_a_proxy(&test).await;
     let mut three = seats.acquire_many(3).await.unwrap();

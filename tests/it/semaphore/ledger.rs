@@ -7,10 +7,10 @@ use crate::support::{Action, Dice, Proxy, eventually};
 
 /// SE1: each holder returns its permits once, until a new ledger exists.
 #[tokio::test]
-async fn permits_are_given_back_once_after_the_ledger_was_deleted() {
+async fn permits_are_released_once_after_the_ledger_was_deleted() {
     let test = Fixture::of(6).await;
     let another = test.another().await;
-    for begins_anew in [false, true] {
+    for begins_again in [false, true] {
         let mut three = test.seats.acquire_many(3).await.unwrap();
         let one = test.seats.acquire().await.unwrap();
         let theirs = another.acquire().await.unwrap();
@@ -20,7 +20,7 @@ async fn permits_are_given_back_once_after_the_ledger_was_deleted() {
         assert_eq!((test.free().await, test.shares().await), (3, vec![1]));
         drop(one);
         eventually(SOON, "it is released", async || test.free().await == 4).await;
-        if begins_anew {
+        if begins_again {
             another.acquire().await.unwrap().release().await.unwrap();
             // Permits that are not in the new ledger are lost and not returned twice.
             let error = theirs.release().await.unwrap_err();
@@ -34,7 +34,7 @@ async fn permits_are_given_back_once_after_the_ledger_was_deleted() {
     }
 }
 
-/// A release that runs twice gives back once, with the ledger gone, too.
+/// A release that runs twice adds its permits once, also without the ledger.
 #[tokio::test]
 async fn a_repeated_release_counts_once_without_the_ledger() {
     let test = Fixture::of(4).await;
@@ -59,7 +59,7 @@ async fn a_repeated_release_counts_once_without_the_ledger() {
 
 /// Permits that were reclaimed after a new ledger had a part of them.
 #[tokio::test]
-async fn reclaimed_permits_are_not_given_back_again_after_the_ledger_was_deleted() {
+async fn reclaimed_permits_are_not_released_again_after_the_ledger_was_deleted() {
     let test = Fixture::of(4).await;
     let another = test.another().await;
     let mut three = test.seats.acquire_many(3).await.unwrap();
@@ -85,7 +85,7 @@ async fn reclaimed_permits_are_not_given_back_again_after_the_ledger_was_deleted
 /// The ledger is lost between two sendings of one release: the second sending has no number, so nothing
 /// is returned twice.
 #[tokio::test]
-async fn the_second_sending_of_a_release_gives_nothing_back_without_the_ledger() {
+async fn the_second_sending_of_a_release_adds_nothing_without_the_ledger() {
     let test = Fixture::of(4).await;
     let proxy = Proxy::start(&test.server).await;
     let client = Client::builder()
@@ -169,7 +169,7 @@ async fn a_number_that_is_set_again_knows_no_permits_of_before() {
     }
 }
 
-/// Redisson sets the number anew: an acquire of lockdog has found that there is none.
+/// Redisson sets the number again after an acquire of lockdog has found that there is none.
 #[tokio::test]
 async fn an_acquire_that_finds_no_number_ends_the_permits_of_before() {
     let test = Fixture::of(3).await;
@@ -219,7 +219,7 @@ async fn the_ledger_does_not_end_before_the_number() {
     assert!((1..=3_600_000).contains(&ttl().await));
 }
 
-/// SE1 and SE2, for calls one after the other: permits are taken, given back and reclaimed, the ledger is
+/// SE1 and SE2, for calls one after the other: permits are taken, released and reclaimed, the ledger is
 /// deleted, and the number ends and is set again. All of it in a random order.
 #[tokio::test]
 async fn random_losses_make_no_permit() {
@@ -315,7 +315,7 @@ const TOTAL: u32 = 6;
 
 /// A server that is out of memory refuses acquires but no releases.
 #[tokio::test]
-async fn permits_are_given_back_to_a_server_without_memory() {
+async fn permits_are_released_on_a_server_without_memory() {
     let test = Fixture::of(5).await;
     let mut three = test.seats.acquire_many(3).await.unwrap();
     let one = test.seats.acquire().await.unwrap();

@@ -116,7 +116,7 @@ async fn a_release_removes_a_bounded_number_of_old_ends() {
 }
 
 #[tokio::test]
-async fn what_gives_permits_back_or_counts_down_runs_on_a_server_without_memory() {
+async fn releases_and_count_downs_run_on_a_server_without_memory() {
     let test = empty().await;
     test.redis.cmd(&["SET", NAME, "1"]).await;
     test.redis.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;

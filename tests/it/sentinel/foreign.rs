@@ -1,4 +1,4 @@
-//! A sentinel of another master with the same name, at an address that was one of ours.
+//! A sentinel of another master with the same name, at an address that was one of this deployment.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{SOON, ms};
 use crate::support::sentinels::{MASTER, Sentinel};
 use crate::support::{Proxy, RedisServer, Sentinels, eventually};
 
-/// Its number is larger than any of ours.
+/// Its number is larger than any of this deployment.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sentinel_of_another_master_with_the_same_name_is_not_believed() {
     let (all, elsewhere) = tokio::join!(Sentinels::start(), RedisServer::start());

@@ -10,7 +10,7 @@ use crate::support::{Sentinels, eventually};
 
 /// The client checks every permit at once after the switch, those with a lease and the endless ones too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn permits_survive_a_failover_and_are_given_back_at_the_new_master() {
+async fn permits_survive_a_failover_and_are_released_at_the_new_master() {
     let all = Sentinels::start().await;
     // The test is shorter than a third of this lease, so no regular renewal comes.
     let client = Client::builder().url(all.url()).watchdog_lease(SOON * 10);

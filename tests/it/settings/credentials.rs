@@ -28,7 +28,7 @@ async fn client(url: String, login: &Arc<Mutex<(&'static str, &'static str)>>) -
 }
 
 #[tokio::test]
-async fn locks_are_held_and_handed_on_while_requirepass_and_users_change() {
+async fn locks_are_held_and_handed_over_while_requirepass_and_users_change() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     redis.cmd(&["CONFIG", "SET", "requirepass", "first"]).await;
@@ -95,9 +95,9 @@ async fn locks_are_held_and_handed_on_while_requirepass_and_users_change() {
 }
 
 #[test]
-fn locks_of_a_cluster_are_held_and_handed_on_while_passwords_change() {
+fn locks_of_a_cluster_are_held_and_handed_over_while_passwords_change() {
     logs::alone(
-        "settings::credentials::locks_of_a_cluster_are_held_and_handed_on_while_passwords_change",
+        "settings::credentials::locks_of_a_cluster_are_held_and_handed_over_while_passwords_change",
         async {
             let logs = Logs::of_this_process();
             let cluster = Cluster::start(3, 0).await;
@@ -114,9 +114,9 @@ fn locks_of_a_cluster_are_held_and_handed_on_while_passwords_change() {
 
 /// At the first change another server becomes the master, too.
 #[test]
-fn locks_behind_sentinels_are_held_and_handed_on_while_passwords_and_the_master_change() {
+fn locks_behind_sentinels_are_held_and_handed_over_while_passwords_and_the_master_change() {
     logs::alone(
-        "settings::credentials::locks_behind_sentinels_are_held_and_handed_on_while_passwords_and_the_master_change",
+        "settings::credentials::locks_behind_sentinels_are_held_and_handed_over_while_passwords_and_the_master_change",
         async {
             let logs = Logs::of_this_process();
             let all = Sentinels::start().await;

@@ -36,7 +36,7 @@ async fn frozen_holders_that_check_before_they_write_never_overlap() {
                         assert!(!guard.is_valid(), "the lease is over");
                         overslept.fetch_add(1, Ordering::Relaxed);
                     }
-                    // A busy machine may outlast the lease between the look and the write.
+                    // A busy machine may outlast the lease between the check and the write.
                     let pause = Duration::from_millis(1);
                     if guard.is_valid() && cell.bump_while(pause, || guard.is_valid()).await {
                         written.fetch_add(1, Ordering::Relaxed);

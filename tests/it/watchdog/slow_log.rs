@@ -9,7 +9,7 @@ use lockdog::{Client, Owner};
 use crate::support::RedisServer;
 use crate::support::logs::{self, Slow};
 
-/// Design: invariant 9. The watchdog finds a hand-over that no caller takes in and, at the same look, a
+/// Design: invariant 9. The watchdog finds a hand-over that no caller takes in and, in the same pass, a
 /// lost lock. While it writes of that one, the receiver takes its grant in.
 #[test]
 fn a_grant_taken_while_the_watchdog_revokes_it_stays_with_its_receiver() {

@@ -180,7 +180,7 @@ impl Terms {
         let Some(Shown { field, said }) = shown else {
             return match holders.is_empty() {
                 true => Ok(false),
-                false => Err(format!("nobody is named, and {holders:?} leads")),
+                false => Err(format!("no leader is shown, and {holders:?} leads")),
             };
         };
         if !holders.contains_key(&field) {

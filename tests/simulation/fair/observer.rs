@@ -718,7 +718,7 @@ impl Observer {
         // LE3: a leader's value ends with its hold.
         let said = self.redis.text(SAID, self.found.now_ms());
         self.found.claim(said.is_none(), || {
-            format!("nobody leads, and said is {said:?}")
+            format!("no client leads, and the value is {said:?}")
         });
     }
 }

@@ -74,7 +74,7 @@ impl Vacancy {
             is_awaited: false,
         });
         if leader.is_some() {
-            // A hold without an end would stay for ever.
+            // A hold without an end would stay forever.
             let left = stand
                 .until_ms
                 .map_or(u64::MAX, |until| until.saturating_sub(open.since));
@@ -94,7 +94,7 @@ impl Vacancy {
         let (lasts, longest) = (now - since, open.lease + self.longest);
         match lasts <= longest {
             true => Ok(None),
-            false => Err(format!("nobody leads for {lasts} ms: {stand:?}")),
+            false => Err(format!("no client leads for {lasts} ms: {stand:?}")),
         }
     }
 }

@@ -172,7 +172,7 @@ impl Observer {
                     .into_iter()
                     .any(|has| has.field != *field && has.ends > now)
                 {
-                    wrong("waits for nobody".to_owned());
+                    wrong("waits for no owner".to_owned());
                 }
             }
             _ => {}

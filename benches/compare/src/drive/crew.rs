@@ -229,7 +229,7 @@ fn shares(figures: &mut Map<String, Value>, names: [&str; 2], parts: &[u64]) {
     }
 }
 
-/// More than any library reaches here: the samples' memory is taken for so many.
+/// More than any library reaches here: the memory of the samples is allocated for this number.
 const MOST_PAIRS_A_SECOND: f64 = 250_000.0;
 
 /// Of each semaphore.

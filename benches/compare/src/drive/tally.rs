@@ -51,7 +51,7 @@ impl Latencies {
         }))
     }
 
-    /// At most so many, evenly from the smallest to the largest.
+    /// At most `most` samples, evenly spread from the smallest to the largest.
     pub(crate) fn spread(&self, most: usize) -> Vec<f64> {
         let count = self.0.len().min(most);
         let last = count.saturating_sub(1).max(1) as f64;

@@ -127,7 +127,7 @@ pub(crate) fn all() -> Vec<Target> {
     let inside = Cell::new("W8a", 16);
     add(inside, "pairs_per_s", AtLeast(0.5), Library(PLAIN));
     add(inside, "pairs_per_s", AtLeast(4.0), Library("redisson"));
-    // Two. The calls of scripts are told from commands to two percent.
+    // Two. The count of script calls is exact to two percent.
     add(inside, "commands_per_pair", AtMost(2.04), One);
     let across = Cell::new("W8b", 4).clients(4);
     add(across, "pairs_per_s", AtLeast(2.0), Library("redisson"));

@@ -65,7 +65,7 @@ async fn steps(args: &Doctor, client: &Client, tell: &mut impl FnMut(Found)) {
     }
 }
 
-/// Acquires and releases a lock that nobody else uses.
+/// Acquires and releases a lock that no other program uses.
 async fn lock(args: &Doctor, client: &Client, tell: &mut impl FnMut(Found)) {
     let name = format!("{}{}", args.lock_prefix, Uuid::new_v4());
     let began = Instant::now();

@@ -31,7 +31,7 @@ pub(crate) async fn doctor(
             None => Vec::new(),
         };
         let is_way_clear = all.iter().all(|found| found.state != State::Fail);
-        // A failure of the way is told once, and by the step where it is.
+        // A failure on the way to the lock is reported once, by its own step.
         if is_way_clear {
             all.extend(lock::check(args, builder, &mut signals, output).await?);
         }

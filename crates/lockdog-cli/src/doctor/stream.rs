@@ -31,7 +31,7 @@ pub(super) fn place(info: &ConnectionInfo) -> String {
     }
 }
 
-/// Opens a stream. `tell` gets what each step found; `None` after a failure, which it has told.
+/// Opens a stream. `tell` gets what each step found. Returns `None` after a failure, which `tell` got.
 pub(super) async fn open(
     info: &ConnectionInfo,
     settings: &Settings,

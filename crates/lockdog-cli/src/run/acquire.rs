@@ -125,7 +125,7 @@ async fn wait(
     match guard {
         Ok(Some(guard)) => Ok(Waited::Acquired(guard)),
         Ok(None) => Ok(Waited::Busy),
-        // The wait is over, and nobody knows whether another owner has it.
+        // The wait is over, and it is unknown whether another owner has the lock.
         Err(error) => Err(error.into()),
     }
 }

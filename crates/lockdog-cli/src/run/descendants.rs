@@ -45,8 +45,8 @@ pub(super) fn of(root: Pid) -> Vec<Process> {
     found
 }
 
-/// Whether a process of this group still runs. One that only waits to be reaped does not: in a container, nobody
-/// may reap it.
+/// Whether a process of this group still runs. One that only waits to be reaped does not: a container may have
+/// no process that reaps it.
 pub(super) fn is_group_alive(group: Pid) -> bool {
     let group = group.as_raw_nonzero().get();
     let all = all();

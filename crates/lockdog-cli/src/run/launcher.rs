@@ -1,7 +1,7 @@
 //! The launcher: lockdog once more, between lockdog and the command.
 //!
 //! It leads the group of the command's processes, so that a signal to the group reaches all of them. It
-//! outlives a lockdog that is killed, and kills the command then: without it, the command would go on
+//! outlives a lockdog that is killed, and kills the command then: without it, the command would continue
 //! without the lock.
 
 use std::env;
@@ -90,7 +90,7 @@ async fn help(parent: i32, reach: Reach, words: &Words) -> Result<u8, Failed> {
         tokio::select! {
             status = command.wait() => return status.map(exit_code).map_err(Failed::new),
             _ = signals.next() => {}
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(CHECK_PERIOD) => {}
         }
         if is_orphan() {
             end(reach).await;
@@ -103,7 +103,7 @@ async fn end(reach: Reach) -> ! {
     match reach {
         Reach::Group => drop(kill_process_group(getpgrp(), Signal::KILL)),
         Reach::Descendants => {
-            for _ in 0..LOOKS {
+            for _ in 0..MOST_PASSES {
                 let below = descendants::of(getpid());
                 let mut alive = below.iter().filter(|process| process.is_alive()).peekable();
                 if alive.peek().is_none() {
@@ -129,6 +129,6 @@ const GROUP: &str = "group";
 const DESCENDANTS: &str = "descendants";
 /// The kernel reports the death of lockdog at once. A command that changed its user or its rights is the
 /// exception.
-const LOOK: Duration = Duration::from_secs(1);
-/// Each look finds what was started during the one before.
-const LOOKS: u32 = 1_000;
+const CHECK_PERIOD: Duration = Duration::from_secs(1);
+/// Each pass finds what was started during the previous one.
+const MOST_PASSES: u32 = 1_000;

@@ -123,6 +123,6 @@ fn why(args: &Args, verdict: Verdict) -> String {
     }
 }
 
-/// The pause between two looks for what is left.
+/// The pause between two searches for processes that are left.
 const AGAIN: Duration = Duration::from_millis(10);
 const MOST: Duration = Duration::from_secs(2);

@@ -82,7 +82,7 @@ impl Watch {
         self.stop.map(|stop| stop.verdict)
     }
 
-    /// Whether it is time for KILL. What succeeds after the first signal does not take it back.
+    /// Whether it is time for KILL. A renewal after the first signal does not cancel it.
     pub(super) fn is_kill(&self, ran: Duration) -> bool {
         self.stop.is_some_and(|stop| ran >= stop.kill_at)
     }
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_look_shortens_the_grace_and_not_the_margin() {
+    fn a_late_check_shortens_the_grace_and_not_the_margin() {
         let mut watch = watch(OnLoss::Stop);
         let ask = Action::Ask(Verdict::Jeopardy);
         assert_eq!(watch.next(ms(8_000), ms(1_250), None), ask);

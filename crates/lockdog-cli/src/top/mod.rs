@@ -243,7 +243,7 @@ async fn details(client: &Client, name: &str) -> Result<Vec<String>, Failed> {
     Ok(lines)
 }
 
-/// Releases the lock of the only holder that was shown. Returns what to tell.
+/// Releases the lock of the only holder that was shown. Returns the message to show.
 async fn released(client: &Client, lock: &LockInfo) -> String {
     let Some(holder) = lock.holders.first() else {
         return "it is free".to_owned();

@@ -11,7 +11,7 @@ use crate::ls::aligned;
 use crate::output::clean;
 use crate::watch::Seen;
 
-/// The locks of the last look, and what earlier looks showed.
+/// The locks of the last scan, and what earlier scans showed.
 #[derive(Default)]
 pub(super) struct Table {
     rows: Vec<LockInfo>,
@@ -22,7 +22,7 @@ pub(super) struct Table {
     selected: usize,
 }
 
-/// What earlier looks showed of a hold.
+/// What earlier scans showed of a hold.
 struct Known {
     field: String,
     since: Instant,
@@ -60,7 +60,7 @@ impl Order {
 }
 
 impl Table {
-    /// Takes the locks of a new look.
+    /// Takes the locks of a new scan.
     pub(super) fn update(&mut self, rows: Vec<LockInfo>) {
         let mut known = HashMap::new();
         for row in &rows {
@@ -119,7 +119,7 @@ impl Table {
             .min(last);
     }
 
-    /// The table as text. With a height: only so many lines, and a mark at the selected row.
+    /// The table as text. With a height: only this number of lines, and a mark at the selected row.
     pub(super) fn lines(&self, height: Option<usize>) -> Vec<String> {
         let rows = self.rows();
         let selected = self.selected.min(rows.len().saturating_sub(1));

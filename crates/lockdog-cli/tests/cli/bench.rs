@@ -198,7 +198,7 @@ async fn sentinels_and_clusters_are_measured() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_measured_is_told_in_one_line() {
+async fn what_cannot_be_measured_is_reported_in_one_line() {
     let server = RedisServer::start().await;
     for time in ["0s", "99ms", "61s", "2m"] {
         let ended = lockdog(&server, &["bench", "--duration", time]).end().await;

@@ -62,7 +62,7 @@ async fn ctrl_c_leaves_no_lock() {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_by_the_step_where_it_is() {
+async fn a_failure_is_reported_by_the_step_where_it_is() {
     let server = RedisServer::builder().password("geheim").start().await;
     let wrong = server.url().replace("geheim", "falsch");
     let ended = lockdog_at(&wrong, &["doctor", "--json"])

@@ -9,13 +9,13 @@ mod bench;
 mod configuration;
 mod doctor;
 mod exit_codes;
-mod looks;
 mod loss;
 mod manual;
 mod program;
 mod release;
 mod run;
 mod secrets;
+mod shown;
 mod signals;
 /// The private servers and faulty networks of the library's integration tests.
 #[allow(

@@ -60,7 +60,7 @@ async fn only_the_named_holder_loses_the_lock_and_learns_it() {
 }
 
 #[tokio::test]
-async fn each_reader_and_the_waiters_of_a_fair_lock_are_told() {
+async fn each_reader_and_the_waiters_of_a_fair_lock_are_shown() {
     let server = RedisServer::start().await;
     let client = Client::connect(server.url()).await.unwrap();
     let rw = client.read_write_lock("rw");

@@ -77,7 +77,7 @@ async fn ctrl_c_reaches_the_command_once_and_the_terminal_stays_as_it_was() {
     eventually(SOON, "it received the signal", async || count() > 0).await;
     fs::write(files.path("stop"), "").unwrap();
     files.lines("after").await;
-    // Its shell heard Ctrl-C, too.
+    // Its shell got Ctrl-C, too.
     terminal.end().await;
     assert_eq!(files.text("code"), "9\n");
     assert_eq!(count(), 1, "{}", files.text("log"));
@@ -107,7 +107,7 @@ async fn a_lost_lock_stops_what_the_command_started_on_a_terminal_too() {
 }
 
 #[tokio::test]
-async fn a_wait_of_a_second_is_told_on_a_terminal() {
+async fn a_wait_of_a_second_is_reported_on_a_terminal() {
     let server = RedisServer::start().await;
     server
         .redis()
@@ -186,7 +186,7 @@ async fn top_gives_the_terminal_back_as_it_was() {
 }
 
 #[tokio::test]
-async fn top_hears_its_keys_during_a_scan() {
+async fn top_reads_its_keys_during_a_scan() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     for keys in ["q", "\x03"] {

@@ -7,7 +7,7 @@ use crate::support::prelude::SOON;
 use crate::support::{Action, Proxy, RedisServer, eventually};
 
 #[tokio::test]
-async fn each_change_is_told_until_the_lock_is_free() {
+async fn each_change_is_reported_until_the_lock_is_free() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let client = Client::connect(server.url()).await.unwrap();
@@ -65,7 +65,7 @@ async fn a_time_limit_ends_it_with_1() {
 }
 
 #[tokio::test]
-async fn a_state_that_is_not_known_now_does_not_end_it() {
+async fn an_unknown_state_does_not_end_a_watch() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     let client = Client::connect(server.url()).await.unwrap();
@@ -100,6 +100,6 @@ async fn a_state_that_is_not_known_now_does_not_end_it() {
         .filter(|event| ["free", "held"].contains(event))
         .collect();
     assert_eq!(states, ["free", "held", "free"]);
-    // Once, however many looks were not answered.
+    // Once, however many queries were not answered.
     ended.complains("the state of lost is not known");
 }

@@ -249,7 +249,7 @@ const CLUSTER: &[Key] = &[
         "shardedSubscriptionMode",
         Usual::Word("AUTO"),
         "messages are sharded if the servers support it (7.0), as with AUTO; set AUTO in Java, too, or \
-         waiters do not hear each other",
+         waiters do not get each other's messages",
     ),
     irrelevant("checkMasterLinkStatus"),
 ];

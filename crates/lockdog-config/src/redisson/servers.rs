@@ -181,7 +181,7 @@ fn sentinels(
         && let Some(user) = secret(value)?
     {
         general.username = Some(user);
-        // Whoever names a user knows that the sentinels ask for a login.
+        // A configured user shows that the sentinels require a login.
         if general.password.is_none() {
             general.password.clone_from(&login.password);
         }

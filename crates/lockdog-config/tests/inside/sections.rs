@@ -134,7 +134,7 @@ sentinelServersConfig:
     assert_eq!(
         plain(&without),
         "redis://s1:26379",
-        "no login that nobody asked for"
+        "no login that the file does not have"
     );
     let (_, notes) = read(&without).unwrap_or_else(|error| panic!("{error}"));
     let (_, said) = note(&notes, "sentinelServersConfig.sentinelAddresses");
@@ -340,7 +340,7 @@ fn an_error_names_the_file_the_place_and_what_to_do() {
 }
 
 #[test]
-fn the_keys_tell_whose_file_it_is() {
+fn the_keys_show_whose_file_it_is() {
     let format = |text: &str| from_str(text).unwrap().format;
     assert_eq!(
         format("singleServerConfig: {address: 'redis://a:1'}"),

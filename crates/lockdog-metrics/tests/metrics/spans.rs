@@ -272,7 +272,7 @@ async fn the_work_of_with_runs_in_a_span_of_its_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_that_is_lost_says_so_in_its_span() {
+async fn a_lost_hold_records_the_loss_in_its_span() {
     let server = Server::new();
     let lock = lock_at(&server, "redis.example:6379").await;
     let traces = Traces::of_this_thread();

@@ -45,7 +45,7 @@ pub(super) fn look_at_client(
         // L: its owner learns of a loss in time.
         let is_told = is_frozen || now < attempt.quorum.deadline();
         world.claim(is_told, || {
-            format!("client {index} is not told at its deadline: {attempt:?}")
+            format!("client {index} is not notified at its deadline: {attempt:?}")
         });
         // Q: no instance is asked for longer than its time limit, whatever happened to the caller.
         for (known, member) in attempt.quorum.members.iter().zip(&attempt.members) {

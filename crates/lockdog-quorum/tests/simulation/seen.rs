@@ -20,7 +20,7 @@ sights! {
     Late,
     Doubled,
     Dropped,
-    /// A `Take` that arrived after the client had been told that its effects are undone.
+    /// A `Take` that arrived after the client had learned that its effects are undone.
     Orphan,
     /// Commands sent again on a new connection, whose first sending may have arrived.
     SentAgain,

@@ -89,7 +89,7 @@ async fn a_client_of_a_frozen_server_panics_and_does_not_wait_forever() {
 }
 
 #[test]
-fn a_client_is_told_that_the_runtime_of_its_server_has_ended() {
+fn a_client_learns_that_the_runtime_of_its_server_has_ended() {
     let start = || {
         let mut builder = Builder::new_current_thread();
         builder.enable_all().start_paused(true).build().unwrap()

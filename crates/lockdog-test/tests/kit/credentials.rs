@@ -98,7 +98,7 @@ async fn a_refused_password_is_asked_for_once_more_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn renewals_go_on_when_the_password_is_right_again_before_the_deadline() {
+async fn renewals_continue_when_the_password_is_right_again_before_the_deadline() {
     let (server, secret) = (Server::new(), Secret::new("first"));
     server.require_password("first");
     let client = secret.of(server.builder()).build().await.unwrap();

@@ -45,7 +45,7 @@ async fn a_leader_whose_lease_ends_is_followed_by_the_next() {
 /// LE3: after a hand-over the key still has the value of the resigned leader, until the next leader
 /// publishes one.
 #[tokio::test(start_paused = true)]
-async fn a_successor_that_ends_before_it_said_a_value_leaves_none() {
+async fn a_successor_that_ends_before_it_published_a_value_leaves_none() {
     let server = Server::new();
     let (client, other) = (server.client().await, server.client().await);
     let election = client.election("jobs");
@@ -126,7 +126,7 @@ const POLL_CAP: Duration = Duration::from_secs(1);
 
 /// A leader for an hour, and an observer that receives no message.
 #[tokio::test(start_paused = true)]
-async fn a_leader_is_renewed_for_hours_and_a_lost_one_is_told() {
+async fn a_leader_is_renewed_for_hours_and_a_lost_one_is_notified() {
     let server = Server::new();
     let (client, other) = (server.client().await, server.client().await);
     let lead = client.election("jobs").campaign("a").owner(&Owner::new());

@@ -114,7 +114,7 @@ async fn a_hand_over_by_a_future_that_is_left_keeps_the_place_of_its_waiter() {
 
 /// Invariant 2: a poll whose answer is lost was granted the lock before the hand-over.
 #[tokio::test(start_paused = true)]
-async fn a_guard_of_a_hand_over_ends_before_the_lock_that_an_earlier_look_was_granted() {
+async fn a_guard_of_a_hand_over_ends_before_the_lock_that_an_earlier_query_was_granted() {
     let server = Server::new();
     let lock = server.client().await.fair_lock("door");
     let held = lock.lock().lease(LONG).await.unwrap();
@@ -152,7 +152,7 @@ async fn a_guard_of_a_hand_over_ends_before_the_lock_that_an_earlier_look_was_gr
 /// A contender that is not polled any more while the server answers its poll delays the others by the
 /// time for an answer, a poll cap and the check-in interval.
 #[tokio::test(start_paused = true)]
-async fn a_contender_that_is_left_while_it_looks_is_passed_soon() {
+async fn a_contender_abandoned_during_its_query_is_overtaken_soon() {
     let server = Server::new();
     let held = server.client().await.fair_lock("door");
     let held = held.lock().lease(LONG).await.unwrap();

@@ -60,7 +60,7 @@ async fn waiters_of_each_kind_of_lock_get_it_one_after_the_other() {
 /// Readers with and without a watchdog are notified of the loss, and the writer that waited for them
 /// acquires the lock.
 #[tokio::test(start_paused = true)]
-async fn a_writer_that_waits_for_readers_goes_in_and_they_are_told() {
+async fn a_waiting_writer_gets_the_lock_of_lost_readers_and_they_are_notified() {
     for millis in MOMENTS {
         let server = Server::new();
         let (reads, writes) = (client(&server).await, client(&server).await);
@@ -95,7 +95,7 @@ async fn a_writer_that_waits_for_readers_goes_in_and_they_are_told() {
 
 /// All of them at the same time.
 #[tokio::test(start_paused = true)]
-async fn readers_that_wait_for_a_writer_go_in_and_it_is_told() {
+async fn waiting_readers_get_the_lock_of_a_lost_writer_and_it_is_notified() {
     for millis in MOMENTS {
         let server = Server::new();
         let (writes, reads) = (client(&server).await, clients(&server).await);
@@ -125,7 +125,7 @@ async fn readers_that_wait_for_a_writer_go_in_and_it_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_waits_to_become_the_writer_is_told_that_it_reads_no_more() {
+async fn a_reader_that_waits_for_an_upgrade_is_notified_of_its_loss() {
     for millis in MOMENTS {
         let server = Server::new();
         let [reads, others] = clients(&server).await.map(|it| it.read_write_lock("doc"));
@@ -218,7 +218,7 @@ async fn permits_without_leases_end_and_waiters_wait_for_new_ones() {
 
 /// A latch without a count is open.
 #[tokio::test(start_paused = true)]
-async fn a_latch_lets_its_waiters_go() {
+async fn the_waits_for_a_latch_end() {
     for millis in MOMENTS {
         let server = Server::new();
         let clients = clients(&server).await;

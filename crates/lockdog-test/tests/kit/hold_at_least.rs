@@ -224,7 +224,7 @@ async fn a_repeated_unlock_does_not_begin_the_rest_again() {
 
 /// With a long time, no renewal notices the loss.
 #[tokio::test(start_paused = true)]
-async fn an_unlock_before_the_time_tells_a_loss_that_nobody_has_noticed() {
+async fn an_unlock_before_the_time_reports_a_loss_that_was_not_noticed_before() {
     for kind in 0..6 {
         let server = Server::new();
         let (client, other) = (server.client().await, server.client().await);
@@ -335,7 +335,7 @@ async fn an_unlock_that_is_cancelled_or_left_keeps_the_lock_for_the_rest_only() 
 
 /// The background sends the command in place of the unlock, and the answer reports the loss.
 #[tokio::test(start_paused = true)]
-async fn an_unlock_that_is_left_and_polled_on_later_tells_a_loss() {
+async fn an_unlock_that_is_left_and_polled_on_later_reports_a_loss() {
     let server = Server::new();
     let client = server.client().await;
     let lock = client.lock("orders");

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 const LONG: Duration = Duration::from_secs(3 * 3600);
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_is_let_go_after_hours_without_a_message() {
+async fn a_wait_ends_after_hours_without_a_message() {
     let server = Server::new();
     let (client, other) = (server.client().await, server.client().await);
     let start = client.count_down_latch("start");

@@ -30,7 +30,7 @@ async fn a_red_lock_refuses_a_non_reentrant_lock_before_it_sends_a_command() {
     for server in &servers {
         clients.push(server.client().await);
     }
-    // A client looks at a new server.
+    // A client inspects a new server.
     let before = scripts(&servers);
     let plain = |client: &Client| client.lock("orders");
     let other = |client: &Client| client.non_reentrant_lock("orders");

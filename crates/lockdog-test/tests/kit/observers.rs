@@ -120,7 +120,7 @@ async fn each_call_ends_with_one_event_and_each_hold_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unlock_that_leaves_the_lock_for_a_least_time_is_told_as_an_unlock() {
+async fn an_unlock_that_leaves_the_lock_for_a_least_time_is_reported_as_an_unlock() {
     let (_server, client, notes) = start().await;
     let kept = client.lock("l").lock().hold_at_least(LEASE * 5);
     kept.await.unwrap().unlock().await.unwrap();
@@ -129,7 +129,7 @@ async fn an_unlock_that_leaves_the_lock_for_a_least_time_is_told_as_an_unlock() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unlock_before_the_least_time_tells_a_loss_and_no_release() {
+async fn an_unlock_before_the_least_time_reports_a_loss_and_no_release() {
     let (server, client, notes) = start().await;
     let kept = client.lock("l").lock().hold_at_least(LEASE * 5);
     let guard = kept.await.unwrap();
@@ -175,7 +175,8 @@ impl Observer for Reenters {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_call_that_began_a_hold_is_told_as_the_first_whatever_acquires_it_again_meanwhile() {
+async fn the_call_that_began_a_hold_is_reported_as_the_first_whatever_acquires_it_again_meanwhile()
+{
     let (server, notes, reenters) = (Server::new(), Notes::default(), Reenters::default());
     let builder = watched(&server, &notes).observer(reenters.clone());
     let client = builder.build().await.unwrap();
@@ -193,7 +194,8 @@ async fn the_call_that_began_a_hold_is_told_as_the_first_whatever_acquires_it_ag
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_call_that_won_a_red_lock_is_told_as_the_first_whatever_acquires_it_again_meanwhile() {
+async fn the_call_that_won_a_red_lock_is_reported_as_the_first_whatever_acquires_it_again_meanwhile()
+ {
     let (notes, reenters) = (Notes::default(), Reenters::default());
     let mut locks = Vec::new();
     for _ in 0..3 {
@@ -219,7 +221,7 @@ async fn a_call_whose_future_is_dropped_was_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_ended_a_wait_is_told_before_the_acquire() {
+async fn the_end_of_a_wait_is_reported_before_the_acquire() {
     let (server, client, notes) = start().await;
     let lock = client.lock("l");
     let waiting = || tokio::spawn(client.lock("l").lock().into_future());
@@ -274,7 +276,7 @@ async fn what_ended_a_wait_is_told_before_the_acquire() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiters_of_each_kind_hear_the_release_of_another_client() {
+async fn waiters_of_each_kind_are_notified_of_the_release_of_another_client() {
     let (server, client, notes) = start().await;
     let other = server.client().await;
     let lock_of = |of: &Client| -> Vec<Lock> {
@@ -308,7 +310,7 @@ async fn waiters_of_each_kind_hear_the_release_of_another_client() {
 
 /// The kinds, each by a lock that is acquired and unlocked.
 #[tokio::test(start_paused = true)]
-async fn every_kind_tells_of_its_calls_and_holds() {
+async fn every_kind_reports_its_calls_and_holds() {
     let (_server, client, notes) = start().await;
     let rw = client.read_write_lock("rw");
     let locks = [
@@ -448,7 +450,7 @@ async fn a_forgotten_red_lock_with_a_lease_expires_and_is_not_lost() {
 
 /// A frozen server: the renewals fail, and the deadline passes.
 #[tokio::test(start_paused = true)]
-async fn an_hour_of_silence_is_told_as_jeopardy_failures_and_one_loss() {
+async fn an_hour_of_silence_is_reported_as_jeopardy_failures_and_one_loss() {
     let (server, client, notes) = start().await;
     let guard = client.lock("l").lock().await.unwrap();
     sleep(LEASE).await;
@@ -482,7 +484,7 @@ async fn a_renewal_that_succeeds_again_is_a_recovery() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_loss_is_told_once_and_its_hold_is_not_released_too() {
+async fn each_loss_is_reported_once_and_without_a_release() {
     let (server, client, notes) = start().await;
     let lock = client.lock("l");
     // Found by the watchdog.
@@ -533,7 +535,7 @@ impl Observer for EndsGuards {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_whose_guard_ends_between_its_loss_and_the_report_is_told_as_lost() {
+async fn a_hold_whose_guard_ends_between_its_loss_and_the_report_is_reported_as_lost() {
     let (server, notes, ends) = (Server::new(), Notes::default(), EndsGuards::default());
     let builder = watched(&server, &notes).observer(ends.clone());
     let client = builder.build().await.unwrap();
@@ -568,7 +570,7 @@ fn pass(time: Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_that_a_call_of_its_owner_notices_is_told_once() {
+async fn a_loss_that_a_call_of_its_owner_notices_is_reported_once() {
     let calls = ["lock", "unlock", "multi", "single", "extend"];
     for call in calls {
         let (server, client, notes) = start().await;
@@ -607,7 +609,7 @@ async fn a_loss_that_a_call_of_its_owner_notices_is_told_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_that_is_dropped_after_its_deadline_is_told_as_lost() {
+async fn a_guard_that_is_dropped_after_its_deadline_is_reported_as_lost() {
     let (server, client, notes) = start().await;
     let lock = client.lock("l");
     for request in [lock.lock().lease(LEASE), lock.lock()] {

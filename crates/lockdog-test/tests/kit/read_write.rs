@@ -115,7 +115,7 @@ async fn a_writer_that_dies_keeps_readers_out_for_its_announcement_only() {
 
 /// The announcement stays the upgrade's own although its next poll is for another hold.
 #[tokio::test(start_paused = true)]
-async fn an_upgrade_whose_first_look_had_no_answer_does_not_wait_for_itself() {
+async fn an_upgrade_whose_first_query_had_no_answer_does_not_wait_for_itself() {
     let server = Server::new();
     let (client, another) = (server.client().await, server.client().await);
     let other = read(&another.read_write_lock("doc")).await;

@@ -3,7 +3,7 @@
 use lockdog::{Client, Error, Lock};
 use lockdog_test::Server;
 
-/// Takes a lock, forgets its guard, and ends as told.
+/// Takes a lock, forgets its guard, and ends as the argument says.
 async fn forgets<T>(client: Client, end: impl FnOnce(Lock) -> T) -> T {
     let lock = client.lock("orders");
     lock.lock().await.unwrap().forget();

@@ -78,7 +78,7 @@ fn behaves_as_on_redis(pair: &RefCell<Pair>, file: &Path) {
     }
 }
 
-/// Both servers look at them in the same order.
+/// Both servers read them in the same order.
 const ALL_FIELDS: &str = "local function all_fields(key)
     local fields, all = {}, redis.call('hgetall', key)
     for i = 1, #all, 2 do fields[#fields + 1] = all[i] end

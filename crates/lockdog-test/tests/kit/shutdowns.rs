@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 const BUDGET: Duration = Duration::from_millis(500);
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_ends_within_its_budget_and_the_background_goes_on() {
+async fn a_shutdown_ends_within_its_budget_and_the_background_continues() {
     let server = Server::new();
     let client = server.client().await;
     let guard = client.lock("orders").lock().await.unwrap();

@@ -105,7 +105,7 @@ async fn an_unlock_after_an_upgrade_that_is_left_releases_both_holds() {
 
 /// The permits are of one hold, so the second release waits for the first.
 #[tokio::test(start_paused = true)]
-async fn releases_of_parts_that_are_left_give_all_permits_back() {
+async fn abandoned_releases_of_parts_release_all_permits() {
     let (server, client) = slow_server().await;
     let seats = client.semaphore("seats");
     seats.try_set_permits(3).await.unwrap();
@@ -141,7 +141,7 @@ async fn an_unlock_that_is_dropped_behind_a_nested_acquire_ends_its_claim_at_onc
 /// A multi lock that waits for its second server and is not polled any more holds its first member for
 /// at most the time limit of a round.
 #[tokio::test(start_paused = true)]
-async fn a_multi_lock_that_is_left_between_two_servers_gives_the_first_member_back() {
+async fn a_multi_lock_that_is_left_between_two_servers_releases_its_first_member() {
     let (server, client) = slow_server().await;
     let slow = Server::new();
     let other = slow.client().await;
@@ -158,7 +158,7 @@ async fn a_multi_lock_that_is_left_between_two_servers_gives_the_first_member_ba
     let guard = waits.wait(Duration::from_secs(10)).await.unwrap();
     guard.expect("it was released").unlock().await.unwrap();
     slow.thaw();
-    // It goes on when it is polled again.
+    // It continues when it is polled again.
     let whole = left.await.unwrap().expect("no other owner has them");
     whole.unlock().await.unwrap();
     server.assert_clean().await;

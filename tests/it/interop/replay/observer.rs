@@ -154,7 +154,7 @@ impl Observer {
         let mut texts = Vec::new();
         let is_shown = |place: &&Place| place.server == self.name && !is_side_key(&place.key);
         for place in places.iter().filter(is_shown) {
-            // A key may expire between two queries. The next look shows that.
+            // A key may expire between two queries. The next query shows that.
             if let Some(text) = self.key_facts(place, expiries, &recorded, tokens).await {
                 texts.push(text);
             }

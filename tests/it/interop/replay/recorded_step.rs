@@ -105,7 +105,7 @@ impl Step {
     }
 }
 
-/// The distance of a recorded time, `<now+0.6 s>`, from the look.
+/// The distance of a recorded time, `<now+0.6 s>`, from the query.
 pub(super) fn in_seconds(moment: &str) -> Option<f64> {
     let number = moment.strip_prefix("<now")?.strip_suffix(" s>")?;
     number.parse().ok()
@@ -223,7 +223,7 @@ fn key_facts(
     match (base, expiries.of(&place)) {
         ("none", None) => {}
         (base, Some(ours)) if (base.parse().unwrap_or(0) - ours).abs() < inexact => {}
-        // It is the first look of a slow machine: the commands of this step set it.
+        // It is the first query of a slow machine: the commands of this step set it.
         ("?", Some(_)) => {}
         // The recordings omit the commands of these keys where a scenario is about something else.
         _ if place.key.starts_with("<latch") => {}

@@ -27,7 +27,7 @@ enum Thread<C> {
     Answered { began: u64, call: C },
 }
 
-/// Each call takes effect at one moment. Of a hundred calls so many have an unknown outcome: they take effect at
+/// Each call takes effect at one moment. Of a hundred calls, `unknown` have an unknown outcome: they take effect at
 /// any later time, or never.
 fn history<P: Program>(start: &P::Object, unknown: u64, dice: &mut Dice) -> Vec<Timed<CallOf<P>>> {
     let mut object = start.clone();

@@ -138,7 +138,7 @@ async fn a_busy_member_of_each_kind_is_waited_for_while_nothing_is_held() {
 
 /// A plain member is busy, and the member of the kind is free.
 #[tokio::test]
-async fn a_member_of_each_kind_is_given_back_while_a_plain_one_is_busy() {
+async fn a_member_of_each_kind_is_released_while_a_plain_one_is_busy() {
     let test = Fixture::start(2).await;
     for kind in KINDS {
         let others = test.others().await;

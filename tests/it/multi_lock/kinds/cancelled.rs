@@ -46,7 +46,7 @@ async fn a_dropped_wait_for_a_member_leaves_nothing_of_any_kind() {
     }
 }
 
-/// The member of the kind is granted while a plain member is busy, and given back.
+/// The member of the kind is granted while a plain member is busy, and released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_wait_for_a_plain_member_leaves_nothing_of_any_kind() {
     let test = Fixture::start(2).await;

@@ -70,7 +70,7 @@ async fn a_multi_lock_has_its_turn_in_the_order_of_the_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_gives_the_member_back_if_another_one_is_taken_and_stands_last_again() {
+async fn a_fair_member_is_released_and_queued_last_again_if_another_member_is_busy() {
     let test = Fixture::start(2).await;
     let others = test.others().await;
     let fair = others[0].fair_lock(MEMBER);
@@ -233,7 +233,7 @@ async fn a_member_that_its_owner_gets_meanwhile_is_acquired_once_more() {
         .expect("it re-enters");
     let second = second.unwrap().unwrap();
     assert_eq!(first.hold_count(), 2);
-    // The client's thread gives back the place of the multi lock.
+    // The client's thread gives up the place of the multi lock.
     eventually(SOON, "nobody is left in the queue", async || {
         queue(&test, MEMBER).await.is_empty()
     })

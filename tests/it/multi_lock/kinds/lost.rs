@@ -6,7 +6,7 @@ use super::*;
 use crate::multi_lock::{SOON, clients, ms};
 
 #[tokio::test]
-async fn a_lost_member_of_each_kind_ends_the_whole_and_is_told() {
+async fn a_lost_member_of_each_kind_ends_the_whole_hold_and_is_reported() {
     let test = Fixture::start(2).await;
     let clients = clients(&test.servers, |client| client.watchdog_lease(ms(3_000))).await;
     for kind in KINDS {

@@ -98,7 +98,7 @@ async fn stand() -> Stand {
     Stand::of(servers)
 }
 
-/// Sets the first server's clock off the others' by so many seconds.
+/// Sets the first server's clock ahead of the others' by this number of seconds.
 async fn set_clock(stand: &Stand, seconds: i64) {
     stand.servers[0].set_clock(seconds);
     let [its, others] = [0, 1].map(|member| &stand.servers[member]);

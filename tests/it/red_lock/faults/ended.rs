@@ -21,7 +21,7 @@ use super::NAME;
 
 const LEASE: Duration = Duration::from_secs(6);
 
-/// Longer than any test lasts, so that no lease ends what is to be given back; and each server has the
+/// Longer than any test lasts, so that no lease ends what is to be released; and each server has the
 /// longest time to answer that there is, half a second.
 const LONG: Duration = Duration::from_secs(100);
 

@@ -177,7 +177,7 @@ fn assert_refused(instances: &[Instance], stand: &Stand, code: &str) {
     assert!(refused, "{cause}");
 }
 
-/// The first server counts again, and the lock is given back everywhere.
+/// The first server counts again, and the lock is released everywhere.
 async fn heals(stand: &Stand, guard: Guard) {
     eventually(SOON, "it has all again", async || {
         assert!(guard.is_valid());

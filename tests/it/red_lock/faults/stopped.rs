@@ -17,7 +17,7 @@ use crate::support::{Action, Gate, Proxy, eventually};
 
 use super::NAME;
 
-/// Longer than any test lasts, so that no lease ends what is to be given back.
+/// Longer than any test lasts, so that no lease ends what is to be released.
 const LONG: Duration = Duration::from_secs(100);
 
 #[tokio::test]

@@ -51,7 +51,7 @@ impl Embedded {
     }
 }
 
-/// How many cases a comparison runs: `LOCKDOG_CASES`, or so many.
+/// How many cases a comparison runs: `LOCKDOG_CASES`, or `default`.
 pub(crate) fn cases(default: u32) -> u32 {
     let given = std::env::var("LOCKDOG_CASES");
     given.map_or(default, |given| {

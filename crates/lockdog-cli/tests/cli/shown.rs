@@ -162,7 +162,7 @@ async fn what_is_no_lock_and_what_never_ends_is_named() {
 }
 
 #[tokio::test]
-async fn ls_finds_exactly_the_locks_among_many_keys_and_blocks_nobody() {
+async fn ls_finds_exactly_the_locks_among_many_keys_and_blocks_no_other_client() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let load = "for i = 1, 50000 do redis.call('SET', 's' .. i, i) end \
@@ -282,7 +282,7 @@ async fn a_quorum_is_shown_server_by_server() {
 }
 
 #[tokio::test]
-async fn a_missing_permission_is_named_with_the_way_out() {
+async fn a_missing_permission_is_named_with_its_fix() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     redis

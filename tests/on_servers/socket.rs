@@ -195,7 +195,7 @@ async fn a_caller_that_is_polled_once_and_left_delays_no_other() {
 }
 
 #[tokio::test]
-async fn callers_are_answered_when_nobody_drives_the_batches() {
+async fn callers_are_answered_when_no_caller_drives_the_batches() {
     let mut world = World::start().await;
     let commands = acquires();
     let sendings = world.begin(&commands);
