@@ -70,8 +70,20 @@ pub(super) fn judge<S: Sequential>(
     history: &[Timed<S::Call>],
     patience: Patience,
 ) -> Verdict {
+    judge_until(start, history, u64::MAX, patience)
+}
+
+/// Judges the beginning of a history: calls that end after `until` count as calls without an answer. If a history is
+/// legal, each beginning of it is, too.
+pub(super) fn judge_until<S: Sequential>(
+    start: &S,
+    history: &[Timed<S::Call>],
+    until: u64,
+    patience: Patience,
+) -> Verdict {
     let mut search = Search {
         history,
+        until,
         twins: twins::<S>(history),
         words: history.len().div_ceil(64),
         is_hasty: true,
@@ -117,6 +129,10 @@ type Taken = Vec<u64>;
 
 struct Search<'a, S: Sequential> {
     history: &'a [Timed<S::Call>],
+    /// Only calls that ended by then have to be explained.
+    until: u64,
+    /// Of calls whose outcome is unknown in the whole history: each of these acquires has its release, also without
+    /// an answer, so one is as good as the other.
     twins: Vec<Option<usize>>,
     words: usize,
     /// A call without an answer is taken only where one with an answer needs it next.
@@ -179,12 +195,18 @@ impl<S: Sequential> Search<'_, S> {
         let most = self.history.iter().filter_map(|call| call.ended).max();
         // Up to the length of the whole history.
         let noise = 1 + (most.unwrap_or(0) >> (9 - attempt % 10));
-        let rank = |call: &Timed<S::Call>| match (call.ended, attempt) {
+        let rank = |call: usize| match (self.end(call), attempt) {
             (Some(ended), 0) => ended,
             (Some(ended), _) => ended + dice.roll(noise),
             (None, _) => UNANSWERED + dice.roll(UNANSWERED),
         };
-        self.history.iter().map(rank).collect()
+        (0..self.history.len()).map(rank).collect()
+    }
+
+    /// When the call had its answer.
+    fn end(&self, call: usize) -> Option<u64> {
+        let ended = self.history[call].ended;
+        ended.filter(|at| *at <= self.until)
     }
 
     /// What can be next. `None` if all calls with an answer were taken.
@@ -194,7 +216,7 @@ impl<S: Sequential> Search<'_, S> {
             let open = |call: &usize| !is_taken(&taken, *call);
             let first_end = (0..self.history.len())
                 .filter(open)
-                .filter_map(|call| self.history[call].ended)
+                .filter_map(|call| self.end(call))
                 .min()?;
             let has_open_twin = |call: usize| self.twins[call].is_some_and(|twin| open(&twin));
             let can_be_next = |call: &usize| {
@@ -203,7 +225,7 @@ impl<S: Sequential> Search<'_, S> {
             let mut untried = Vec::new();
             let mut reads = None;
             for call in (0..self.history.len()).filter(can_be_next) {
-                let is_answered = self.history[call].ended.is_some();
+                let is_answered = self.end(call).is_some();
                 match state.after(&self.history[call].call) {
                     // It can be taken now, whatever comes next.
                     Some(_) if is_answered && S::is_read(&self.history[call].call) => {
@@ -216,7 +238,7 @@ impl<S: Sequential> Search<'_, S> {
                 }
             }
             if self.is_hasty && reads.is_none() {
-                let is_answered = |call: &usize| self.history[*call].ended.is_some();
+                let is_answered = |call: &usize| self.end(*call).is_some();
                 let fits = |state: &S, call: usize| state.after(&self.history[call].call).is_some();
                 let waiting: Vec<usize> = (0..self.history.len())
                     .filter(can_be_next)
