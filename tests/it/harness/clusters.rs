@@ -7,6 +7,7 @@ use tokio::net::TcpStream;
 
 use crate::support::cluster::{names, slot};
 use crate::support::prelude::SOON;
+use crate::support::redis::patient;
 use crate::support::resp::encode;
 use crate::support::wire::Wire;
 use crate::support::{Action, Binary, Cluster, Data, Direction, Gate, eventually, named, timed};
@@ -209,7 +210,9 @@ async fn clients_are_redirected_to_announced_proxies() {
     let key = key_at(0);
     let url = &cluster.urls()[1];
     let client = redis::Client::open(&url[..]).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let config = patient();
+    let connection = client.get_multiplexed_async_connection_with_config(&config);
+    let mut connection = connection.await.unwrap();
     let mut get = redis::cmd("GET");
     let asked = get.arg(&key).query_async::<Value>(&mut connection);
     let moved = asked.await.unwrap_err();

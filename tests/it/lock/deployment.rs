@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::acl::refused;
 use super::{Fixture, LONG, SOON};
 use crate::support::deployment::Kind;
+use crate::support::redis::patient;
 use crate::support::sentinels::MASTER;
 use crate::support::{Redis, eventually};
 
@@ -17,7 +18,7 @@ async fn clients_connect_to_the_requested_deployment() {
 
     // The statistics of the server that has the lock.
     let plain = redis::Client::open(test.server.plain_url("l")).unwrap();
-    let mut plain = plain.get_multiplexed_async_connection().await.unwrap();
+    let mut plain = connect(&plain).await;
     let info: String = redis::cmd("INFO").query_async(&mut plain).await.unwrap();
     let says = |line: &str| info.lines().any(|said| said == line);
     let (cluster, replicas) = match kind {
@@ -57,7 +58,7 @@ async fn clients_connect_to_the_requested_deployment() {
             assert_eq!(urls.len(), 3);
             for url in urls {
                 let master = redis::Client::open(url).unwrap();
-                let mut master = master.get_multiplexed_async_connection().await.unwrap();
+                let mut master = connect(&master).await;
                 let size: usize = redis::cmd("DBSIZE").query_async(&mut master).await.unwrap();
                 assert!((1..31).contains(&size), "{size} keys");
             }
@@ -72,7 +73,7 @@ async fn clients_connect_to_the_requested_deployment() {
             // Refused if the documented permissions are in force.
             let url = test.server.url();
             let client = redis::Client::open(url).unwrap();
-            let mut own = client.get_multiplexed_async_connection().await.unwrap();
+            let mut own = connect(&client).await;
             let who = redis::cmd("ACL").arg("WHOAMI").exec_async(&mut own).await;
             let refused = who.unwrap_err();
             assert_eq!(refused.code(), Some("NOPERM"), "{refused}");
@@ -103,6 +104,12 @@ async fn clients_connect_to_the_requested_deployment() {
         }
     }
     guard.unlock().await.unwrap();
+}
+
+async fn connect(client: &redis::Client) -> redis::aio::MultiplexedConnection {
+    let config = patient();
+    let connection = client.get_multiplexed_async_connection_with_config(&config);
+    connection.await.expect("it runs")
 }
 
 /// The documented permissions are enough. The library name that redis-rs sends may be refused.

@@ -26,9 +26,7 @@ pub(crate) struct Redis {
 
 impl Redis {
     pub(crate) async fn connect(url: &str, port: u16, password: Option<&str>) -> Self {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(ANSWERS_WITHIN))
-            .set_response_timeout(Some(ANSWERS_WITHIN));
+        let config = patient();
         let client = Client::open(url).expect("the URL is one of ours");
         let began = Instant::now();
         let connection = loop {
@@ -321,6 +319,13 @@ impl ClientInfo {
             fields,
         }
     }
+}
+
+/// For a test's own connection. The default, half a second for an answer, is too short for a busy machine.
+pub(crate) fn patient() -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(ANSWERS_WITHIN))
+        .set_response_timeout(Some(ANSWERS_WITHIN))
 }
 
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::FromRedisValue;
 
 use crate::support::proxy::Proxy;
-use crate::support::redis::Redis;
+use crate::support::redis::{Redis, patient};
 use crate::support::server::RedisServer;
 
 #[derive(Debug)]
@@ -53,10 +53,12 @@ impl Node {
     /// As a redirected client, so that it answers for slots in migration.
     pub(crate) async fn asking<T: FromRedisValue>(&self, args: &[&str]) -> T {
         let client = redis::Client::open(self.server.url()).expect("the URL is ours");
-        let connection = client.get_multiplexed_async_connection().await;
+        let config = patient();
+        let connection = client.get_multiplexed_async_connection_with_config(&config);
+        let mut connection = connection.await.expect("it runs");
         let mut both = redis::pipe();
         both.cmd("ASKING").ignore().cmd(args[0]).arg(&args[1..]);
-        let answers: Result<(T,), _> = both.query_async(&mut connection.expect("it runs")).await;
+        let answers: Result<(T,), _> = both.query_async(&mut connection).await;
         answers
             .unwrap_or_else(|error| panic!("{args:?} failed: {error}"))
             .0
