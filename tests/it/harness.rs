@@ -15,22 +15,26 @@ use redis::{AsyncConnectionConfig, Client, RedisResult, Value};
 
 use crate::support::prelude::SOON;
 
-/// A client that sends nothing twice and abandons a reply after `PATIENCE`.
+/// A client that sends nothing twice.
 struct Plain {
     connection: MultiplexedConnection,
 }
 
 impl Plain {
     async fn connect(url: &str) -> Self {
-        Self::try_connect(url)
-            .await
-            .expect("the server is reachable")
+        let connected = Self::connect_within(SOON, url).await;
+        connected.expect("the server is reachable")
     }
 
+    /// For a server that does not answer.
     async fn try_connect(url: &str) -> RedisResult<Self> {
+        Self::connect_within(PATIENCE, url).await
+    }
+
+    async fn connect_within(time: Duration, url: &str) -> RedisResult<Self> {
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(PATIENCE))
-            .set_response_timeout(Some(PATIENCE));
+            .set_connection_timeout(Some(time))
+            .set_response_timeout(Some(SOON));
         let client = Client::open(url)?;
         let connection = client
             .get_multiplexed_async_connection_with_config(&config)
@@ -46,6 +50,11 @@ impl Plain {
 
     async fn incr(&self) -> RedisResult<Value> {
         self.send(&["INCR", "n"]).await
+    }
+
+    /// Whether an INCR has no answer. The client abandons it.
+    async fn incr_is_unanswered(&self) -> bool {
+        tokio::time::timeout(PATIENCE, self.incr()).await.is_err()
     }
 }
 

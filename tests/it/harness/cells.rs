@@ -80,7 +80,7 @@ async fn heartbeat_detects_a_starved_worker() {
     let heart = heartbeat(&tokio::runtime::Handle::current());
     tokio::time::sleep(PAUSE).await;
     let before = heart.largest_gap();
-    let starved = Duration::from_secs(3);
+    let starved = Duration::from_secs(5);
     let ((), took) = timed(async {
         tokio::spawn(async move { std::thread::sleep(starved) })
             .await

@@ -34,9 +34,11 @@ async fn after_a_dropped_reply_the_connection_is_silent_but_executes() {
     let mut wire = Wire::new(stream.unwrap());
     let incr = resp::encode(&["INCR", "n"]);
     wire.write(&[incr.clone(), incr].concat()).await.unwrap();
+    rule.wait_hits(1).await;
+    let redis = server.redis().await;
+    eventually(SOON, "both ran", async || counter(&redis).await == 2).await;
     assert!(tokio::time::timeout(PATIENCE, wire.next()).await.is_err());
     assert_eq!((rule.hits(), proxy.connections()), (1, 1));
-    assert_eq!(counter(&server.redis().await).await, 2);
     let second = Plain::connect(proxy.url()).await;
     assert_eq!(second.incr().await, Ok(Value::Int(3)));
 }
@@ -123,7 +125,7 @@ async fn a_held_request_is_delivered_even_after_its_connection_ended() {
         let redis = server.redis().await;
         let gate = Gate::new();
         let rule = proxy.on(named("INCR"), Action::HoldRequest(gate.clone()));
-        assert!(client.incr().await.expect_err("it is held").is_timeout());
+        assert!(client.incr_is_unanswered().await);
         if cut_by_proxy {
             assert_eq!(proxy.cut_all(), 1);
         }
@@ -246,7 +248,7 @@ async fn messages_do_not_confuse_the_matching_of_replies() {
         wire.write(&resp::encode(&["PING"])).await.unwrap();
         assert_eq!(wire.next().await.unwrap().texts, ["LOADING wait"]);
         // Because of the delay a message overtakes the command. Its two confirmations never arrive.
-        proxy.delay(Direction::ToServer, PATIENCE / 2);
+        proxy.delay(Direction::ToServer, PATIENCE * 2);
         wire.write(&resp::encode(&["UNSUBSCRIBE"])).await.unwrap();
         proxy.wait_for(named("UNSUBSCRIBE"), 1).await;
         redis.cmd(&["PUBLISH", "b", "y"]).await;

@@ -2,7 +2,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::net::TcpListener;
+use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -24,8 +24,20 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
+/// Whether no server listens at the port, and none is to be started there again (`keep`).
 pub(crate) fn is_free(port: u16) -> bool {
-    TcpListener::bind(("127.0.0.1", port)).is_ok()
+    // A socket without SO_REUSEADDR can be bound only where no other socket is.
+    socket().bind(address(port)).is_ok()
+}
+
+/// Keeps the port of a server that was killed: no other server of a test takes it. The server itself can listen
+/// there again, because it shares the port as this socket does. `None` if it is in use.
+pub(crate) fn keep(port: u16) -> Option<TcpSocket> {
+    let socket = socket();
+    let shared = socket.set_reuseaddr(true);
+    shared.expect("a socket can share its port");
+    socket.bind(address(port)).ok()?;
+    Some(socket)
 }
 
 /// A port without a listener at which no other test can start a server.
@@ -38,15 +50,22 @@ pub(crate) fn dead_ports() -> [u16; 2] {
     let bound = BOUND.get_or_init(|| {
         [(); 2].map(|()| {
             // It is bound and does not listen, so the kernel refuses connections.
-            let socket = TcpSocket::new_v4().expect("a socket can be made");
-            let any = ([127, 0, 0, 1], 0).into();
-            socket.bind(any).expect("some port is free");
+            let socket = socket();
+            socket.bind(address(0)).expect("some port is free");
             socket
         })
     });
     bound
         .each_ref()
         .map(|it| it.local_addr().expect("it is bound").port())
+}
+
+fn socket() -> TcpSocket {
+    TcpSocket::new_v4().expect("a socket can be made")
+}
+
+fn address(port: u16) -> SocketAddr {
+    ([127, 0, 0, 1], port).into()
 }
 
 const FIRST_PORT: u16 = 10_240;

@@ -3,15 +3,16 @@
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::binary::Binary;
 use crate::support::clock;
-use crate::support::port::{free_port, is_free};
+use crate::support::port::{free_port, is_free, keep};
 use crate::support::process::{self, Process};
 use crate::support::redis::Redis;
 
@@ -24,6 +25,8 @@ pub(crate) struct RedisServer {
     builder: ServerBuilder,
     /// `None` between `kill` and `restart`.
     process: Process,
+    /// Its ports while it does not run.
+    kept: Mutex<Vec<TcpSocket>>,
     folder: TempDir,
 }
 
@@ -128,9 +131,12 @@ impl RedisServer {
         clock::set(self.folder.path(), seconds);
     }
 
-    /// Kills the process, as a crash does: it writes nothing and closes no connection orderly.
+    /// Kills the process, as a crash does: it writes nothing and closes no connection orderly. No other server
+    /// of a test gets its port.
     pub(crate) fn kill(&self) {
         self.process.kill();
+        let ports = std::iter::once(self.port).chain(self.bus);
+        *self.kept.lock().unwrap() = ports.filter_map(keep).collect();
     }
 
     /// Starts the server again on the same port, killing it first if it still runs.
@@ -149,6 +155,7 @@ impl RedisServer {
         if let Err(reason) = self.launch().await {
             panic!("the server did not come back: {reason}\n{}", self.log());
         }
+        self.kept.lock().unwrap().clear();
     }
 
     async fn launch(&self) -> Result<(), Failure> {
@@ -310,6 +317,7 @@ impl ServerBuilder {
                 bus,
                 builder: self.clone(),
                 process: Process::default(),
+                kept: Mutex::default(),
                 folder: self.folder(),
             };
             match server.launch().await {
