@@ -16,8 +16,9 @@ pub(super) struct Stand {
 }
 
 impl Stand {
+    /// With a command timeout that a busy machine does not exceed.
     pub(super) async fn start() -> Self {
-        Self::with(|client| client).await
+        Self::with(|client| client.command_timeout(SOON)).await
     }
 
     /// With further settings of the client.
