@@ -7,8 +7,8 @@ use lockdog::Client;
 use super::{Race, transfers, warm_up};
 use crate::support::RedisServer;
 
-/// At most 1.2 commands a pair, each owner's share within 10 % of fair, and no message while no other
-/// waiter listens.
+/// At most 1.2 commands a pair, and two for each release to other clients. Each owner's share is within 10 % of
+/// fair, and there is no message while no other waiter listens.
 #[tokio::test]
 async fn owners_of_one_client_take_turns_at_one_command_per_pair() {
     for owners in [2, 16] {
@@ -37,7 +37,8 @@ async fn take_turns(owners: usize, alone: u64) -> Vec<f64> {
     let began = Instant::now();
     let pairs = race.run(&client.lock("l"), owners).await;
     // The client releases the lock for waiters that it cannot see every 250 ms, and at the end.
-    let free = began.elapsed().as_millis() as u64 / 250 + 2 + alone;
+    let released = began.elapsed().as_millis() as u64 / 250;
+    let free = released + 2 + alone;
     let stats = redis.commandstats().await;
     let calls = |name: &str| stats.get(name).copied().unwrap_or(0);
     let sent = calls("evalsha") + calls("eval");
@@ -46,7 +47,8 @@ async fn take_turns(owners: usize, alone: u64) -> Vec<f64> {
         "{owners} owners: {sent} commands, {handed} hand-overs, {} messages; {pairs:?}",
         calls("publish")
     );
-    assert!(sent * 10 <= race.done() * 12, "{sent} commands");
+    let most = race.done() * 12 / 10 + released * 2;
+    assert!(sent <= most, "{sent} commands");
     assert!(calls("publish") <= free, "{} messages", calls("publish"));
     assert_eq!(calls("subscribe"), 0);
     race.assert_exclusive();
