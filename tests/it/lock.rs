@@ -33,7 +33,7 @@ mod with;
 
 use std::time::Duration;
 
-use lockdog::{Client, Guard, Lock};
+use lockdog::{Client, ClientBuilder, Guard, Lock};
 
 use crate::kinds::{self, Kind, each_kind};
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
@@ -57,7 +57,7 @@ impl Fixture {
     async fn of(kind: &'static Kind) -> Self {
         let server = Deployment::start().await;
         let redis = server.redis().await;
-        let client = Client::connect(server.url()).await.expect("it runs");
+        let client = patient(server.url()).build().await.expect("it runs");
         Self {
             kind,
             server,
@@ -73,16 +73,13 @@ impl Fixture {
 
     /// A client whose waiters only messages and TTLs wake while the test lasts.
     async fn without_polling(&self) -> Client {
-        Client::builder()
-            .url(self.server.url())
-            .poll_cap(Duration::from_secs(60))
-            .build()
-            .await
-            .expect("it runs")
+        let client = patient(self.server.url()).poll_cap(Duration::from_secs(60));
+        client.build().await.expect("it runs")
     }
 
     async fn another(&self) -> Client {
-        Client::connect(self.server.url()).await.expect("it runs")
+        let client = patient(self.server.url());
+        client.build().await.expect("it runs")
     }
 
     /// Another client holds the lock for longer than the test lasts.
@@ -119,4 +116,11 @@ impl Fixture {
         }
         commands.map(|command| stats.get(command).copied().unwrap_or(0))
     }
+}
+
+/// A client whose commands a busy machine answers in time, so that none is sent again.
+fn patient(url: String) -> ClientBuilder {
+    Client::builder()
+        .url(url)
+        .command_timeout(Duration::from_secs(10))
 }

@@ -18,6 +18,8 @@ async fn every_step_of_a_lock_takes_the_minimum_of_round_trips() {
             .url(proxy.url())
             .poll_cap(SOON)
             .watchdog_lease(LONG)
+            // A command that a busy machine does not answer in time would be sent again.
+            .command_timeout(SOON)
             .build()
             .await
             .unwrap()
