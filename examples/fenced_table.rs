@@ -150,4 +150,4 @@ fn check(so: bool, what: &str) -> Result<(), Failure> {
 }
 
 /// Fixed, so that it ends while Alice is stopped, and short, so that Bob does not wait for long.
-const LEASE: Duration = Duration::from_secs(3);
+const LEASE: Duration = Duration::from_secs(5);

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Ctrl-C or TERM: the leader resigns, and the next one leads at once.
-//! If the leader is killed, the next one leads when the lease ends, at most three seconds later.
+//! If the leader is killed, the next one leads when the lease ends, at most six seconds later.
 //! If the leader cannot reach the server, it stops its work before its lease ends, and campaigns again.
 
 #![allow(
@@ -112,5 +112,5 @@ fn asked_to_end() -> CancellationToken {
 }
 
 /// The longest time without a leader after the leader was killed.
-const LEASE: Duration = Duration::from_secs(3);
+const LEASE: Duration = Duration::from_secs(6);
 const TICK: Duration = Duration::from_millis(200);

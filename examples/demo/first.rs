@@ -16,7 +16,7 @@ use crate::stage::{Stage, check, ms};
 pub(crate) const LOCK: &str = "demo:report";
 
 /// The watchdog's, short so that it is seen at work; the default is 30 s.
-pub(crate) const LEASE: Duration = Duration::from_secs(3);
+pub(crate) const LEASE: Duration = Duration::from_secs(6);
 
 pub(crate) async fn play(stage: &Stage) -> Result<(), Failure> {
     let server = Server::start().await?;

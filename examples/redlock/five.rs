@@ -2,6 +2,7 @@
 
 use redis::FromRedisValue;
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::net::TcpSocket;
 
 use crate::Failure;
 use crate::server::Server;
@@ -9,6 +10,8 @@ use crate::server::Server;
 /// They are called 1 to 5.
 pub(crate) struct Five {
     servers: [Option<Server>; 5],
+    /// The ports of those that were killed: no other program gets them meanwhile.
+    kept: [Option<TcpSocket>; 5],
     urls: Vec<String>,
 }
 
@@ -20,7 +23,11 @@ impl Five {
             urls.push(server.url().to_owned());
             *place = Some(server);
         }
-        Ok(Self { servers, urls })
+        Ok(Self {
+            servers,
+            kept: [const { None }; 5],
+            urls,
+        })
     }
 
     pub(crate) fn urls(&self) -> &[String] {
@@ -28,15 +35,21 @@ impl Five {
     }
 
     /// Ends one as a crash does. Its data goes with it.
-    pub(crate) fn kill(&mut self, number: usize) {
+    pub(crate) fn kill(&mut self, number: usize) -> Result<(), Failure> {
         self.servers[number - 1] = None;
+        let socket = TcpSocket::new_v4()?;
+        // The server shares its port in this way, too, so it can listen there again.
+        socket.set_reuseaddr(true)?;
+        socket.bind(([127, 0, 0, 1], self.port(number)?).into())?;
+        self.kept[number - 1] = Some(socket);
+        Ok(())
     }
 
     /// Starts one again that was killed, at the same address and without data.
     pub(crate) async fn start_again(&mut self, number: usize) -> Result<(), Failure> {
-        let (_, port) = self.urls[number - 1].rsplit_once(':').ok_or("no port")?;
-        let server = Server::start_on(port.parse()?).await?;
+        let server = Server::start_on(self.port(number)?).await?;
         self.servers[number - 1] = Some(server.ok_or("its port was taken by another")?);
+        self.kept[number - 1] = None;
         Ok(())
     }
 
@@ -61,6 +74,11 @@ impl Five {
         args: &[&str],
     ) -> Result<T, Failure> {
         self.server(number)?.ask(args).await
+    }
+
+    fn port(&self, number: usize) -> Result<u16, Failure> {
+        let (_, port) = self.urls[number - 1].rsplit_once(':').ok_or("no port")?;
+        Ok(port.parse()?)
     }
 
     fn server(&self, number: usize) -> Result<&Server, Failure> {

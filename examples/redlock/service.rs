@@ -11,11 +11,11 @@ use crate::five::Five;
 pub(crate) const NAME: &str = "redlock:report";
 
 /// The watchdog's, short so that a loss is seen, and long for a busy machine; the default is 30 s.
-pub(crate) const LEASE: Duration = Duration::from_secs(3);
+pub(crate) const LEASE: Duration = Duration::from_secs(6);
 
 /// A server that came back without its data counts after this time: then every earlier lease is over,
 /// with 1 % and 2 s for clocks.
-pub(crate) const QUARANTINE: Duration = Duration::from_millis(3000 + 30 + 2000);
+pub(crate) const QUARANTINE: Duration = Duration::from_millis(6000 + 60 + 2000);
 
 pub(crate) struct Service {
     clients: Vec<Client>,
@@ -64,14 +64,4 @@ pub(crate) fn quarantined(guard: &Guard) -> Vec<usize> {
     like(&guard.instances(), |state| {
         matches!(state, InstanceState::Quarantined { .. })
     })
-}
-
-/// As `1, 2 and 3`.
-pub(crate) fn list(numbers: &[usize]) -> String {
-    let words: Vec<String> = numbers.iter().map(usize::to_string).collect();
-    match words.split_last() {
-        Some((last, [])) => last.clone(),
-        Some((last, others)) => format!("{} and {last}", others.join(", ")),
-        None => "none".to_owned(),
-    }
 }

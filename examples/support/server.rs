@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, FromRedisValue};
 use tempfile::TempDir;
 
 use crate::Failure;
@@ -51,11 +51,14 @@ impl Server {
         })?;
         let url = format!("redis://127.0.0.1:{port}");
         let client = redis::Client::open(url.as_str())?;
-        for _ in 0..ATTEMPTS {
+        // By default an answer has half a second, which a busy machine exceeds.
+        let config = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+        for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
             if child.try_wait()?.is_some() {
                 return Ok(None);
             }
-            if let Ok(redis) = client.get_multiplexed_async_connection().await {
+            let connected = client.get_multiplexed_async_connection_with_config(&config);
+            if let Ok(redis) = connected.await {
                 let server = Self {
                     child,
                     url,
@@ -67,7 +70,7 @@ impl Server {
                 let ours = format!("process_id:{}\r\n", server.process().id());
                 return Ok(info.contains(&ours).then_some(server));
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(PAUSE).await;
         }
         child.kill()?;
         child.wait()?;
@@ -106,4 +109,8 @@ fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
+/// How many ports are tried.
 const ATTEMPTS: usize = 60;
+/// For a server that starts, and for its answers.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(50);

@@ -1,6 +1,5 @@
 //! The demo succeeds, and fails if a step does not behave as expected.
 
-use std::net::TcpStream;
 use std::process::Command;
 
 use super::program::{self, Program};
@@ -39,12 +38,7 @@ fn the_demo_leaves_no_server_and_no_folder() {
         .expect("it starts");
     let said = String::from_utf8_lossy(&demo.stdout);
     assert!(demo.status.success(), "{said}");
-    let port = said
-        .lines()
-        .find_map(|line| line.split_once("127.0.0.1:")?.1.parse().ok());
-    let port: u16 = port.expect("it tells where its server is");
-    let answer = TcpStream::connect(("127.0.0.1", port));
-    assert!(answer.is_err(), "a server still answers at {port}");
+    program::assert_ended_in(folder.path());
     let left = std::fs::read_dir(folder.path()).expect("it is still there");
     assert_eq!(left.count(), 0, "its data is still there");
 }

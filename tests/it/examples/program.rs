@@ -1,6 +1,6 @@
 //! An example as a process, and its output.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -127,6 +127,17 @@ pub(super) fn alone(name: &str) -> Alone {
     // A link, because a process that another test starts may still use a file that was just written.
     std::fs::hard_link(example, alone.path()).expect("it can be linked to");
     alone
+}
+
+/// Checks that no server runs whose data were in this folder. It works in its folder, also if that was removed.
+/// Another process may listen at its port by now.
+pub(super) fn assert_ended_in(folder: &Path) {
+    let folder = folder.canonicalize().expect("it is still there");
+    for process in std::fs::read_dir("/proc").expect("this is Linux") {
+        let place = process.expect("it can be listed").path().join("cwd");
+        let is_there = std::fs::read_link(&place).is_ok_and(|it| it.starts_with(&folder));
+        assert!(!is_there, "{} is still there", place.display());
+    }
 }
 
 const PATIENCE: Duration = Duration::from_secs(60);
