@@ -26,7 +26,7 @@ async fn main() -> Result<()> {
     let client = Client::builder()
         .url(url)
         // After this time without a query, the other clients drop a waiter from the queue.
-        .fair_absence(Duration::from_secs(4))
+        .fair_absence(Duration::from_secs(8))
         .build()
         .await?;
     let printer = client.fair_lock("example:printer");

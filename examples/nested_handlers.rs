@@ -169,4 +169,4 @@ impl IntoResponse for Failure {
 
 /// How long the work of a handler takes in this example.
 const WORK: Duration = Duration::from_millis(50);
-const JOB: Duration = Duration::from_millis(1500);
+const JOB: Duration = Duration::from_secs(4);

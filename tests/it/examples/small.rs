@@ -2,7 +2,8 @@
 
 use super::nested_handlers::Http;
 use super::program::Program;
-use crate::support::RedisServer;
+use crate::support::prelude::SOON;
+use crate::support::{RedisServer, eventually};
 
 async fn leaves_nothing(server: &RedisServer) {
     let redis = server.redis().await;
@@ -29,7 +30,11 @@ async fn a_handler_cancelled_by_a_timeout_layer_leaves_no_lock() {
     // The work would take a hundred times its time limit.
     let (status, _) = http.post("/slow").await;
     assert_eq!(status, 408);
-    assert_eq!(http.post("/fast").await, (200, "worked".to_owned()));
+    // On a busy machine this work may exceed its time limit, too.
+    eventually(SOON, "it works in time", async || {
+        http.post("/fast").await == (200, "worked".to_owned())
+    })
+    .await;
     service.terminate();
     let (status, said) = service.end().await;
     assert!(status.success(), "{status}: {said:#?}");
