@@ -24,14 +24,17 @@ use lockdog::{Client, ClientBuilder, Guard};
 
 use crate::support::{Proxy, Redis};
 
-/// Long enough for a busy machine to renew in time, short enough for a test to see many periods.
-const LEASE: Duration = Duration::from_millis(2400);
+/// A hold outlasts a stall of three seconds before its first renewal, and a test sees several periods.
+const LEASE: Duration = Duration::from_millis(4_800);
 
 /// Renewals come once in this time.
-const PERIOD: Duration = Duration::from_millis(800);
+const PERIOD: Duration = Duration::from_millis(1_600);
+
+/// A hold that is still held after this time was renewed.
+const OUTLAST: Duration = Duration::from_millis(4_800 + 1_600);
 
 /// A step that takes this long hangs.
-const SAFETY: Duration = Duration::from_secs(20);
+const SAFETY: Duration = Duration::from_secs(30);
 
 fn builder(url: &str) -> ClientBuilder {
     Client::builder().url(url).watchdog_lease(LEASE)

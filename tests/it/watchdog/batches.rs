@@ -1,20 +1,15 @@
 //! Many holds at once: few commands, spread over the period, and no hold depends on another.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use lockdog::Guard;
 use lockdog::error::LostReason;
 use tokio::time::{sleep, timeout};
 
-use super::{LEASE, PERIOD, SAFETY, builder, connect, connected, hold_many, is_renewal};
-use super::{renewals, scripts_run};
+use super::{LEASE, PERIOD, SAFETY, connect, hold_many, is_renewal, renewals, scripts_run};
 use crate::support::{Proxy, Redis, RedisServer};
 
 const LOCKS: usize = 1000;
-
-/// Longer than elsewhere: a renewal that takes more than a sixth of it is sent again.
-const MANY_LEASE: Duration = Duration::from_millis(4800);
-const MANY_PERIOD: Duration = Duration::from_millis(1600);
 
 #[tokio::test]
 async fn a_thousand_locks_acquired_at_once_take_one_renewal_command_per_hundred_and_period() {
@@ -29,7 +24,7 @@ async fn a_thousand_locks_acquired_one_by_one_take_no_more_renewal_commands() {
     let mut guards = Vec::new();
     for i in 0..LOCKS / 25 {
         guards.extend(hold_many(&many.client, &format!("spread:{i}"), 25).await);
-        sleep(MANY_PERIOD * 25 / LOCKS as u32).await;
+        sleep(PERIOD * 25 / LOCKS as u32).await;
     }
     many.count_renewals(guards).await;
 }
@@ -97,7 +92,7 @@ impl Many {
     async fn connect() -> Self {
         let server = RedisServer::start().await;
         let proxy = Proxy::start(&server).await;
-        let client = connected(builder(proxy.url()).watchdog_lease(MANY_LEASE)).await;
+        let client = connect(proxy.url()).await;
         Self {
             redis: server.redis().await,
             _server: server,
@@ -109,15 +104,15 @@ impl Many {
     /// Counts at the server over several periods, after a first one with large batches.
     async fn count_renewals(self, guards: Vec<Guard>) {
         let periods = 5;
-        sleep(MANY_PERIOD).await;
+        sleep(PERIOD).await;
         let (began, before) = (Instant::now(), renewals(&self.proxy));
         self.redis.reset_stats().await;
-        sleep(MANY_PERIOD * periods).await;
+        sleep(PERIOD * periods).await;
         let commands = scripts_run(&self.redis).await as usize;
         let names = names_per_renewal(&self.proxy).split_off(before);
         let elapsed = began.elapsed();
         println!("{commands} commands in {elapsed:?}: {names:?}");
-        let rounds = elapsed.as_secs_f64() / MANY_PERIOD.as_secs_f64();
+        let rounds = elapsed.as_secs_f64() / PERIOD.as_secs_f64();
         // Ten in a period would be enough, and are by the test kit's clock (`renewals` in
         // `crates/lockdog-test`). A busy machine sends some again, and wakes up between two batches.
         let most = (LOCKS as f64 / 100.0 * (rounds + 1.0) * 3.0) as usize;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockdog::Guard;
 use tokio::time::sleep;
 
-use super::{LEASE, PERIOD, SAFETY, builder, connect, connected, hold_many, is_acquire};
+use super::{OUTLAST, PERIOD, SAFETY, builder, connect, connected, hold_many, is_acquire};
 use super::{renewals, scripts_run};
 use crate::support::{Action, Gate, Proxy, RedisServer, eventually};
 
@@ -13,7 +13,7 @@ use crate::support::{Action, Gate, Proxy, RedisServer, eventually};
 async fn ten_thousand_quick_cycles_leave_no_entry_and_harm_no_later_lock() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let client = connected(builder(&server.url()).watchdog_lease(LEASE * 2)).await;
+    let client = connected(builder(&server.url()).command_timeout(SAFETY)).await;
     let workers: Vec<_> = (0..20)
         .map(|worker| {
             let lock = client.lock(format!("cycle:{worker}"));
@@ -37,11 +37,11 @@ async fn ten_thousand_quick_cycles_leave_no_entry_and_harm_no_later_lock() {
     })
     .await;
     redis.reset_stats().await;
-    sleep(LEASE).await;
+    sleep(PERIOD * 2).await;
     assert_eq!(scripts_run(&redis).await, 0, "nothing is left to renew");
 
     let guards = hold_many(&client, "later", 500).await;
-    sleep(PERIOD * 2 * 4).await;
+    sleep(OUTLAST).await;
     assert!(guards.iter().all(Guard::is_valid));
     assert_eq!(redis.keys().await.len(), 500);
     for guard in guards {
@@ -86,7 +86,7 @@ async fn left_by(cycle: impl AsyncFnOnce(&lockdog::Lock)) {
     assert!(client.holds().is_empty());
     assert!(!redis.exists("a").await);
     let before = renewals(&proxy);
-    sleep(LEASE).await;
+    sleep(PERIOD * 2).await;
     assert_eq!(renewals(&proxy), before);
 }
 

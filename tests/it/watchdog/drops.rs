@@ -6,7 +6,7 @@ use tokio::runtime::Builder;
 use tokio::time::sleep;
 
 use super::clean_end::{no_connection_is_left, threads};
-use super::{LEASE, SAFETY, builder, connect, connected};
+use super::{OUTLAST, SAFETY, builder, connect, connected};
 use crate::support::child::is_alone;
 use crate::support::{RedisServer, eventually};
 
@@ -89,7 +89,7 @@ async fn a_guard_and_a_lock_keep_the_client_alive() {
     drop(client);
     let guard = lock.lock().await.unwrap();
     drop(lock);
-    sleep(LEASE * 2).await;
+    sleep(OUTLAST).await;
     assert!(guard.is_valid(), "it is renewed on");
     guard.unlock().await.unwrap();
     let redis = server.redis().await;

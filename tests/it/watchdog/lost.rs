@@ -48,7 +48,10 @@ async fn a_server_outage_beyond_the_lease_is_reported_everywhere() {
     sleep(LEASE).await;
     server.resume();
     eventually(SAFETY, "it is free", async || !redis.exists("a").await).await;
-    assert!(client.holds().is_empty());
+    eventually(SAFETY, "nothing is held", async || {
+        client.holds().is_empty()
+    })
+    .await;
     redis.assert_clean().await;
 }
 
@@ -57,7 +60,7 @@ async fn a_server_outage_beyond_the_lease_is_reported_everywhere() {
 async fn the_verdict_follows_the_renewals() {
     let (server, redis, _) = start().await;
     // So that there is time to end the jeopardy.
-    let lease = LEASE * 4;
+    let lease = LEASE * 2;
     let client = connected(builder(&server.url()).watchdog_lease(lease)).await;
     let guard = client.lock("a").lock().await.unwrap();
     assert_eq!(guard.verdict(), Verdict::Held);
@@ -266,7 +269,7 @@ pub(super) fn told_in_time(deadline: Instant) {
 async fn start() -> (RedisServer, Redis, Client) {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let timeout = Duration::from_secs(2);
+    let timeout = Duration::from_secs(10);
     let client = connected(builder(&server.url()).command_timeout(timeout)).await;
     (server, redis, client)
 }

@@ -29,8 +29,8 @@ async fn the_deadline_counts_from_the_sending_not_from_the_answer() {
 async fn a_renewed_deadline_counts_from_the_sending() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
-    let lease = LEASE * 2;
-    let client = connected(builder(proxy.url()).watchdog_lease(lease)).await;
+    let lease = LEASE;
+    let client = connected(builder(proxy.url())).await;
     let guard = client.lock("a").lock().await.unwrap();
     proxy.wait_for(is_renewal, 1).await;
     let delay = lease / 8;
@@ -57,7 +57,7 @@ async fn a_grant_answered_after_its_deadline_does_not_count() {
     client.lock("warm").try_lock().await.unwrap();
     let gate = Gate::new();
     proxy.on(is_acquire, Action::HoldReply(gate.clone()));
-    let lease = LEASE / 2;
+    let lease = LEASE / 4;
     let request = client.lock("a").try_lock().lease(lease);
     let call = tokio::spawn(request.into_future());
     gate.wait_reached().await;

@@ -5,16 +5,19 @@ use std::time::Duration;
 use lockdog::{Client, Guard};
 use tokio::time::sleep;
 
-use super::{LEASE, PERIOD, builder, connected, is_renewal, renewals, ttl};
-use crate::support::{Action, Direction, Gate, Proxy, Redis, RedisServer};
+use super::{LEASE, OUTLAST, PERIOD, SAFETY, builder, connected, is_renewal, renewals, ttl};
+use crate::support::{Action, Direction, Gate, Proxy, Redis, RedisServer, eventually};
 
 #[tokio::test]
 async fn late_answers_to_renewals_lose_no_lock() {
     let held = Renewed::start().await;
     held.proxy
         .delay(Direction::ToClient, Duration::from_millis(100));
-    sleep(LEASE * 3).await;
-    assert!(held.proxy.counts().delayed > 3);
+    sleep(OUTLAST).await;
+    eventually(SAFETY, "some answers were late", async || {
+        held.proxy.counts().delayed > 3
+    })
+    .await;
     held.assert_still_held().await;
 }
 
@@ -31,7 +34,7 @@ async fn renewals_that_run_without_an_answer_lose_no_lock() {
     let seen = commands.iter().filter(|seen| is_renewal(&seen.args));
     let on: Vec<u64> = seen.skip(before).map(|seen| seen.connection).collect();
     assert!(on[0] != on[1] && on[1] != on[2], "{on:?}");
-    sleep(LEASE * 3).await;
+    sleep(LEASE * 2 + PERIOD).await;
     held.assert_still_held().await;
 }
 
@@ -40,7 +43,7 @@ async fn connections_that_break_after_a_renewal_ran_lose_no_lock() {
     let held = Renewed::start().await;
     let rule = held.proxy.on(is_renewal, Action::ExecuteThenCut).times(3);
     rule.wait_hits(3).await;
-    sleep(LEASE * 2).await;
+    sleep(OUTLAST).await;
     held.assert_still_held().await;
 }
 
@@ -60,14 +63,14 @@ async fn a_temporary_refusal_of_renewals_loses_no_lock() {
     let reply = "-LOADING Redis is loading the dataset in memory".to_owned();
     let rule = held.proxy.on(is_renewal, Action::ReplyWith(reply)).times(3);
     rule.wait_hits(3).await;
-    sleep(LEASE * 2).await;
+    sleep(OUTLAST).await;
     held.assert_still_held().await;
 }
 
 #[tokio::test]
 async fn a_renewal_in_flight_at_the_end_of_its_hold_never_lengthens_the_next_hold() {
     // The renewal is not sent again before the test has ended its hold.
-    let held = Renewed::with_lease(LEASE * 4).await;
+    let held = Renewed::with_lease(LEASE * 2).await;
     let gate = Gate::new();
     held.proxy.on(is_renewal, Action::HoldRequest(gate.clone()));
     gate.wait_reached().await;
@@ -82,14 +85,16 @@ async fn a_renewal_in_flight_at_the_end_of_its_hold_never_lengthens_the_next_hol
     let left = held.redis.pttl("a").await;
     assert!(left <= lease.as_millis() as i64, "{left} ms");
     next.lost().await;
-    sleep(PERIOD).await;
-    assert!(!held.redis.exists("a").await, "it expired by itself");
+    eventually(SAFETY, "it expired by itself", async || {
+        !held.redis.exists("a").await
+    })
+    .await;
     assert_eq!(renewals(&held.proxy), before);
 }
 
 #[tokio::test]
 async fn a_renewal_repeated_after_its_hold_ended_does_nothing() {
-    let held = Renewed::with_lease(LEASE * 4).await;
+    let held = Renewed::with_lease(LEASE * 2).await;
     let gate = Gate::new();
     held.proxy.on(is_renewal, Action::TwiceLate(gate.clone()));
     gate.wait_reached().await;
@@ -117,7 +122,7 @@ async fn an_inner_unlock_during_a_renewal_leaves_the_outer_hold_renewed() {
     gate.wait_passed().await;
     let counts: Vec<String> = held.redis.hash("a").await.into_values().collect();
     assert_eq!(counts, ["1"]);
-    sleep(LEASE * 2).await;
+    sleep(OUTLAST).await;
     held.assert_still_held().await;
 }
 

@@ -32,7 +32,7 @@ fn a_panic_of_the_watchdog_is_reported_to_every_guard() {
                 .await
                 .expect("it is free")
                 .unwrap();
-            tokio::time::sleep(super::LEASE * 2).await;
+            tokio::time::sleep(super::OUTLAST).await;
             assert!(again.is_valid());
         },
     );

@@ -16,7 +16,7 @@ async fn a_hold_is_renewed_every_third_of_its_lease() {
     let client = connect(proxy.url()).await;
     let held_at = Instant::now();
     let guard = client.lock("a").lock().await.unwrap();
-    sleep(PERIOD * 6).await;
+    proxy.wait_for(is_renewal, 3).await;
     let seen: Vec<Instant> = proxy
         .commands()
         .iter()
@@ -83,16 +83,17 @@ async fn a_forgotten_hold_is_renewed_until_its_owner_unlocks() {
     let redis = server.redis().await;
     let lock = client.lock("a");
     lock.lock().await.unwrap().forget();
-    sleep(LEASE * 2).await;
-    assert!(renewals(&proxy) >= 3);
+    // Without them it would be gone after three periods.
+    proxy.wait_for(is_renewal, 4).await;
     assert!(redis.exists("a").await);
     assert_eq!(client.holds().len(), 1);
     assert!(client.holds()[0].watched);
     assert_eq!(lock.unlock().await.unwrap(), Unlocked::Released);
     assert!(client.holds().is_empty());
+    // The proxy may still have to read one that was sent before.
     let after = renewals(&proxy);
-    sleep(PERIOD * 2).await;
-    assert_eq!(renewals(&proxy), after);
+    sleep(PERIOD * 3).await;
+    assert!(renewals(&proxy) <= after + 1);
     redis.assert_clean().await;
 }
 
@@ -101,7 +102,7 @@ async fn max_hold_ends_a_watched_hold() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     let client = connect(proxy.url()).await;
-    let max_hold = LEASE * 2;
+    let max_hold = LEASE * 3 / 2;
     let began = Instant::now();
     let request = client.lock("a").lock().max_hold(max_hold);
     let guard = request.await.unwrap();
