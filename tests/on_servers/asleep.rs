@@ -49,7 +49,7 @@ async fn a_late_renewal_does_not_revive_a_lost_hold() {
         let redis = server.redis().await;
         let proxy = Proxy::start(&server).await;
         // An answer counts for a third of the lease.
-        let lease = LEASE * 4;
+        let lease = LEASE * 2;
         let machine = Machine::default();
         let client = machine.connect(proxy.url().to_owned(), lease).await;
         let guard = client.lock("a").lock().await.unwrap();
@@ -213,7 +213,7 @@ async fn give_back(guard: Guard) {
 }
 
 /// Long enough for a busy machine to renew in time.
-const LEASE: Duration = Duration::from_millis(2400);
+const LEASE: Duration = Duration::from_millis(4_800);
 const NAME: &str = "orders:42";
 
 fn renew_script() -> String {
