@@ -13,7 +13,7 @@ async fn a_shut_down_client_loses_only_its_instance() {
     for ending in 0..3 {
         let servers = Servers::start(3).await;
         let clients = servers
-            .clients_with(|builder| builder.watchdog_lease(ms(3_000)))
+            .clients_with(|builder| builder.watchdog_lease(ms(4_800)))
             .await;
         let lock = lock_of(&clients, "l");
         let guard = lock.lock().await.unwrap();
@@ -24,7 +24,7 @@ async fn a_shut_down_client_loses_only_its_instance() {
         })
         .await;
         // Longer than a lease: another client's thread renews it, in place of the one before.
-        tokio::time::sleep(ms(3_500)).await;
+        tokio::time::sleep(ms(5_300)).await;
         assert!(guard.is_valid());
         assert_eq!(guard.margin(), 0);
         let nested = answered(|| lock.try_lock()).await;
@@ -117,13 +117,13 @@ async fn shutting_down_all_clients_ends_the_lock_and_every_wait() {
 async fn a_lock_and_its_guards_keep_the_clients_alive() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients_with(|builder| builder.watchdog_lease(ms(2_400)))
+        .clients_with(|builder| builder.watchdog_lease(ms(4_800)))
         .await;
     let lock = lock_of(&clients, "l");
     drop(clients);
     let guard = lock.lock().await.unwrap();
     drop(lock);
-    tokio::time::sleep(ms(4_000)).await;
+    tokio::time::sleep(ms(6_000)).await;
     assert!(guard.is_valid());
     servers.assert_counts("l", [1, 1, 1]).await;
     drop(guard);

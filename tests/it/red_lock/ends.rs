@@ -11,7 +11,7 @@ use crate::support::eventually;
 async fn a_lost_lock_reports_which_servers_failed() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients_with(|builder| builder.watchdog_lease(ms(3_000)))
+        .clients_with(|builder| builder.watchdog_lease(ms(4_800)))
         .await;
     let lock = lock_of(&clients, "l");
     let guard = lock.lock().await.unwrap();
@@ -48,7 +48,7 @@ async fn a_lost_lock_reports_which_servers_failed() {
 async fn a_deleted_lock_reports_the_instances() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients_with(|builder| builder.watchdog_lease(ms(4_000)))
+        .clients_with(|builder| builder.watchdog_lease(ms(6_000)))
         .await;
     let guard = lock_of(&clients, "l").lock().await.unwrap();
     has(&guard, 3).await;

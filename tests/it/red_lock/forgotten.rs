@@ -62,11 +62,11 @@ async fn an_unlock_ends_a_claim_of_its_owner_and_no_living_guard() {
 async fn a_forgotten_hold_without_a_lease_is_extended() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients_with(|builder| builder.watchdog_lease(ms(2_400)))
+        .clients_with(|builder| builder.watchdog_lease(ms(4_800)))
         .await;
     let lock = lock_of(&clients, "l");
     lock.lock().await.unwrap().forget();
-    tokio::time::sleep(ms(4_000)).await;
+    tokio::time::sleep(ms(6_000)).await;
     servers.assert_counts("l", [1, 1, 1]).await;
     assert_eq!(lock.unlock().await.unwrap(), Unlocked::Released);
     servers.assert_counts("l", [0; 3]).await;
@@ -77,7 +77,7 @@ async fn a_forgotten_try_lock_limits_the_rate() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("report").await;
     // The window is long, so that the second attempt of a slow machine is within it.
-    let window = ms(3_000);
+    let window = ms(5_000);
     let first = answered(|| lock.try_lock().lease(window)).await;
     first.expect("it has not run yet").forget();
     let another = answered(|| lock.try_lock().lease(window).owner(&Owner::new())).await;

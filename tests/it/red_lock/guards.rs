@@ -145,7 +145,7 @@ async fn a_dropped_waiter_leaves_no_key_and_no_gap() {
 async fn work_is_cancelled_when_the_lock_is_lost() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("l").await;
-    let work = lock.lock().lease(ms(3_000)).with(async |held| {
+    let work = lock.lock().lease(ms(4_000)).with(async |held| {
         held.lost_token().cancelled().await;
         std::future::pending::<()>().await;
     });
@@ -190,7 +190,7 @@ async fn a_waker_called_for_a_loss_may_query_the_guard() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("l").await;
     let curious = Arc::new(Curious::default());
-    let guard = Arc::new(lock.lock().lease(ms(3_000)).await.unwrap());
+    let guard = Arc::new(lock.lock().lease(ms(4_000)).await.unwrap());
     assert!(curious.guard.set(guard.clone()).is_ok());
     let mut lost = pin!(guard.lost());
     let waker = Waker::from(curious.clone());

@@ -13,7 +13,7 @@ use crate::support::eventually;
 async fn without_a_lease_every_round_extends_every_server() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients_with(|builder| builder.watchdog_lease(ms(4_500)))
+        .clients_with(|builder| builder.watchdog_lease(ms(5_100)))
         .await;
     let lock = lock_of(&clients, "l");
     let guard = lock.lock().await.unwrap();
@@ -21,7 +21,7 @@ async fn without_a_lease_every_round_extends_every_server() {
     let other = servers.lock("l").await;
     let began = Instant::now();
     while began.elapsed() < ms(7_000) {
-        assert!(guard.is_valid() && guard.remaining() <= ms(4_500));
+        assert!(guard.is_valid() && guard.remaining() <= ms(5_100));
         assert!(answered(|| other.try_lock()).await.is_none());
         tokio::time::sleep(ms(200)).await;
     }
@@ -117,7 +117,7 @@ async fn a_view_is_notified_when_the_work_ends() {
 async fn an_instance_that_lost_the_lock_is_reacquired_in_a_later_round() {
     let servers = Servers::start(5).await;
     let clients = servers
-        .clients_with(|builder| builder.watchdog_lease(ms(4_000)))
+        .clients_with(|builder| builder.watchdog_lease(ms(6_000)))
         .await;
     let lock = lock_of(&clients, "l");
     let guard = lock.lock().await.unwrap();
@@ -140,7 +140,7 @@ async fn an_instance_that_lost_the_lock_is_reacquired_in_a_later_round() {
 async fn a_majority_that_lost_the_lock_ends_it_in_the_next_round() {
     let servers = Servers::start(5).await;
     let clients = servers
-        .clients_with(|builder| builder.watchdog_lease(ms(4_000)))
+        .clients_with(|builder| builder.watchdog_lease(ms(6_000)))
         .await;
     let lock = lock_of(&clients, "l");
     let guard = lock.lock().await.unwrap();
@@ -161,7 +161,7 @@ async fn a_majority_that_lost_the_lock_ends_it_in_the_next_round() {
 async fn an_instance_freed_by_force_is_lost_and_then_reacquired() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients_with(|builder| builder.watchdog_lease(ms(4_000)))
+        .clients_with(|builder| builder.watchdog_lease(ms(6_000)))
         .await;
     let lock = lock_of(&clients, "l");
     let guard = lock.lock().await.unwrap();

@@ -68,12 +68,12 @@ async fn a_longer_nested_lease_lengthens_the_hold_beyond_its_own_end() {
 async fn a_nested_acquire_without_a_lease_renews_a_fixed_lease_until_it_ends() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients_with(|builder| builder.watchdog_lease(ms(4_000)))
+        .clients_with(|builder| builder.watchdog_lease(ms(6_000)))
         .await;
     let lock = lock_of(&clients, "l");
-    let outer = lock.lock().lease(ms(3_000)).await.unwrap();
+    let outer = lock.lock().lease(ms(5_000)).await.unwrap();
     let inner = lock.lock().await.unwrap();
-    tokio::time::sleep(ms(5_000)).await;
+    tokio::time::sleep(ms(7_000)).await;
     assert!(outer.is_valid() && inner.is_valid());
     servers.assert_counts("l", [1, 1, 1]).await;
     inner.unlock().await.unwrap();
@@ -166,7 +166,7 @@ async fn a_nested_acquire_without_a_quorum_leaves_the_outer_hold_unchanged() {
     let clients = servers
         .clients_with(|builder| {
             builder
-                .watchdog_lease(ms(8_000))
+                .watchdog_lease(ms(30_000))
                 .command_timeout(ms(300))
                 .poll_cap(ms(100))
         })
@@ -188,7 +188,7 @@ async fn a_nested_acquire_without_a_quorum_leaves_the_outer_hold_unchanged() {
     servers.all[2].restart(crate::support::Data::Lost).await;
     let lost = tokio::time::timeout(SOON, outer.lost()).await.unwrap();
     assert_eq!(lost.reason(), LostReason::Deadline);
-    assert!(lost.held_for() < ms(8_000), "{:?}", lost.held_for());
+    assert!(lost.held_for() < ms(20_000), "{:?}", lost.held_for());
 }
 
 #[tokio::test]
@@ -319,7 +319,13 @@ async fn two_concurrent_extensions_take_no_longer_than_the_servers() {
             longer(600).await
         };
         let ((first, took), second) = tokio::join!(first, second);
-        assert!(first.unwrap().is_valid() && second.unwrap().is_valid());
+        match (first, second) {
+            (Ok(first), Ok(second)) => assert!(first.is_valid() && second.is_valid()),
+            (Err(error), _) | (_, Err(error)) => {
+                assert!(error.is_retriable(), "{error}");
+                continue;
+            }
+        }
         shortest = shortest.min(took);
     }
     assert!((ms(200)..ms(450)).contains(&shortest), "{shortest:?}");

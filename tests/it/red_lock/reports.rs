@@ -108,24 +108,39 @@ async fn an_error_reports_why_each_instance_was_not_acquired() {
 #[tokio::test]
 async fn an_instance_that_does_not_answer_in_time_is_late() {
     let servers = Servers::start(3).await;
-    let lock = servers.lock("l").await;
+    // None of these clients knows yet which servers are silent.
+    let mut locks = Vec::new();
+    for _ in 0..4 {
+        locks.push(servers.lock("l").await);
+    }
     servers.all[0].pause();
     servers.all[1].pause();
-    let error = lock.try_lock().lease(ms(60_000)).await.unwrap_err();
-    let Error::NoQuorum(no_quorum) = &error else {
-        panic!("{error}")
-    };
     let is_late = |instance: &Instance| match &instance.state {
         InstanceState::Late => true,
         // The command's own timeout ended before the round's.
         InstanceState::Unreachable { cause, .. } => cause.is_timeout(),
         _ => false,
     };
-    let [first, second, third] = no_quorum.instances() else {
-        panic!("{error}")
-    };
-    assert!(is_late(first) && is_late(second), "{error}");
-    assert!(matches!(third.state, InstanceState::Acquired), "{error}");
+    let mut told = Vec::new();
+    for lock in locks {
+        let error = lock.try_lock().lease(ms(60_000)).await.unwrap_err();
+        let Error::NoQuorum(no_quorum) = &error else {
+            panic!("{error}")
+        };
+        let [first, second, third] = no_quorum.instances() else {
+            panic!("{error}")
+        };
+        assert!(is_late(first) && is_late(second), "{error}");
+        told.push(third.state.clone());
+        // On a busy machine the third one may be late, too.
+        if matches!(third.state, InstanceState::Acquired) {
+            break;
+        }
+    }
+    assert!(
+        matches!(told.last(), Some(InstanceState::Acquired)),
+        "{told:?}"
+    );
     servers.all[0].resume();
     servers.all[1].resume();
     servers.assert_counts("l", [0; 3]).await;
@@ -180,7 +195,7 @@ async fn an_unbounded_wait_reports_an_outage_after_the_command_timeout() {
 async fn an_unbounded_wait_survives_a_short_outage() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients_with(|builder| builder.command_timeout(ms(4_000)).poll_cap(ms(100)))
+        .clients_with(|builder| builder.command_timeout(ms(8_000)).poll_cap(ms(100)))
         .await;
     let lock = lock_of(&clients, "l");
     servers.all[0].pause();
