@@ -25,11 +25,11 @@ use std::time::Duration;
 
 const NAME: &str = "orders:42";
 
-/// Long enough for a busy machine to extend it in time, short enough to run out in a test.
-const LEASE: Duration = Duration::from_millis(4000);
+/// A hold outlasts a stall of three seconds before its first extension, and the lease runs out in a test.
+const LEASE: Duration = Duration::from_millis(4_800);
 
 /// How long a restarted server does not count, for locks whose longest lease is [`LEASE`].
-const QUARANTINE: Duration = Duration::from_millis(4040 + 2000);
+const QUARANTINE: Duration = Duration::from_millis(4_848 + 2_000);
 
 /// The plain acquire of a member, by its script's digest or text.
 fn is_acquire(args: &[String]) -> bool {
