@@ -69,7 +69,7 @@ async fn a_leader_that_cannot_resign_leaves_nothing_behind() {
     let test = Fixture::start().await;
     let proxy = Proxy::start(&test.server).await;
     let client = Client::builder().url(proxy.url());
-    let client = client.watchdog_lease(ms(3_000)).build().await.unwrap();
+    let client = client.watchdog_lease(ms(4_800)).build().await.unwrap();
     let lead = client.election(NAME).campaign("a").await.unwrap();
     let ttls = async || {
         let both = "return { redis.call('pttl', KEYS[1]), redis.call('pttl', KEYS[2]) }";
@@ -77,10 +77,10 @@ async fn a_leader_that_cannot_resign_leaves_nothing_behind() {
         ttls
     };
     // The value's TTL is renewed together with the lock's.
-    eventually(SOON, "its lease runs", async || ttls().await[0] < 2_400).await;
+    eventually(SOON, "its lease runs", async || ttls().await[0] < 4_000).await;
     eventually(SOON, "both are renewed", async || {
         let [hash, said] = ttls().await;
-        hash > 2_400 && hash.abs_diff(said) <= 100
+        hash > 4_000 && hash.abs_diff(said) <= 100
     })
     .await;
     assert_eq!(test.value().await.as_deref(), Some("a"));

@@ -147,7 +147,7 @@ async fn a_watched_acquire_inside_a_fixed_lease_is_renewed_until_it_ends(kind: &
     let test = Fixture::of(kind).await;
     let client = watched(&test).await;
     let lock = kind.lock(&client, "l");
-    let outer = lock.lock().lease(ms(2_000)).await.unwrap();
+    let outer = lock.lock().lease(ms(4_000)).await.unwrap();
     let inner = lock.lock().await.unwrap();
     renewed(&[&outer, &inner]).await;
     assert!(outer.is_valid() && inner.is_valid());
@@ -181,7 +181,7 @@ async fn handler(lock: &Lock, depth: u32) {
 async fn watched(test: &Fixture) -> Client {
     Client::builder()
         .url(test.server.url())
-        .watchdog_lease(ms(3_000))
+        .watchdog_lease(ms(4_800))
         .build()
         .await
         .unwrap()

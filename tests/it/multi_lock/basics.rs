@@ -209,8 +209,8 @@ async fn invalid_terms_are_refused() {
     let test = Fixture::start(2).await;
     let short = lockdog::Client::builder()
         .url(test.servers[1].url())
-        .watchdog_lease(ms(1_000))
-        .max_lease(ms(1_000))
+        .watchdog_lease(ms(10_000))
+        .max_lease(ms(10_000))
         .build()
         .await
         .unwrap();
@@ -219,13 +219,13 @@ async fn invalid_terms_are_refused() {
         lock.lock().lease(ms(1)),
         lock.lock().max_hold(ms(1)),
         // The limits of each member's client apply.
-        lock.lock().lease(ms(2_000)),
+        lock.lock().lease(ms(20_000)),
     ] {
         let error = refused.await.unwrap_err();
         assert!(matches!(error, Error::Invalid { .. }), "{error}");
     }
     lock.lock()
-        .lease(ms(1_000))
+        .lease(ms(10_000))
         .await
         .unwrap()
         .unlock()
@@ -389,15 +389,15 @@ async fn tasks_of_one_scope_re_enter_while_other_owners_wait() {
 #[tokio::test]
 async fn a_bounded_hold_is_lost_at_its_bound() {
     let test = Fixture::start(2).await;
-    let clients = super::clients(&test.servers, |client| client.watchdog_lease(ms(2_400))).await;
+    let clients = super::clients(&test.servers, |client| client.watchdog_lease(ms(4_800))).await;
     let lock = multi(&clients, &[(0, "a"), (1, "b")]);
-    let guard = lock.lock().max_hold(ms(6_000)).await.unwrap();
-    tokio::time::sleep(ms(3_600)).await;
+    let guard = lock.lock().max_hold(ms(9_000)).await.unwrap();
+    tokio::time::sleep(ms(5_400)).await;
     assert!(guard.is_valid(), "it is renewed up to its bound");
     let lost = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
     assert_eq!(lost.reason(), lockdog::error::LostReason::MaxHold);
     // A busy machine notifies later.
-    assert!(lost.held_for() >= ms(5_900), "{:?}", lost.held_for());
+    assert!(lost.held_for() >= ms(8_900), "{:?}", lost.held_for());
     drop(guard);
     test.assert_clean().await;
 }

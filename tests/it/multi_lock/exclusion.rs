@@ -239,20 +239,20 @@ async fn renewed_holds_exclude_for_longer_than_their_lease() {
     let test = Fixture::start(2).await;
     let cell = Cell::new();
     let mut tasks = JoinSet::new();
-    for _ in 0..3 {
-        let short = clients(&test.servers, |client| client.watchdog_lease(ms(2_000))).await;
+    for _ in 0..2 {
+        let short = clients(&test.servers, |client| client.watchdog_lease(ms(4_800))).await;
         let (lock, cell) = (multi(&short, &[(0, "a"), (1, "b")]), cell.clone());
         tasks.spawn(async move {
             let guard = lock
                 .lock()
                 .await
                 .expect("nothing is wrong with the servers");
-            cell.bump(ms(4_000)).await;
+            cell.bump(ms(6_500)).await;
             guard.unlock().await.expect("it was renewed")
         });
     }
     tasks.join_all().await;
-    cell.assert_exclusive(3);
+    cell.assert_exclusive(2);
     test.assert_clean().await;
 }
 

@@ -110,7 +110,7 @@ async fn re_entries_renewals_and_unlocks_do_not_wait_for_replicas() {
     let ack = ReplicaAck::require(Replicas::Count(1)).timeout(SOON);
     let builder = Client::builder().url(all.master.url()).replica_ack(ack);
     let builder = builder.command_timeout(SOON);
-    let client = build(builder.watchdog_lease(ms(4_000))).await;
+    let client = build(builder.watchdog_lease(ms(5_000))).await;
     let lock = client.lock("l");
     let outer = lock.lock().await.unwrap();
     let [waits] = all.calls(["wait"]).await;
@@ -122,7 +122,7 @@ async fn re_entries_renewals_and_unlocks_do_not_wait_for_replicas() {
         all.redis.hash("l").await.values().collect::<Vec<_>>(),
         ["2"]
     );
-    tokio::time::sleep(ms(5_000)).await;
+    tokio::time::sleep(ms(6_000)).await;
     assert!(outer.is_valid());
     inner.unwrap().unlock().await.unwrap();
     outer.unlock().await.unwrap();

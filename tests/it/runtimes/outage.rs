@@ -143,7 +143,7 @@ async fn a_shutdown_that_reaches_its_limit_leaves_no_connection() {
     let redis = server.redis().await;
     let builder = Client::builder()
         .url(server.url())
-        .watchdog_lease(ms(4_500));
+        .watchdog_lease(ms(6_000));
     let client = builder.build().await.unwrap();
     let name = format!("lockdog/{}", client.id());
     let connections = async || {

@@ -227,4 +227,4 @@ async fn a_waiter_abandoned_while_it_connects_for_messages_does_not_block_other_
 }
 
 /// Far longer than it takes to ask the sentinels late and to connect.
-const LEASE: Duration = Duration::from_secs(5);
+const LEASE: Duration = Duration::from_secs(8);

@@ -329,7 +329,7 @@ pub(crate) fn patient() -> AsyncConnectionConfig {
 }
 
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
-const RETRIES_FOR: Duration = Duration::from_secs(2);
+const RETRIES_FOR: Duration = Duration::from_secs(20);
 /// A time limit for steps that take milliseconds on an idle machine.
 const RELEASED_WITHIN: Duration = Duration::from_secs(30);
 const CLEAN_WITHIN: Duration = Duration::from_secs(30);

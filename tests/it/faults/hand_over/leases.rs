@@ -108,7 +108,7 @@ async fn a_hand_over_answered_after_its_lease_is_no_grant() {
 /// Invariant 5: the watchdog renews the hold, and its guard reports the loss.
 #[tokio::test]
 async fn a_watched_hold_is_renewed_after_a_hand_over_and_reports_its_loss() {
-    let lease = Duration::from_secs(4);
+    let lease = Duration::from_secs(5);
     let stand = Stand::with(|client| client.watchdog_lease(lease).poll_cap(LONG)).await;
     let (held, next) = held_with_next(&stand).await;
     held.unlock().await.unwrap();
@@ -149,7 +149,7 @@ async fn a_fixed_lease_ends_after_a_hand_over() {
 #[tokio::test]
 async fn holds_handed_over_repeatedly_outlive_each_lease() {
     let stand = Stand::start().await;
-    let lease = Duration::from_millis(2_500);
+    let lease = Duration::from_millis(4_800);
     let client = Client::builder()
         .url(stand.server.url())
         .watchdog_lease(lease);

@@ -8,7 +8,7 @@ use crate::multi_lock::{SOON, clients, ms};
 #[tokio::test]
 async fn a_lost_member_of_each_kind_ends_the_whole_hold_and_is_reported() {
     let test = Fixture::start(2).await;
-    let clients = clients(&test.servers, |client| client.watchdog_lease(ms(3_000))).await;
+    let clients = clients(&test.servers, |client| client.watchdog_lease(ms(4_800))).await;
     for kind in KINDS {
         let lock = kind.among_others(&clients);
         let guard = lock.lock().await.unwrap();
@@ -34,12 +34,12 @@ async fn a_lost_member_of_each_kind_ends_the_whole_hold_and_is_reported() {
 #[tokio::test]
 async fn members_of_all_kinds_are_renewed_together() {
     let test = Fixture::start(2).await;
-    let lease = ms(3_000);
+    let lease = ms(4_800);
     let clients = clients(&test.servers, |client| client.watchdog_lease(lease)).await;
     let lock = MultiLock::new(mixed(&clients));
     let guard = lock.lock().await.unwrap();
     let token = guard.lost_token();
-    tokio::time::sleep(lease * 2).await;
+    tokio::time::sleep(lease * 4 / 3).await;
     assert!(guard.is_valid() && !token.is_cancelled());
     guard.unlock().await.unwrap();
     let guard = lock.lock().lease(lease).await.unwrap();
