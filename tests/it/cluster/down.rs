@@ -154,17 +154,18 @@ async fn a_frozen_master_does_not_delay_locks_of_other_masters() {
     }
     let (lease, timeout) = (ms(6000), ms(2000));
     let client = Client::builder().url(cluster.url()).watchdog_lease(lease);
-    let client = client.command_timeout(timeout).build().await.unwrap();
+    let client = client.command_timeout(timeout);
+    let client = until_ok(SOON, async || client.clone().build().await).await;
     let [frozen, well, other] = &cluster.nodes[..] else {
         panic!("there are three");
     };
     let there = &cluster.names_at(frozen, "l", 1).await[0];
     let mut here = cluster.names_at(well, "l", 10).await;
     here.extend(cluster.names_at(other, "l", 10).await);
-    let lost = client.lock(there).lock().await.unwrap();
+    let lost = until_ok(SOON, async || client.lock(there).lock().await).await;
     let mut held = Vec::new();
     for name in &here[1..] {
-        held.push(client.lock(name).lock().await.unwrap());
+        held.push(until_ok(SOON, async || client.lock(name).lock().await).await);
     }
     frozen.server.pause();
     let began = Instant::now();

@@ -7,7 +7,7 @@ use crate::faults::SOON;
 use crate::faults::scripts::{Matches, acquire_to, force_unlock, kill, renew, settle, unlock_to};
 use crate::faults::stand::{PATIENCE, Stand, take};
 use crate::support::prelude::poll_once;
-use crate::support::{Action, Gate, eventually, named};
+use crate::support::{Action, Gate, eventually, named, until_ok};
 
 #[tokio::test]
 async fn an_acquire_cancelled_before_its_reply_is_undone() {
@@ -87,14 +87,15 @@ async fn a_connection_that_answers_no_query_is_abandoned() {
     let rule = stand.proxy.on(named("EXISTS"), Action::DropReply);
     let error = stand.lock().is_locked().await.unwrap_err();
     assert!(error.is_timeout(), "{error}");
-    assert_eq!(rule.hits(), 1);
-    assert!(!stand.lock().is_locked().await.unwrap());
+    rule.wait_hits(1).await;
+    // On a busy machine the answer may come too late.
+    assert!(!until_ok(SOON, async || stand.lock().is_locked().await).await);
     let _held = take(&stand.others_lock().await).await;
     let rule = stand.proxy.on(force_unlock(), Action::DropReply);
     let error = stand.lock().force_unlock().await.unwrap_err();
     assert!(error.is_timeout(), "{error}");
-    assert_eq!(rule.hits(), 1);
-    assert!(!stand.lock().force_unlock().await.unwrap());
+    rule.wait_hits(1).await;
+    assert!(!until_ok(SOON, async || stand.lock().force_unlock().await).await);
 }
 
 #[tokio::test]
