@@ -17,13 +17,11 @@ mod red_lock;
 mod redisson;
 mod resend;
 
-use std::time::Duration;
-
 use lockdog::Client;
 
 use crate::faults::scripts;
 use crate::support::Cluster;
-use crate::support::prelude::{LONG, ms};
+use crate::support::prelude::{LONG, WITHIN_A_LEASE as SOON, ms};
 use crate::turn::waiter;
 
 /// A client whose waiters are woken only by messages and TTLs during the test.
@@ -52,6 +50,3 @@ async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
     let done = tokio::time::timeout(SOON, work).await;
     done.unwrap_or_else(|_| panic!("it did not happen in time: {what}"))
 }
-
-/// As the prelude's, but below the default lease of 30 s, so a lock that is free by then was released.
-const SOON: Duration = Duration::from_secs(20);

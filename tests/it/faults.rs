@@ -23,7 +23,4 @@ mod unheard;
 mod unpolled;
 mod waits;
 
-use std::time::Duration;
-
-/// As the prelude's, but below the default lease of 30 s, so a lock that is free by then was released.
-const SOON: Duration = Duration::from_secs(10);
+use crate::support::prelude::WITHIN_A_LEASE as SOON;

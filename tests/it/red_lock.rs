@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use lockdog::error::InstanceState;
 use lockdog::{Client, ClientBuilder, Guard, RedLock, TryLockRequest};
 
-use crate::support::prelude::ms;
+use crate::support::prelude::{WITHIN_A_LEASE as SOON, ms};
 use crate::support::{Redis, RedisServer, eventually, until_ok};
 
 /// Some servers, and the test's own connection to each.
@@ -145,8 +145,5 @@ fn states(guard: &Guard) -> Vec<InstanceState> {
     instances.map(|instance| instance.state).collect()
 }
 
-/// A limit for background work. It is below the default lease of 30 s, so a lock that is free by then
-/// was released.
-const SOON: Duration = Duration::from_secs(20);
 /// Longer than any test lasts.
 const NEVER: Duration = Duration::from_secs(120);

@@ -4,12 +4,10 @@ mod answers;
 mod endings;
 mod watching;
 
-use std::time::Duration;
-
 use lockdog::{Client, ClientBuilder};
 
 use crate::support::Proxy;
-use crate::support::prelude::ms;
+use crate::support::prelude::{WITHIN_A_LEASE as SOON, ms};
 
 /// A client whose every connection goes through the proxy.
 fn through(proxy: &Proxy) -> ClientBuilder {
@@ -20,6 +18,3 @@ fn through(proxy: &Proxy) -> ClientBuilder {
 fn call_for(key: &'static str) -> impl Fn(&[String]) -> bool + Send + Sync {
     move |args| args[0].starts_with("EVAL") && args.get(3).is_some_and(|name| name == key)
 }
-
-/// Below the leases of these tests, so a lock that is free by then was released.
-const SOON: Duration = Duration::from_secs(15);

@@ -102,7 +102,7 @@ async fn contend(client: Client, run: Arc<Run>) {
     let mut round = 0;
     while !run.over.load(Ordering::Relaxed) {
         round += 1;
-        let request = lock.try_lock().owner(&Owner::new()).wait(SOON / 20);
+        let request = lock.try_lock().owner(&Owner::new()).wait(SOON / 40);
         let request = if round % 2 == 0 {
             request.lease(Duration::from_millis(800))
         } else {

@@ -220,7 +220,7 @@ async fn a_key_of_another_type_is_an_error_that_names_it() {
 
 #[tokio::test]
 async fn a_guard_on_a_server_that_lost_its_data_is_lost() {
-    let stand = Stand::with(|client| client.watchdog_lease(SOON / 5)).await;
+    let stand = Stand::with(|client| client.watchdog_lease(SOON / 4)).await;
     let guard = stand.lock().lock().await.unwrap();
     let fixed = stand.client.lock("fixed").lock().lease(SOON).await.unwrap();
     stand.server.restart(Data::Lost).await;

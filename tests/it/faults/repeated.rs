@@ -128,7 +128,7 @@ async fn a_late_inner_acquire_takes_no_free_lock() {
 async fn a_late_acquire_leaves_an_orphan_for_one_lease_at_most() {
     let stand = Stand::start().await;
     let (lock, owner, gate) = (stand.lock(), Owner::new(), Gate::new());
-    let lease = Duration::from_millis(3_000);
+    let lease = Duration::from_millis(4_800);
     let late = stand.proxy.on(acquire(), Action::HoldRequest(gate.clone()));
     let cut = async {
         gate.wait_reached().await;

@@ -5,6 +5,9 @@ use std::time::Duration;
 /// A time limit for steps that take milliseconds on an idle machine.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
+/// As [`SOON`], but below the default lease of 30 s, so a lock that is free by then was released.
+pub(crate) const WITHIN_A_LEASE: Duration = Duration::from_secs(20);
+
 /// Longer than every test: for leases, poll caps and quarantines.
 pub(crate) const LONG: Duration = Duration::from_secs(300);
 
