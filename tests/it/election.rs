@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::support::{Redis, RedisServer, eventually};
+use crate::turn::patient;
 
 /// A server, a client with an election, and the test's own connection.
 struct Fixture {
@@ -32,7 +33,7 @@ impl Fixture {
     async fn with(set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
         let server = RedisServer::start().await;
         let redis = server.redis().await;
-        let client = set(Client::builder().url(server.url()));
+        let client = set(patient(server.url()));
         let client = client.build().await.expect("it runs");
         let election = client.election(NAME);
         Self {
@@ -49,7 +50,7 @@ impl Fixture {
     }
 
     async fn another_with(&self, set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Election {
-        let client = set(Client::builder().url(self.server.url()));
+        let client = set(patient(self.server.url()));
         client.build().await.expect("it runs").election(NAME)
     }
 

@@ -11,6 +11,7 @@ use lockdog::{Client, ClientBuilder, Lock, Owner, Value};
 
 use crate::support::prelude::{LONG, SOON, ms};
 use crate::support::{Redis, RedisServer, eventually};
+use crate::turn::patient;
 
 /// A server, a client, and the test's own connection.
 struct Fixture {
@@ -23,7 +24,7 @@ impl Fixture {
     async fn start() -> Self {
         let server = RedisServer::start().await;
         let redis = server.redis().await;
-        let client = Client::connect(server.url()).await.expect("it runs");
+        let client = patient(server.url()).build().await.expect("it runs");
         Self {
             server,
             redis,
@@ -46,7 +47,7 @@ impl Fixture {
         values: &[&str],
         set: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> Lock {
-        let client = set(Client::builder().url(self.server.url()));
+        let client = set(patient(self.server.url()));
         of(&client.build().await.expect("it runs"), values)
     }
 }

@@ -33,12 +33,12 @@ mod with;
 
 use std::time::Duration;
 
-use lockdog::{Client, ClientBuilder, Guard, Lock};
+use lockdog::{Client, Guard, Lock};
 
 use crate::kinds::{self, Kind, each_kind};
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::support::{Deployment, Redis};
-use crate::turn::{renewed, waiter};
+use crate::turn::{patient, renewed, waiter};
 
 /// The deployment of the test run, a client, and the test's own connection.
 struct Fixture {
@@ -116,11 +116,4 @@ impl Fixture {
         }
         commands.map(|command| stats.get(command).copied().unwrap_or(0))
     }
-}
-
-/// A client whose commands a busy machine answers in time, so that none is sent again.
-fn patient(url: String) -> ClientBuilder {
-    Client::builder()
-        .url(url)
-        .command_timeout(Duration::from_secs(10))
 }

@@ -23,6 +23,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::support::{Redis, RedisServer, eventually};
+use crate::turn::patient;
 
 /// A server, one client with a read/write lock, and the test's own connection.
 struct Fixture {
@@ -40,7 +41,7 @@ impl Fixture {
     async fn with(set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
         let server = RedisServer::start().await;
         let redis = server.redis().await;
-        let client = set(Client::builder().url(server.url()));
+        let client = set(patient(server.url()));
         let client = client.build().await.expect("it runs");
         let rw = client.read_write_lock(NAME);
         Self {
@@ -61,7 +62,7 @@ impl Fixture {
         &self,
         set: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> ReadWriteLock {
-        let client = set(Client::builder().url(self.server.url()));
+        let client = set(patient(self.server.url()));
         let client = client.build().await.expect("it runs");
         client.read_write_lock(NAME)
     }
