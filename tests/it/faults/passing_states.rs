@@ -14,7 +14,7 @@ use crate::support::{Data, Redis, RedisServer, eventually};
 async fn a_call_waits_until_loading_ends() {
     let server = RedisServer::builder()
         .while_loading()
-        .arg("--key-load-delay", "600")
+        .arg("--key-load-delay", "1500")
         .arg("--rdbcompression", "no")
         .start()
         .await;
@@ -30,7 +30,7 @@ async fn a_call_waits_until_loading_ends() {
     let impatient = stand.client.lock("other").try_lock().wait(MOMENT);
     let error = impatient.await.unwrap_err();
     assert!(error.is_retriable() && !error.is_lost(), "{error}");
-    // It loads for six seconds at least.
+    // It loads for fifteen seconds at least.
     let refused = loading.try_cmd(&["GET", "1"]).await;
     assert!(refused.is_err(), "it has loaded already");
     let waiting = stand.client.lock("third").try_lock().wait(SOON * 3);

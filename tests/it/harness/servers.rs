@@ -126,7 +126,7 @@ async fn a_password_is_required_and_is_in_the_url() {
 async fn a_server_can_be_returned_while_it_is_loading() {
     let server = RedisServer::builder()
         .while_loading()
-        .arg("--key-load-delay", "600")
+        .arg("--key-load-delay", "1500")
         .arg("--rdbcompression", "no")
         .start()
         .await;

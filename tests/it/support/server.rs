@@ -382,7 +382,7 @@ async fn answers(port: u16, while_loading: bool) -> bool {
         let length = stream.read(&mut reply).await?;
         std::io::Result::Ok(reply[..length].to_vec())
     };
-    let Ok(Ok(reply)) = tokio::time::timeout(Duration::from_millis(500), ask).await else {
+    let Ok(Ok(reply)) = tokio::time::timeout(ANSWER_WITHIN, ask).await else {
         return false;
     };
     // A server with a password is ready as well: it refuses only because we did not give one.
@@ -397,3 +397,5 @@ fn path(path: &Path) -> &str {
 
 const PORT_ATTEMPTS: usize = 20;
 const READY_WITHIN: Duration = Duration::from_secs(60);
+/// A loading server answers now and then only.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
