@@ -30,7 +30,7 @@ async fn every_command_takes_its_servers_from_a_file_and_shows_no_password_of_it
         "singleServerConfig:\n  address: redis://127.0.0.1:{port}\n  password: ${{REDIS_PW}}\n"
     );
     let java = written(&files, "redisson.yaml", &java);
-    let own = format!("url: redis://127.0.0.1:{port}\npassword: {SECRET}\ncommand_timeout: 2s\n");
+    let own = format!("url: redis://127.0.0.1:{port}\npassword: {SECRET}\ncommand_timeout: 9s\n");
     let own = written(&files, "lockdog.yaml", &own);
     for file in [&java, &own] {
         for args in [

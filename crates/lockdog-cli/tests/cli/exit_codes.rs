@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::program::{Files, lockdog, lockdog_at};
+use crate::program::{Files, end_of_wait, lockdog, lockdog_at};
 use crate::support::{RedisServer, dead_port};
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn a_busy_lock_ends_with_75_or_the_wanted_code_and_runs_nothing() {
         (&["--wait", "0"], 75),
     ] {
         let all = [&["run"], args, &["orders", "touch", ran]].concat();
-        let ended = lockdog(&server, &all).end().await.code(code);
+        let ended = end_of_wait(|| lockdog(&server, &all)).await.code(code);
         assert_eq!(ended.stderr, "");
     }
     assert!(!files.path("ran").exists());

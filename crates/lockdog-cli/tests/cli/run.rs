@@ -1,6 +1,6 @@
 //! `lockdog run` on a healthy server.
 
-use crate::program::{Files, LOCKDOG, lockdog, lockdog_at};
+use crate::program::{Files, LOCKDOG, end_of_wait, lockdog, lockdog_at};
 use crate::support::prelude::{SOON, ms};
 use crate::support::{RedisServer, eventually};
 
@@ -95,8 +95,7 @@ async fn several_locks_are_held_together() {
     let running = lockdog(&server, &args).stdin(reader).start();
     files.lines("ready").await;
     assert_eq!(redis.keys().await, ["a", "b"]);
-    lockdog(&server, &["run", "-n", "b", "true"])
-        .end()
+    end_of_wait(|| lockdog(&server, &["run", "-n", "b", "true"]))
         .await
         .code(75);
     drop(writer);
@@ -151,10 +150,8 @@ async fn a_long_wait_says_for_whom_with_v() {
     let field = "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d:57";
     redis.cmd(&["HSET", "orders", field, "1"]).await;
     redis.cmd(&["PEXPIRE", "orders", "300000"]).await;
-    let ended = lockdog(&server, &["-v", "run", "-w", "5s", "orders", "true"])
-        .end()
-        .await;
-    let ended = ended.code(75);
+    let args = ["-v", "run", "-w", "5s", "orders", "true"];
+    let ended = end_of_wait(|| lockdog(&server, &args)).await.code(75);
     let said = format!("waiting for orders, held by Redisson {field} (ttl ");
     assert!(ended.stderr.contains(&said), "{}", ended.stderr);
 }

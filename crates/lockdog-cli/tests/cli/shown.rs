@@ -2,7 +2,7 @@
 
 use lockdog::Client;
 
-use crate::program::{Files, lockdog, lockdog_at};
+use crate::program::{Files, end_of_wait, lockdog, lockdog_at};
 use crate::support::prelude::{LONG, SOON};
 use crate::support::redisson::Redisson;
 use crate::support::{RedisServer, eventually};
@@ -47,8 +47,7 @@ async fn a_lock_of_a_redisson_thread_is_shown_and_waited_for() {
     let line = format!("Redisson, thread {thread} of a JVM");
     assert!(ended.stdout.contains(&line), "{}", ended.stdout);
 
-    lockdog(&server, &["run", "-w", "4s", "orders", "true"])
-        .end()
+    end_of_wait(|| lockdog(&server, &["run", "-w", "4s", "orders", "true"]))
         .await
         .code(75);
     let files = Files::new();
