@@ -28,7 +28,7 @@ async fn waits_there(argument: &str) {
 }
 
 fn short(builder: ClientBuilder) -> ClientBuilder {
-    builder.poll_cap(ms(250)).fair_absence(ms(4_000))
+    builder.poll_cap(ms(250)).fair_absence(ms(6_000))
 }
 
 /// Starts the other process, and a waiter of this process behind its waiters.
