@@ -101,7 +101,7 @@ async fn an_unpolled_acquire_does_not_block_other_owners() {
 async fn abandoned_nested_acquires_do_not_harm_the_outer_hold() {
     let stand = Stand::proxied(3).await;
     let clients = stand
-        .clients_with(|it| it.watchdog_lease(Duration::from_secs(3)))
+        .clients_with(|it| it.watchdog_lease(Duration::from_secs(6)))
         .await;
     let lock = lock_of(&clients, NAME);
     let outer = take(&lock).await;
@@ -128,7 +128,7 @@ async fn abandoned_nested_acquires_do_not_harm_the_outer_hold() {
     }
     assert!(pending > 50, "only {pending} acquires were dropped or left");
     // Beyond the lease and each of the longer ones.
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    tokio::time::sleep(Duration::from_secs(7)).await;
     eventually(SOON, "it is held", async || {
         assert_healthy(&outer);
         outer.verdict() == Verdict::Held && outer.margin() == 1
