@@ -210,7 +210,13 @@ impl Queue {
         let cap = Duration::from_secs(1);
         let clock = Clock::default();
         let mut queue = Self {
-            waiters: Arc::new(Waiters::new(clock.clone(), cap, waiting as u32)),
+            waiters: Arc::new(Waiters::new(
+                Uuid::nil(),
+                clock.clone(),
+                cap,
+                waiting as u32,
+                true,
+            )),
             clock,
             key: key(0),
             places: VecDeque::new(),

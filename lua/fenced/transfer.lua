@@ -9,10 +9,11 @@
 -- ARGV[4]  the channel of the lock's messages; empty if its releases are not published
 -- ARGV[5]  the command that publishes there: publish, or spublish on a cluster that supports it
 -- ARGV[6]  'clock': a token is at least the server's clock in microseconds; 'one': it is the next number
+-- ARGV[7]  the list of the waiting clients; empty if the client may not use it
 --
 -- Returns
---   { n, token }  handed over, with this token as text; n >= 0: n connections listen on the channel;
---                 -1: the number of listeners is unknown
+--   { n, token }  handed over, with this token as text; n >= 0: n other clients wait, as there; -1: their
+--                 number is unknown
 --   -2            the first hold ended and the second could not begin, for example because the counter is
 --                 not a number: the lock is free, the waiters are notified
 --   nil           neither hold is there: the first one was lost
@@ -83,5 +84,13 @@ if channel == '' then
     return { -1, token }
 end
 local asked = ARGV[5] == 'spublish' and 'shardnumsub' or 'numsub'
-local listening = redis.pcall('pubsub', asked, channel)
-return { listening[2] or -1, token }
+local list = ARGV[7] or ''
+if list == '' then
+    return { redis.pcall('pubsub', asked, channel)[2] or -1, token }
+end
+local listening = redis.pcall('pubsub', asked, channel, list)
+if not listening[2] then
+    return { -1, token }
+end
+-- A listed client listens on both channels.
+return { listening[2] - listening[4] + (tonumber(redis.pcall('zcard', list)) or 0), token }

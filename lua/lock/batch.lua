@@ -1,8 +1,8 @@
 -- Purpose: runs the scripts of several callers, one after the other; a failure of one does not affect the others.
 --
 -- KEYS[i]          the key of the i-th script
--- ARGV[5 * i - 4]  the i-th script: "a" for acquire.lua, "u" for unlock.lua
--- ARGV[5 * i - 3]  and the next three: its arguments; acquire.lua has three, so its fourth one is empty
+-- ARGV[6 * i - 5]  the i-th script: "a" for acquire.lua, "u" for unlock.lua
+-- ARGV[6 * i - 4]  and the next four: its arguments; acquire.lua has three, so its last two are empty
 --
 -- Returns a list, one element for each key:
 --   answer  what the script returns when a client calls it alone
@@ -15,9 +15,9 @@ local scripts = { a = acquire, u = unlock }
 local answers = {}
 
 for i, key in ipairs(KEYS) do
-    local at = 5 * i
-    local args = { ARGV[at - 3], ARGV[at - 2], ARGV[at - 1], ARGV[at] }
-    local ran, answer = pcall(scripts[ARGV[at - 4]], { key }, args)
+    local at = 6 * i
+    local args = { ARGV[at - 4], ARGV[at - 3], ARGV[at - 2], ARGV[at - 1], ARGV[at] }
+    local ran, answer = pcall(scripts[ARGV[at - 5]], { key }, args)
     if not ran or type(answer) == 'table' then
         answer = '!'
     elseif answer == nil then

@@ -170,12 +170,22 @@ impl<C: Contender> Contest<C> {
         if !at_once && let Some(step) = self.defer_to_own_client(now)? {
             return Ok(step);
         }
+        // Another client was woken first. It is given time to acquire before this one asks.
+        if let Some(until) = view.second_until {
+            return Ok(Step::Wait(until));
+        }
+        let has_time = |until| deadline.is_none_or(|deadline| deadline > until);
+        let retreat = view.retreat.filter(|it| !has_part && has_time(it.until));
+        // A listed client does not wait for the end of its pause: it takes its place behind those that wait.
+        if let Some(place) = &mut self.place {
+            place.is_listed = view.is_listed;
+            place.yields = retreat.map(|retreat| retreat.until.since(now));
+        }
         // This client had the lock for a while and now leaves it to other clients. If the deadline comes
         // before the end of that pause, the waiter asks all the same, because it may be that no other
         // client wants the lock.
-        if !has_part
-            && let Some(retreat) = view.retreat
-            && deadline.is_none_or(|deadline| deadline > retreat.until)
+        if let Some(retreat) = retreat
+            && !view.is_listed
         {
             // Releases by the other clients end the pause early. This needs a subscription.
             let listens = self.backoff().is_none() && retreat.releases > 0;
@@ -268,6 +278,8 @@ impl<C: Contender> Contest<C> {
             at,
             waiter: self.contender.enter(at, now)?,
             is_unsubscribed: false,
+            is_listed: false,
+            yields: None,
         });
         Ok(())
     }

@@ -153,6 +153,10 @@ pub(crate) struct QueuePlace {
     /// The number of the queue.
     pub(crate) at: usize,
     pub(crate) waiter: WaiterGuard,
+    /// The next attempt lists the client as waiting.
+    pub(crate) is_listed: bool,
+    /// For how long a listed client leaves a free lock to others.
+    pub(crate) yields: Option<Duration>,
     /// The client could not subscribe to the messages of this queue.
     is_unsubscribed: bool,
 }

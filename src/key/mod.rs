@@ -7,6 +7,7 @@ pub(crate) mod kind;
 mod lock_group;
 mod permit_id;
 mod value;
+mod waiting_list;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -24,6 +25,7 @@ use kind::{PLAIN, PermitKind};
 pub(crate) use lock_group::LockGroup;
 pub use permit_id::PermitId;
 pub use value::Value;
+pub(crate) use waiting_list::is_of_waiting_list;
 
 /// The maximum length of a name in bytes, before and after the name mapper.
 const LONGEST: usize = 512;
@@ -374,6 +376,29 @@ mod tests {
         assert!(latch("start").check_slot().is_ok());
         for braces in ["{a}:b", "a}b", "{", "a{b"] {
             assert!(latch(braces).check_slot().is_err(), "{braces}");
+        }
+    }
+
+    #[test]
+    fn a_waiting_list_has_the_name_of_the_channel_with_another_prefix() {
+        for name in ["orders", "{a}:b", "a}b"] {
+            for kind in [&PLAIN, &kind::NON_REENTRANT, &kind::FENCED] {
+                let key = LockKey::new(kind, name, None).unwrap();
+                let (channel, list) = (key.channel().unwrap(), key.waiting_list().unwrap());
+                let of_channel = channel.strip_prefix("redisson_lock__channel").unwrap();
+                assert_eq!(list.strip_prefix("lockdog_waiters"), Some(of_channel));
+                assert!(is_of_waiting_list(&list) && !is_of_waiting_list(&channel));
+            }
+        }
+        for kind in [
+            &kind::SPIN,
+            &kind::FAIR,
+            &kind::READ,
+            &kind::GROUP,
+            &kind::LATCH,
+        ] {
+            let key = LockKey::new(kind, "orders", None).unwrap();
+            assert_eq!(key.waiting_list(), None, "{}", kind.name);
         }
     }
 

@@ -8,6 +8,7 @@ use tracing::{Instrument, Span};
 
 use super::preference::Preference;
 use crate::clock::Moment;
+use crate::contend::QueuePlace;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::hold::{Hold, OwnerState, POLL_TIMEOUT, Terms};
@@ -16,7 +17,7 @@ use crate::lease;
 use crate::observe::LockRef;
 use crate::owner::Owner;
 use crate::request::{FIRST_ATTEMPT, WaitLimit, WatchedCall, acquire_span, record, record_server};
-use crate::script::ModeOptions;
+use crate::script::{Listing, ModeOptions};
 use crate::session::{AttemptOutcome, Claim, Core, PendingAcquire, Session};
 use crate::wait::{Backoff, WaitRequest, WaiterKind};
 
@@ -199,6 +200,18 @@ impl LockCall<'_> {
                 && (prefers_writers || upgrades),
             upgrades,
         }
+    }
+
+    /// How an acquire that begins now lists this client as waiting.
+    pub(super) fn listing(&self, place: &QueuePlace, now: Moment) -> Option<Box<Listing>> {
+        let list = self.key.waiting_list().filter(|_| place.is_listed)?;
+        // Boxed because it is rare.
+        Some(Box::new(Listing {
+            list,
+            client: self.key.listed_as(self.core().id),
+            waited: now.since(self.began),
+            yields: place.yields,
+        }))
     }
 
     /// Fails if the call upgrades and its read hold is lost.

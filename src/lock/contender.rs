@@ -181,7 +181,7 @@ impl Contender for LockContender<'_> {
         place: Option<&QueuePlace>,
         now: Moment,
     ) -> Result<Attempted<Claim>> {
-        let Some(QueuePlace { waiter, .. }) = place else {
+        let Some(place @ QueuePlace { waiter, .. }) = place else {
             return Ok(Attempted::Unasked);
         };
         if self.caller.key.kind().queue == QueueSide::Server {
@@ -192,6 +192,7 @@ impl Contender for LockContender<'_> {
             _ => self.first(),
         };
         acquiring.modes = self.caller.modes(now, true);
+        acquiring.listing = self.caller.listing(place, now);
         if !waiter.attempting(acquiring.hold(), now) {
             // The lock is being handed to this waiter.
             return Ok(Attempted::Unasked);
@@ -214,8 +215,7 @@ impl Contender for LockContender<'_> {
     }
 
     fn asks_at_once(&self) -> bool {
-        let has_server_queue = self.caller.key.kind().queue == QueueSide::Server;
-        has_server_queue && self.queue_wait.asks_at_once()
+        self.caller.key.kind().queue == QueueSide::Server && self.queue_wait.asks_at_once()
     }
 
     async fn ask_beside(&mut self, now: Moment) -> Result<Attempted<Claim>> {

@@ -59,11 +59,12 @@ async fn force_unlock_in_mode(
         view: LedgerView::UNKNOWN,
         lease: Duration::ZERO,
         queue_timeouts: QueueTimeouts::default(),
+        list: None,
     };
     let freed = unlock(server, &lowered, time, &mut sent).await;
     server.abandon_unanswered(&freed, &sent);
     Ok(match freed? {
-        UnlockReply::Released => true,
+        UnlockReply::Released(_) => true,
         UnlockReply::Kept => false,
         // If an earlier sending was not answered, that one may have freed the lock.
         UnlockReply::Missing => sent.repeated,

@@ -13,6 +13,8 @@ pub(crate) struct HandOver<'a> {
     /// Of the hold that begins.
     pub(crate) lease: Duration,
     pub(crate) queue_timeouts: QueueTimeouts,
+    /// The waiting list of the lock, if the script may use it.
+    pub(crate) list: Option<&'a str>,
     /// For permits without leases: how many.
     pub(crate) permits: u32,
     /// A sending of the acquire of the hold that ends may still run.

@@ -22,6 +22,19 @@ pub(crate) struct AcquireItem<'a> {
     pub(crate) target: u32,
     /// For a lock whose holds have a mode.
     pub(crate) sharing: Option<Sharing>,
+    /// For a client that waits.
+    pub(crate) listing: Option<&'a Listing>,
+}
+
+/// How the server lists a client that waits. See `lua/lock/contend.lua`.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    pub(crate) list: String,
+    pub(crate) client: String,
+    /// How long it has waited.
+    pub(crate) waited: Duration,
+    /// It leaves a free lock to the other clients, and waits for this time as if another owner had the lock.
+    pub(crate) yields: Option<Duration>,
 }
 
 /// The result of an acquire.
@@ -41,11 +54,22 @@ pub(crate) enum AcquireReply {
 #[derive(Debug)]
 pub(crate) enum UnlockReply {
     /// The lock is free.
-    Released,
+    Released(Woken),
     /// The hold's count is the target; or the hold ended, and its lock stays for a time.
     Kept,
     /// The hold does not exist.
     Missing,
+}
+
+/// Whom an unlock woke.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Woken {
+    /// Every client that waits.
+    All,
+    /// One of the waiting list.
+    One,
+    /// Every client that waits, because the server did not allow the script to use the list.
+    NotListed,
 }
 
 /// The result of a settle.
@@ -86,13 +110,23 @@ pub(crate) async fn acquire(
     for value in key.values() {
         args.push(Arg::Text(value));
     }
+    let mut script = key.kind().scripts.acquire;
+    if let (Some(listing), Some(contend)) = (item.listing, key.kind().scripts.contend) {
+        script = contend;
+        args.extend([
+            Arg::Text(&listing.list),
+            Arg::Text(&listing.client),
+            Arg::Number(u64::try_from(listing.waited.as_micros()).unwrap_or(u64::MAX)),
+            Arg::Number(listing.yields.is_some().into()),
+        ]);
+    }
     let mut more = more_keys(key, field);
     if let Some(counter) = &counter {
         more.push(counter.clone());
     }
     let call = ScriptCall {
         kind: CommandKind::Acquire,
-        script: key.kind().scripts.acquire,
+        script,
         keys: &with_more(key, &more),
         args: &args,
     };
@@ -100,6 +134,9 @@ pub(crate) async fn acquire(
         Value::Nil if counter.is_none() => Ok(AcquireReply::Granted(None)),
         Value::Int(-3) => Ok(AcquireReply::Gone),
         Value::Int(-6) => Ok(AcquireReply::WouldDeadlock),
+        Value::Int(-4) if item.listing.is_some() => Ok(AcquireReply::Busy(
+            item.listing.and_then(|listing| listing.yields),
+        )),
         Value::Int(-1) => Ok(AcquireReply::Busy(None)),
         Value::Int(ttl @ 0..) => Ok(AcquireReply::Busy(Some(Duration::from_millis(ttl as u64)))),
         other => match token(&other).filter(|_| counter.is_some()) {
@@ -120,6 +157,8 @@ pub(crate) struct LoweredHold<'a> {
     /// The longest lease that was sent for the hold.
     pub(crate) lease: Duration,
     pub(crate) queue_timeouts: QueueTimeouts,
+    /// The waiting list of the lock, if a final unlock may use it.
+    pub(crate) list: Option<String>,
 }
 
 /// What the arguments and keys of a [`LoweredHold`] refer to.
@@ -187,19 +226,25 @@ pub(crate) async fn unlock(
     if key.kind().is_counted() {
         let is_known = semaphore::release(server, key, field, target, view, time, sent).await?;
         return Ok(match is_known {
-            true => UnlockReply::Released,
+            true => UnlockReply::Released(Woken::All),
             false => UnlockReply::Missing,
         });
     }
     let texts = hold.texts();
+    let mut args = hold.args(&texts, server.publishes(), false);
+    if key.kind().scripts.contend.is_some() {
+        args.push(Arg::Text(hold.list.as_deref().unwrap_or_default()));
+    }
     let call = ScriptCall {
         kind: CommandKind::Unlock,
         script: key.kind().scripts.unlock,
         keys: &with_more(key, &texts.more),
-        args: &hold.args(&texts, server.publishes(), false),
+        args: &args,
     };
     match call.through(server, time, sent).await? {
-        Value::Int(1) => Ok(UnlockReply::Released),
+        Value::Int(1) => Ok(UnlockReply::Released(Woken::All)),
+        Value::Int(2) => Ok(UnlockReply::Released(Woken::One)),
+        Value::Int(3) => Ok(UnlockReply::Released(Woken::NotListed)),
         Value::Int(0) => Ok(UnlockReply::Kept),
         Value::Nil => Ok(UnlockReply::Missing),
         other => Err(unexpected(&other)),
@@ -221,21 +266,28 @@ pub(crate) async fn transfer(
     let channel = key.channel().unwrap_or_default();
     let mut more_keys = more_keys(key, hand_over.ends);
     more_keys.extend(counter.clone());
+    let mut args: SmallVec<[Arg<'_>; 8]> = smallvec![
+        Arg::Text(hand_over.ends),
+        Arg::Text(hand_over.begins),
+        Arg::Number(lease::millis(hand_over.lease)),
+        Arg::Text(&channel),
+        Arg::Text(server.publishes()),
+    ];
+    if key.kind().queue == QueueSide::Server {
+        args.push(Arg::Number(lease::millis(
+            hand_over.queue_timeouts.fair_wait,
+        )));
+    } else if counter.is_some() {
+        args.push(from(key));
+    }
+    if key.kind().scripts.contend.is_some() {
+        args.push(Arg::Text(hand_over.list.unwrap_or_default()));
+    }
     let call = ScriptCall {
         kind: CommandKind::Transfer,
         script: hand_over.script,
         keys: &with_more(key, &more_keys),
-        args: &[
-            Arg::Text(hand_over.ends),
-            Arg::Text(hand_over.begins),
-            Arg::Number(lease::millis(hand_over.lease)),
-            Arg::Text(&channel),
-            Arg::Text(server.publishes()),
-            match key.kind().queue {
-                QueueSide::Server => Arg::Number(lease::millis(hand_over.queue_timeouts.fair_wait)),
-                QueueSide::Client => from(key),
-            },
-        ][..5 + args_of_tokens(key).max(args_of_queue(key))],
+        args: &args,
     };
     let answer = call.through(server, time, sent).await?;
     let handed = match &answer {
@@ -256,16 +308,6 @@ pub(crate) async fn transfer(
         }),
         _ => Err(unexpected(&answer)),
     }
-}
-
-/// How many further arguments the scripts of a kind with a queue on the server have.
-fn args_of_queue(key: &LockKey) -> usize {
-    usize::from(key.kind().queue == QueueSide::Server)
-}
-
-/// How many further arguments the scripts of a kind that issues tokens have.
-fn args_of_tokens(key: &LockKey) -> usize {
-    usize::from(key.kind().counter.is_some())
 }
 
 /// Where the tokens begin, if its kind issues tokens.

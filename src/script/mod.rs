@@ -35,8 +35,8 @@ pub(crate) use force_unlock::force_unlock;
 pub(crate) use hand_over::{HandOver, TransferReply};
 pub(crate) use linger::{linger, linger_on};
 pub(crate) use lock::{
-    AcquireItem, AcquireReply, LoweredHold, SettleReply, UnlockReply, acquire, settle, transfer,
-    unlock,
+    AcquireItem, AcquireReply, Listing, LoweredHold, SettleReply, UnlockReply, Woken, acquire,
+    settle, transfer, unlock,
 };
 pub(crate) use multi_lock::{BatchReply, acquire_all};
 pub(crate) use queue_query::{QueryMode, QueueQuery, QueueReply, query_queue};

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Session;
+use super::attempt_outcome::AttemptOutcome;
 use super::claim::Claim;
 use super::settle::Job;
 use crate::clock::Moment;
-use crate::error::{Error, Lost};
+use crate::error::Error;
 use crate::hold::{Hold, HoldPhase, HoldState, Terms, TurnGuard};
 use crate::key::{LockKey, QueueSide};
 use crate::owner::Owner;
-use crate::script::{self, AcquireItem, AcquireReply, ModeOptions};
+use crate::script::{self, AcquireItem, AcquireReply, Listing, ModeOptions};
 use crate::server::{Addressee, Sent, TimeBox};
 use crate::wait::HandedOver;
 
@@ -29,6 +30,8 @@ pub(crate) struct PendingAcquire {
     pub(crate) addressee: Option<Addressee>,
     /// How it treats the holders and waiters in the other mode of a read/write lock.
     pub(crate) modes: ModeOptions,
+    /// How the next command lists this client as waiting, if it does.
+    pub(crate) listing: Option<Box<Listing>>,
     /// The owner's hold in the other mode, as the last command named it.
     partner: Option<Arc<Hold>>,
     /// How long after the call's end the grant may be accepted. `None`: for a waiter's answer time.
@@ -41,20 +44,6 @@ pub(crate) struct PendingAcquire {
     pub(super) has_place: bool,
     /// The server may announce it as a writer that waits.
     announced: bool,
-}
-
-/// The result of one attempt.
-pub(crate) enum AttemptOutcome {
-    Granted(Claim),
-    /// Another owner has the lock; its TTL, if it has one.
-    Busy(Option<Duration>),
-    /// The hold to be re-entered was lost.
-    Lost(Lost),
-    /// The hold ended while the command was in flight, or its server is no longer the master: the grant
-    /// does not count.
-    Ended,
-    /// Granted, but answered after the grant's own deadline, so it does not count.
-    TooLate,
 }
 
 impl PendingAcquire {
@@ -103,6 +92,7 @@ impl PendingAcquire {
             sent: Sent::default(),
             addressee: None,
             modes: ModeOptions::default(),
+            listing: None,
             partner: None,
             accept_limit: None,
             granted: false,
@@ -195,7 +185,8 @@ impl PendingAcquire {
         self.announced |= self.modes.announces;
         let core = self.session.core();
         // `self.item` would borrow all of `self`, and `self.sent` is borrowed mutably below.
-        let item = core.item(&self.hold, target, self.partner.as_deref(), self.modes);
+        let mut item = core.item(&self.hold, target, self.partner.as_deref(), self.modes);
+        item.listing = self.listing.as_deref();
         let turn = self.command.as_ref();
         let acquired = {
             let sending = pin!(script::acquire(

@@ -1,6 +1,7 @@
 //! What the answer to an acquire means for its hold.
 
-use super::acquire::{AttemptOutcome, PendingAcquire};
+use super::acquire::PendingAcquire;
+use super::attempt_outcome::AttemptOutcome;
 use crate::error::{Error, LostReason};
 use crate::hold::{HoldPhase, Terms};
 use crate::script::AcquireReply;

@@ -4,7 +4,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::acquire::{AttemptOutcome, PendingAcquire};
+use super::acquire::PendingAcquire;
+use super::attempt_outcome::AttemptOutcome;
 use super::replicas::acknowledge;
 use super::{Claim, Core, Session};
 use crate::clock::Moment;

@@ -3,7 +3,8 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use super::acquire::{AttemptOutcome, PendingAcquire};
+use super::acquire::PendingAcquire;
+use super::attempt_outcome::AttemptOutcome;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::hold::{Terms, TurnGuard};

@@ -2,6 +2,7 @@
 
 mod acquire;
 mod answer;
+mod attempt_outcome;
 mod batch_acquire;
 mod claim;
 #[cfg(test)]
@@ -45,7 +46,8 @@ use crate::script::{AcquireItem, ModeOptions, Remembered, Sharing};
 use crate::server::Server;
 use crate::wait::{Backoff, Waiters, Wake};
 
-pub(crate) use acquire::{AttemptOutcome, PendingAcquire};
+pub(crate) use acquire::PendingAcquire;
+pub(crate) use attempt_outcome::AttemptOutcome;
 pub(crate) use batch_acquire::{BatchAcquire, BatchAttempt};
 pub(crate) use claim::{Claim, warn_elsewhere};
 #[cfg(test)]
@@ -141,7 +143,13 @@ impl Core {
         max_waiters: u32,
     ) -> (Self, mpsc::UnboundedReceiver<Job>) {
         let (jobs, owed) = mpsc::unbounded_channel();
-        let waiters = Waiters::new(clock.clone(), settings.poll_cap, max_waiters);
+        let waiters = Waiters::new(
+            id,
+            clock.clone(),
+            settings.poll_cap,
+            max_waiters,
+            !server.is_cluster(),
+        );
         let core = Self {
             id,
             prefix: format!("{id}:"),
@@ -199,6 +207,7 @@ impl Core {
             field: self.field(hold),
             target,
             sharing,
+            listing: None,
         }
     }
 

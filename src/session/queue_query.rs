@@ -4,7 +4,8 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use super::acquire::{AttemptOutcome, PendingAcquire};
+use super::acquire::PendingAcquire;
+use super::attempt_outcome::AttemptOutcome;
 use crate::clock::Moment;
 use crate::error::{Error, LostReason};
 use crate::hold::{Hold, HoldPhase, Terms, TurnGuard};

@@ -11,7 +11,7 @@ use crate::error::{Error, LostReason, UnlockUnconfirmed};
 use crate::hold::{HoldPhase, HoldState, SLOW_UNLOCK, TurnGuard};
 use crate::lease;
 use crate::observe::End;
-use crate::script::{self, LoweredHold, TransferReply, UnlockReply as Answer};
+use crate::script::{self, LoweredHold, TransferReply, UnlockReply as Answer, Woken};
 use crate::server::{Failure, Sent, TimeBox};
 
 /// The result of an unlock. A later version may have more variants: treat one that you do not know as
@@ -118,8 +118,14 @@ impl PendingUnlock {
         };
         self.answered = answer.is_ok();
         match answer {
-            Ok(Answer::Released) => {
+            Ok(Answer::Released(woken)) => {
                 self.claim.hold.state().known = self.target;
+                let waiters = &self.claim.session.core().waiters;
+                match woken {
+                    Woken::All => {}
+                    Woken::One => waiters.leave_to_others(self.claim.hold.key()),
+                    Woken::NotListed => waiters.refuse_lists(),
+                }
                 Ok(Unlocked::Released)
             }
             Ok(Answer::Kept) => Ok(self.kept()),
@@ -167,6 +173,7 @@ impl PendingUnlock {
             view,
             lease,
             queue_timeouts: core.settings.queue_timeouts,
+            list: core.waiters.list_of(hold.key()),
         };
         let (server, rest, sent) = (&core.server, self.rest, &mut self.sent);
         let sending = pin!(async {
@@ -200,7 +207,9 @@ impl PendingUnlock {
                 self.sent = Sent::with([turn.permit()]);
                 None
             }
-            Ok(TransferReply::Handed { .. } | TransferReply::Freed) => Some(Ok(Answer::Released)),
+            Ok(TransferReply::Handed { .. } | TransferReply::Freed) => {
+                Some(Ok(Answer::Released(Woken::All)))
+            }
             Ok(TransferReply::Missing) => Some(Ok(Answer::Missing)),
             Err(failure) => Some(Err(failure)),
         })

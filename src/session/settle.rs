@@ -223,6 +223,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
                 view: hold.state().ledger_view(),
                 lease,
                 queue_timeouts: core.settings.queue_timeouts,
+                list: None,
             };
             let sending = async {
                 if target > 0 || rest.is_zero() {

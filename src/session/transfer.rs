@@ -151,6 +151,7 @@ impl Transfer {
                 begins: &to,
                 lease: self.lease,
                 queue_timeouts: core.settings.queue_timeouts,
+                list: core.waiters.list_of(hold.key()).as_deref(),
                 permits: self.permits,
                 in_doubt,
             },
@@ -177,7 +178,7 @@ impl Transfer {
         let core = session.core();
         let now = core.clock.now();
         let streak = matches!(self.next, Next::New(_)).then(|| {
-            let own = u32::from(core.waiters.is_listening(hold.key()));
+            let own = u32::from(core.waiters.listens_unlisted(hold.key()));
             let others = listening.map(|listening| listening.saturating_sub(own));
             // The hold that ends passes its streak on.
             let mut streak = hold.state().streak.take().unwrap_or_default();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Waiters;
+use super::listed::ListedClient;
 use super::waiter::{WaitRequest, Waiter};
 use super::waiter_kind::WaiterKind;
 use crate::clock::Moment;
@@ -82,6 +83,7 @@ impl Waiters {
         } else {
             self.messages.begin(self)
         };
+        let mut listed = None;
         let subscription = if let Some((waiter, _)) = own {
             let known = waiter.in_queue.lock().subscription();
             known.unwrap_or_else(|| {
@@ -94,12 +96,34 @@ impl Waiters {
             let Some(queue) = queues.get_mut(&**key) else {
                 return;
             };
-            queue.subscription(|| self.subscriptions.subscribe(key, channel))
+            let subscription = queue.subscription(|| self.subscriptions.subscribe(key, channel));
+            let list = self.list_of(key);
+            let is_one = waiter.is_some_and(Waiter::may_be_listed) && !queue.has_listeners();
+            match list {
+                Some(list) if is_one => {
+                    let client = key.listed_as(self.client);
+                    let subscribe =
+                        || ListedClient::subscribe(&self.subscriptions, key, list, &client);
+                    listed = Some(queue.listed(subscribe));
+                }
+                _ => queue.unlist(),
+            }
+            subscription
         };
         if let Some(opening) = opening {
             opening.begin(server);
         }
         subscription.settled().await;
+        if let Some(listed) = listed {
+            listed.settled().await;
+            if subscription.is_listening() && !listed.is_listening() {
+                // The user may subscribe to the lock's channel only.
+                self.refuse_lists();
+                if let Some(queue) = self.shard(key).get_mut(&**key) {
+                    queue.unlist();
+                }
+            }
+        }
     }
 }
 

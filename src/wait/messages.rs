@@ -194,8 +194,9 @@ impl Waiters {
     /// message is unknown. Ends with the connection.
     pub(crate) async fn handle_messages(&self, mut stream: PubSubStream) {
         while let Some(message) = stream.next().await {
-            for key in self.subscriptions.locks_on(message.get_channel_name()) {
-                self.handle_message_text(&key, message.get_payload_bytes());
+            let channel = message.get_channel_name();
+            for key in self.subscriptions.locks_on(channel) {
+                self.handle_message_text(&key, channel, message.get_payload_bytes());
             }
         }
     }

@@ -8,12 +8,14 @@
 mod backoff;
 mod channel;
 mod channel_list;
+mod listed;
 mod listener;
 mod locked_shard;
 mod messages;
 mod places;
 mod queue;
 mod queue_entry;
+mod queue_listed;
 mod queue_listeners;
 mod queue_places;
 mod queue_receiver;
@@ -25,6 +27,7 @@ mod subscriptions;
 mod waiter;
 mod waiter_guard;
 mod waiter_kind;
+mod waiting_list;
 mod wake_signal;
 mod wake_ups;
 
@@ -34,10 +37,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
+use uuid::Uuid;
 
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
-use crate::key::{ByKey, LockKey};
+use crate::key::{ByKey, LockKey, is_of_waiting_list};
 use crate::owner::Owner;
 
 pub use backoff::{Backoff, Wake};
@@ -59,6 +64,8 @@ pub(crate) use waiter_kind::WaiterKind;
 
 /// All waiters of one client.
 pub(crate) struct Waiters {
+    /// The client's id.
+    client: Uuid,
     clock: Clock,
     poll_cap: Duration,
     limit: u32,
@@ -71,11 +78,25 @@ pub(crate) struct Waiters {
     closed: AtomicBool,
     subscriptions: Arc<Subscriptions>,
     messages: Messages,
+    /// A queue without waiters is kept for a while.
+    idle: Notify,
+    /// Whether waiting lists may be on the server. Not on a cluster: while a slot moves key by key, its lock and its
+    /// list could be at two nodes, and the move fails if both nodes have a list.
+    has_lists: bool,
+    /// 0: the server has refused no waiting list.
+    lists_refused_until: AtomicU64,
 }
 
 impl Waiters {
-    pub(crate) fn new(clock: Clock, poll_cap: Duration, limit: u32) -> Self {
+    pub(crate) fn new(
+        client: Uuid,
+        clock: Clock,
+        poll_cap: Duration,
+        limit: u32,
+        has_lists: bool,
+    ) -> Self {
         Self {
+            client,
             clock,
             poll_cap,
             limit,
@@ -85,6 +106,9 @@ impl Waiters {
             closed: AtomicBool::new(false),
             subscriptions: Arc::default(),
             messages: Messages::default(),
+            idle: Notify::new(),
+            has_lists,
+            lists_refused_until: AtomicU64::new(0),
         }
     }
 
@@ -183,9 +207,12 @@ impl Waiters {
         }
     }
 
-    /// As [`Waiters::handle_message`], for a message with this text. The text matters only for a latch: 0
-    /// means that its count is zero.
-    pub(crate) fn handle_message_text(&self, key: &LockKey, text: &[u8]) {
+    /// As [`Waiters::handle_message`], for a message with this text on this channel of the lock. The text matters
+    /// for a latch, where 0 means that its count is zero, and on the client's own channel of a waiting list.
+    pub(crate) fn handle_message_text(&self, key: &LockKey, channel: &str, text: &[u8]) {
+        if is_of_waiting_list(channel) {
+            return self.handle_call(key, text);
+        }
         if key.kind().is_latch
             && text == b"0"
             && let Some(queue) = self.shard(key).get(key)
@@ -289,6 +316,10 @@ pub(crate) struct QueueView {
     pub(crate) is_contender: bool,
     /// The client is subscribed to the lock's messages.
     pub(crate) is_listening: bool,
+    /// A release wakes one of the listed clients, and this waiter's client may be one of them.
+    pub(crate) is_listed: bool,
+    /// Another client was woken before this one, and is to acquire before this moment.
+    pub(crate) second_until: Option<Moment>,
     /// The pause in which this client leaves the lock to other clients.
     pub(crate) retreat: Option<Retreat>,
 }
@@ -319,7 +350,13 @@ mod tests {
     use crate::user_code::FreeAtEachCall;
 
     fn waiting() -> (Arc<Waiters>, Arc<LockKey>, WaiterGuard) {
-        let waiters = Waiters::new(Clock::default(), Duration::from_secs(60), 1_000);
+        let waiters = Waiters::new(
+            Uuid::nil(),
+            Clock::default(),
+            Duration::from_secs(60),
+            1_000,
+            true,
+        );
         let waiters = Arc::new(waiters);
         let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
         let terms = Terms {
@@ -354,7 +391,13 @@ mod tests {
     /// How long it takes until this many waiters of one lock have left, the last one first.
     fn leaving(waiting: usize) -> Duration {
         let clock = Clock::default();
-        let waiters = Waiters::new(clock.clone(), Duration::from_secs(60), waiting as u32);
+        let waiters = Waiters::new(
+            Uuid::nil(),
+            clock.clone(),
+            Duration::from_secs(60),
+            waiting as u32,
+            true,
+        );
         let waiters = Arc::new(waiters);
         let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
         let enter = |_| {
@@ -436,7 +479,13 @@ mod tests {
     /// contender leaves without the lock.
     fn woken_by_leaving(contender: WaiterKind) -> usize {
         let clock = Clock::default();
-        let waiters = Arc::new(Waiters::new(clock.clone(), Duration::from_secs(60), 1_000));
+        let waiters = Arc::new(Waiters::new(
+            Uuid::nil(),
+            clock.clone(),
+            Duration::from_secs(60),
+            1_000,
+            true,
+        ));
         let key = Arc::new(LockKey::new(&kind::WRITE, "l", None).unwrap());
         let reader = WaiterKind::Reader {
             patience: Duration::from_secs(2),

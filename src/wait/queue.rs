@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Subscription;
+use super::listed::ListedClient;
 use super::places::Places;
 use super::retreat::Retreat;
 use super::waiter::Waiter;
@@ -32,16 +33,23 @@ pub(super) struct WaitQueue {
     pub(super) listening_in: BTreeMap<u64, Arc<Waiter>>,
     /// The waiter that may talk to Redis.
     pub(super) contender: Option<Arc<Waiter>>,
+    // Dropped in this order.
+    pub(super) listed: Option<ListedClient>,
     subscription: Option<Subscription>,
+    /// See [`WaitQueue::be_second`].
+    pub(super) second_until: Option<Moment>,
+    /// Since when it has no waiter, if it is kept all the same.
+    pub(super) idle_since: Option<Moment>,
     /// The outage that the contender's last attempt met.
     outage: Option<Error>,
-    retreat: Option<Retreat>,
+    pub(super) retreat: Option<Retreat>,
     /// Those of the waiters that have a place in a queue on the server.
     pub(super) places: Places,
 }
 
 impl WaitQueue {
     pub(super) fn push(&mut self, waiter: Arc<Waiter>) {
+        self.idle_since = None;
         if self.contender.is_none() {
             self.contender = Some(waiter.clone());
         }
@@ -273,6 +281,11 @@ impl WaitQueue {
             }
             self.retreat = None;
         }
+        self.second_until = None;
+        self.wake_by_message(wake_ups);
+    }
+
+    pub(super) fn wake_by_message(&self, wake_ups: &mut WakeUps) {
         for waiter in self.askers() {
             waiter.woken.note_message();
         }

@@ -8,6 +8,9 @@ use crate::clock::Moment;
 
 impl WaitQueue {
     pub(super) fn add_listener(&mut self, waiter: Arc<Waiter>) {
+        self.idle_since = None;
+        // It asks for several locks, and takes no place in the list of one of them.
+        self.unlist();
         self.listening_in.insert(waiter.id, waiter);
     }
 
@@ -17,6 +20,10 @@ impl WaitQueue {
             // The first moment stays: it counts for all waiters.
             let _ = waiter.zero_received.set(now);
         }
+    }
+
+    pub(super) fn has_listeners(&self) -> bool {
+        !self.listening_in.is_empty()
     }
 
     pub(super) fn remove_listener(&mut self, waiter: &Waiter) {

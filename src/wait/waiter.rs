@@ -114,6 +114,11 @@ impl Waiter {
         matches!(self.request.kind, WaiterKind::Reader { .. })
     }
 
+    /// It waits for one lock, as any other client in the lock's waiting list.
+    pub(super) fn may_be_listed(&self) -> bool {
+        self.request.terms.is_some()
+    }
+
     pub(super) fn is_writer(&self) -> bool {
         self.request.kind == WaiterKind::Writer
     }

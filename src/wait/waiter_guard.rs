@@ -53,6 +53,8 @@ impl WaiterGuard {
         QueueView {
             is_contender: queue.may_ask(&self.waiter, now),
             is_listening: queue.is_listening() || self.waiter.in_queue.lock().is_listening(),
+            is_listed: queue.is_listed() && self.waiter.may_be_listed(),
+            second_until: queue.second_until(now),
             retreat: queue.backed_off(now),
         }
     }
@@ -193,8 +195,16 @@ impl Drop for WaiterGuard {
         let has_lock = *self.has_lock.get_mut();
         let is_used_up = has_lock && !(*self.shares.get_mut() || self.was_called_meanwhile());
         queue.leave(&self.waiter, has_lock, is_used_up, wake_ups);
-        if queue.is_empty() {
-            shard.remove(&*self.key);
+        if !queue.is_empty() {
+            return;
         }
+        // A call that gave up does not come back: its client must not be woken in place of others.
+        if !(has_lock && queue.is_listed()) {
+            shard.remove(&*self.key);
+            return;
+        }
+        queue.linger(self.waiters.clock.now());
+        drop(shard);
+        self.waiters.idle.notify_one();
     }
 }

@@ -111,6 +111,7 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
         let mut probing = pin!(probe::keep_probing(core));
         let mut following = pin!(switch::keep_following(core));
         let mut checking = pin!(check::keep_checking(core));
+        let mut forgetting = pin!(core.waiters.end_idle());
         let mut ending = pin!(ended(core));
         loop {
             tokio::select! {
@@ -122,6 +123,7 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
                 () = &mut probing => {}
                 () = &mut following => {}
                 () = &mut checking => {}
+                () = &mut forgetting => {}
                 Some(job) = jobs.recv() => settling.begin(job),
                 () = settling.process_next() => {}
             }

@@ -35,6 +35,7 @@ use std::time::Duration;
 
 use lockdog::{Client, Guard, Lock};
 
+use crate::faults::scripts;
 use crate::kinds::{self, Kind, each_kind};
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::support::{Deployment, Redis};
@@ -100,6 +101,10 @@ impl Fixture {
             .await
             .expect("it is held");
         guard.unlock().await.expect("it is held");
+        // That of a client that waits, too.
+        for text in scripts::texts() {
+            self.redis.cmd(&["SCRIPT", "LOAD", text]).await;
+        }
         self.redis.reset_stats().await;
     }
 

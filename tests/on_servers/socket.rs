@@ -102,7 +102,7 @@ fn unlock(key: &str) -> Cmd {
     call(
         PLAIN.scripts.unlock,
         key,
-        &["me", "0", "channel", "publish"],
+        &["me", "0", "channel", "publish", ""],
     )
 }
 

@@ -2,6 +2,7 @@
 
 use super::kept::Keeping;
 use super::tokens::Granting;
+use crate::key::is_of_waiting_list;
 
 /// One of lockdog's commands. The parser reads the arguments only, so that it does not depend on the
 /// text of a script.
@@ -40,6 +41,7 @@ impl<'a> SimulatedCommand<'a> {
         let keys: usize = args[2].parse().expect("a script has a number of keys");
         let values: Vec<&str> = args[3 + keys..].iter().map(String::as_str).collect();
         let is_number = |text: &str| text.parse::<u64>().is_ok();
+        let is_list = |text: &str| text.is_empty() || is_of_waiting_list(text);
         match values[..] {
             [field, target, _lease] if is_number(target) => Self::count(field, target, true),
             [field, target, _lease, TOKENS_FROM_CLOCK | TOKENS_FROM_ONE] => {
@@ -52,7 +54,16 @@ impl<'a> SimulatedCommand<'a> {
                 _channel,
                 _publishes,
                 TOKENS_FROM_CLOCK | TOKENS_FROM_ONE,
+                _list,
             ] => Self::Transfer { from, to },
+            [field, target, _lease, .., list, _client, _waited, _yields]
+                if is_of_waiting_list(list) =>
+            {
+                Self::count(field, target, true)
+            }
+            [field, target, _channel, _publishes, list] if is_number(target) && is_list(list) => {
+                Self::count(field, target, false)
+            }
             [field, target, _channel, publishes] if !is_number(publishes) => {
                 Self::count(field, target, false)
             }
@@ -61,7 +72,9 @@ impl<'a> SimulatedCommand<'a> {
                 rest_ms: rest.parse().expect("it is a number"),
             },
             [field, _channel, _publishes] => Self::Force { field },
-            [from, to, _lease, _channel, _publishes] => Self::Transfer { from, to },
+            [from, to, _lease, _channel, _publishes, list] if is_list(list) => {
+                Self::Transfer { from, to }
+            }
             _ => Self::Renew {
                 fields: values.iter().step_by(2).copied().collect(),
             },

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::lists;
+use crate::key::is_of_waiting_list;
 
 #[derive(Default)]
 pub(super) struct Keys {
@@ -12,6 +13,8 @@ pub(super) struct Keys {
     pub(super) epoch_ms: u64,
     /// The published messages: the channels and the texts.
     pub(super) published: Vec<(String, String)>,
+    /// How many connections are subscribed to each channel.
+    pub(super) listening: HashMap<String, i64>,
     /// The commands of scripts, if they are recorded.
     pub(super) calls: Option<Vec<Vec<String>>>,
     entries: HashMap<String, Entry>,
@@ -49,7 +52,8 @@ pub(super) enum Reply {
     List(Vec<String>),
     /// Each may be missing.
     Values(Vec<Option<String>>),
-    Listeners(String, i64),
+    /// For each channel, how many connections listen.
+    Listeners(Vec<(String, i64)>),
     Ok,
 }
 
@@ -151,16 +155,16 @@ impl Keys {
     pub(super) fn call(&mut self, args: &[String]) -> Answer {
         let name = args[0].to_lowercase();
         match name.as_str() {
-            // In every fourth millisecond another client counts as subscribed, so that sequences of
-            // hand-overs end.
             "pubsub" => {
-                let listeners = i64::from(self.now_ms.is_multiple_of(4));
-                return Ok(Reply::Listeners(arg(args, 2)?.to_owned(), listeners));
+                let channels = args[2..].iter();
+                let counted = channels.map(|channel| (channel.clone(), self.listening(channel)));
+                return Ok(Reply::Listeners(counted.collect()));
             }
             "publish" => {
                 let message = (arg(args, 1)?.to_owned(), arg(args, 2)?.to_owned());
+                let listening = self.listening.get(&message.0).copied();
                 self.published.push(message);
-                return Ok(Reply::Int(0));
+                return Ok(Reply::Int(listening.unwrap_or(0)));
             }
             "info" => return Ok(Reply::Bulk("run_id:1\r\nmaster_replid:1\r\n".to_owned())),
             "client" | "ping" | "subscribe" | "unsubscribe" => return Ok(Reply::Ok),
@@ -177,6 +181,13 @@ impl Keys {
             Some('z') => self.call_sorted(&name, args),
             _ => self.call_any(&name, args),
         }
+    }
+
+    /// How many connections listen on a channel. In every fourth millisecond another client counts as
+    /// subscribed to a lock's channel, so that sequences of hand-overs end.
+    fn listening(&self, channel: &str) -> i64 {
+        let more = self.now_ms.is_multiple_of(4) && !is_of_waiting_list(channel);
+        self.listening.get(channel).copied().unwrap_or(0) + i64::from(more)
     }
 
     /// Commands about keys of any type, and about numbers.
@@ -379,13 +390,20 @@ impl Keys {
                 let last = last.map(|(score, member)| vec![member, score.to_string()]);
                 Reply::List(last.unwrap_or_default())
             }
-            // `0 -1`: all.
-            "zrange" if args.len() == 4 => Reply::List(
-                ordered(members)
-                    .into_iter()
-                    .map(|(_, member)| member)
-                    .collect(),
-            ),
+            // `0 -1`: all; `0 0`: the first one.
+            "zrange" if args.len() == 4 => {
+                let most = if args[3] == "-1" { usize::MAX } else { 1 };
+                let members = ordered(members).into_iter().take(most);
+                Reply::List(members.map(|(_, member)| member).collect())
+            }
+            "zpopmin" => {
+                let first = ordered(members).into_iter().next();
+                let first = first.map(|(score, member)| {
+                    members.remove(&member);
+                    vec![member, score.to_string()]
+                });
+                Reply::List(first.unwrap_or_default())
+            }
             // `0 -1 withscores`: all.
             "zrange" if args[3] == "-1" => {
                 let all = ordered(members).into_iter();

@@ -71,8 +71,8 @@ impl SimulatedMessages {
                 if core.waiters.is_listening(&key) {
                     self.network.note_heard(core.id, message.clone());
                 }
-                core.waiters
-                    .handle_message_text(&key, message.text.as_bytes());
+                let (channel, text) = (&message.channel, message.text.as_bytes());
+                core.waiters.handle_message_text(&key, channel, text);
             }
         }
     }

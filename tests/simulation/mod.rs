@@ -77,6 +77,7 @@ fn no_seed_violates_an_invariant() {
         seen.forced * 100,
         seen.killed * 10,
         seen.transfers * 2,
+        seen.woken_alone * 20,
         seen.local,
         seen.tokens,
         seen.counters_lost * 5,

@@ -338,6 +338,27 @@ impl Network {
         line.channels.remove(channel);
     }
 
+    /// How many connections are subscribed to each channel.
+    pub(super) fn listening(&self) -> HashMap<String, i64> {
+        let wires = self.wires.lock();
+        let open = wires.connections.iter().filter(|line| line.open);
+        let mut listening = HashMap::new();
+        for channel in open.flat_map(|line| &line.channels) {
+            *listening.entry(channel.clone()).or_default() += 1;
+        }
+        listening
+    }
+
+    /// Whether a connection of a Redisson client is subscribed to this channel.
+    pub(super) fn redisson_listens(&self, channel: &str) -> bool {
+        let wires = self.wires.lock();
+        let mut redissons = wires
+            .connections
+            .iter()
+            .filter(|line| line.client.is_none());
+        redissons.any(|line| line.open && line.channels.contains(channel))
+    }
+
     /// Sends a message to the subscribed connections, after the replies that were sent to them before.
     pub(super) fn publish(&self, channel: &str, text: &str) {
         let mut wires = self.wires.lock();

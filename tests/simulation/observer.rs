@@ -20,6 +20,7 @@ use super::task::LeastTime;
 use super::tokens::{Counts, Tokens};
 use super::world::Observes;
 use crate::hold::{Hold, HoldPhase};
+use crate::key::is_of_waiting_list;
 
 pub(super) struct Observer {
     pub(super) redis: Redis,
@@ -64,6 +65,9 @@ pub(super) struct Observed {
     pub(super) forced: u64,
     pub(super) killed: u64,
     pub(super) transfers: u64,
+    /// Releases that woke one client of the waiting list, and the clients behind them that were to ask later.
+    pub(super) woken_alone: u64,
+    pub(super) seconds: u64,
     /// Checks of holds with claims that Redis does not count.
     pub(super) local: u64,
     /// Tokens that were issued, and counters that were deleted.
@@ -102,6 +106,8 @@ impl Observed {
         self.forced += other.forced;
         self.killed += other.killed;
         self.transfers += other.transfers;
+        self.woken_alone += other.woken_alone;
+        self.seconds += other.seconds;
         self.local += other.local;
         self.tokens += other.tokens;
         self.counters_lost += other.counters_lost;
@@ -272,13 +278,18 @@ impl Observer {
         }
     }
 
-    /// Sends the published messages. SP1: a spin lock of lockdog publishes nothing.
-    fn tell_published(&mut self) -> usize {
+    /// Sends the published messages, and returns how many there were, and whether one woke all waiters. SP1: a spin lock
+    /// of lockdog publishes nothing.
+    fn tell_published(&mut self) -> (usize, bool) {
         let published = self.redis.take_published();
+        let woke_all = published.iter().any(|(channel, _)| channel == CHANNEL);
         for (channel, text) in &published {
+            let is_of_list = is_of_waiting_list(channel);
+            self.seen.woken_alone += u64::from(is_of_list && text == "1");
+            self.seen.seconds += u64::from(is_of_list && text == "2");
             self.network.publish(channel, text);
         }
-        published.len()
+        (published.len(), woke_all)
     }
 
     /// The call of this task begins or ends its wait.
@@ -606,7 +617,14 @@ impl Observes for Observer {
         }
         self.compare(&command, before.as_ref(), after.as_ref());
         self.see_change(false, before.as_ref(), after.as_ref());
-        let published = self.tell_published();
+        let is_freed = before.is_some() && after.is_none();
+        let listens = is_freed && self.network.redisson_listens(CHANNEL);
+        let (published, woke_all) = self.tell_published();
+        // A list of waiting clients does not hide a waiter of Redisson.
+        let is_heard = woke_all || !listens || self.lock == LockKind::Spin;
+        self.found.claim(is_heard, || {
+            "a release wakes no waiter of Redisson".to_owned()
+        });
         let is_silent = published == 0 || self.lock != LockKind::Spin;
         self.found
             .claim(is_silent, || "a spin lock publishes".to_owned());

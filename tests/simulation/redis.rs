@@ -53,6 +53,11 @@ impl Redis {
         self.keys.borrow_mut().at(now_ms).text(key).ok().flatten()
     }
 
+    /// Sets how many connections are subscribed to each channel.
+    pub(super) fn set_listening(&mut self, listening: HashMap<String, i64>) {
+        self.keys.borrow_mut().listening = listening;
+    }
+
     pub(super) fn flush_scripts(&mut self) {
         self.known.clear();
     }
@@ -186,10 +191,12 @@ impl Reply {
                     .map(|value| value.map_or(Value::Nil, |it| Value::BulkString(it.into_bytes())))
                     .collect(),
             ),
-            Self::Listeners(channel, count) => Value::Array(vec![
-                Value::BulkString(channel.into_bytes()),
-                Value::Int(count),
-            ]),
+            Self::Listeners(counted) => {
+                let pair = |(channel, count): (String, i64)| {
+                    [Value::BulkString(channel.into_bytes()), Value::Int(count)]
+                };
+                Value::Array(counted.into_iter().flat_map(pair).collect())
+            }
             Self::Ok => Value::Okay,
         }
     }
@@ -252,10 +259,12 @@ fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<LuaValue> {
             }
             LuaValue::Table(table)
         }
-        Reply::Listeners(channel, count) => {
+        Reply::Listeners(counted) => {
             let table = lua.create_table()?;
-            table.push(channel)?;
-            table.push(count as f64)?;
+            for (channel, count) in counted {
+                table.push(channel)?;
+                table.push(count as f64)?;
+            }
             LuaValue::Table(table)
         }
         Reply::Ok => {

@@ -116,7 +116,11 @@ fn happen(network: &Network, observer: &RefCell<impl Observes>, event: NetworkEv
                     observer.borrow_mut().refuse(&delivery, line);
                     error_answer(line)
                 }
-                None => observer.borrow_mut().execute(&delivery),
+                None => {
+                    let mut observer = observer.borrow_mut();
+                    observer.redis().set_listening(network.listening());
+                    observer.execute(&delivery)
+                }
             };
             network.reply(&delivery, value);
         }

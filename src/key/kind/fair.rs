@@ -9,6 +9,7 @@ pub(crate) static FAIR: Kind = Kind {
     scripts: Scripts {
         acquire: &ACQUIRE,
         acquire_all: None,
+        contend: None,
         unlock: &UNLOCK,
         settle: &UNLOCK,
         transfer: Some(&TRANSFER),

@@ -1,5 +1,6 @@
 //! The fenced lock, Redisson's `RFencedLock`.
 
+use super::plain::contending;
 use super::{CLOCK, Counter, Kind, LazyScript, PLAIN, Script, Scripts};
 
 /// Like the plain lock, but each hold has a token, which is at least the server's clock in microseconds.
@@ -8,6 +9,7 @@ pub(crate) static FENCED: Kind = Kind {
     scripts: Scripts {
         acquire: &ACQUIRE,
         acquire_all: None,
+        contend: Some(&CONTEND),
         transfer: Some(&TRANSFER),
         ..PLAIN.scripts
     },
@@ -40,5 +42,6 @@ pub(super) const OF_COUNTER: &[&str] = &[
 
 static ACQUIRE: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/fenced/acquire.lua")));
+static CONTEND: LazyScript = LazyScript::new(|| contending(&ACQUIRE));
 static TRANSFER: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/fenced/transfer.lua")));

@@ -8,6 +8,7 @@ pub(crate) static GROUP: Kind = Kind {
     scripts: Scripts {
         acquire: &ACQUIRE,
         acquire_all: None,
+        contend: None,
         unlock: &UNLOCK,
         settle: &UNLOCK,
         touch: &TOUCH,

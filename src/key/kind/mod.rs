@@ -200,6 +200,9 @@ pub(crate) struct Scripts {
     /// Acquires all of several locks, or none. Kinds with the same script can share one command.
     /// `None`: a lock of this kind among several is acquired by a command of its own.
     pub(crate) acquire_all: Option<&'static LazyScript>,
+    /// Acquires for a waiting client, and lists the client if it has to wait. `None`: a release wakes all waiting
+    /// clients.
+    pub(crate) contend: Option<&'static LazyScript>,
     /// Acquires as a member of a quorum with a quarantine or fencing.
     pub(crate) acquire_member: &'static LazyScript,
     pub(crate) unlock: &'static LazyScript,

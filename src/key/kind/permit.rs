@@ -7,6 +7,7 @@ pub(crate) static PERMIT: Kind = Kind {
     name: "permit",
     scripts: Scripts {
         acquire_all: Some(&ACQUIRE),
+        contend: None,
         unlock: &RELEASE,
         settle: &RELEASE,
         touch: &TOUCH,

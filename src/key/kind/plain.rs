@@ -7,6 +7,7 @@ pub(crate) static PLAIN: Kind = Kind {
     scripts: Scripts {
         acquire: &ACQUIRE,
         acquire_all: Some(&ACQUIRE_ALL),
+        contend: Some(&CONTEND),
         acquire_member: &ACQUIRE_MEMBER,
         unlock: &UNLOCK,
         settle: &SETTLE,
@@ -28,6 +29,7 @@ pub(crate) static PLAIN: Kind = Kind {
 
 static ACQUIRE: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/lock/acquire.lua")));
+static CONTEND: LazyScript = LazyScript::new(|| contending(&ACQUIRE));
 static ACQUIRE_ALL: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/multi_lock/acquire.lua")));
 static ACQUIRE_MEMBER: LazyScript = LazyScript::new(|| {
@@ -46,6 +48,12 @@ static TRANSFER: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/lock/transfer.lua")));
 static FORCE_UNLOCK: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/lock/force_unlock.lua")));
+
+/// The script that acquires with this one for a waiting client.
+pub(super) fn contending(acquire: &Script) -> Script {
+    let text = include_str!("../../../lua/lock/contend.lua");
+    Script::of_several(&[("acquire", acquire)], text)
+}
 
 /// Acquires and unlocks for several callers in one command.
 pub(crate) static BATCH: LazyScript = LazyScript::new(|| {

@@ -19,6 +19,7 @@ pub(crate) static WRITE: Kind = Kind {
     scripts: Scripts {
         acquire: &ACQUIRE,
         acquire_all: None,
+        contend: None,
         unlock: &UNLOCK,
         settle: &UNLOCK,
         transfer: None,

@@ -8,6 +8,7 @@ pub(crate) static SEMAPHORE: Kind = Kind {
     name: "semaphore",
     scripts: Scripts {
         acquire_all: Some(&ACQUIRE),
+        contend: None,
         unlock: &RELEASE,
         settle: &RELEASE,
         touch: &TOUCH,

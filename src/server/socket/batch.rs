@@ -34,7 +34,7 @@ static SCRIPTS: [BatchScript; 2] = [
     BatchScript {
         script: PLAIN.scripts.unlock,
         name: "u",
-        args: 4,
+        args: 5,
     },
 ];
 
@@ -161,7 +161,7 @@ pub(super) fn read(answer: Value, parts: usize) -> BatchAnswer {
 }
 
 /// How many arguments `lua/lock/batch.lua` expects for each part, in addition to the name of its script.
-const MOST_ARGS: usize = 4;
+const MOST_ARGS: usize = 5;
 /// What the script answers for a part that failed.
 const FAILED: &[u8] = b"!";
 /// The size for which memory is allocated at first, in bytes.

@@ -40,6 +40,9 @@ pub(super) async fn keep_subscribed(
         let (mut new, mut new_channels) = (Vec::new(), Vec::new());
         let mut old = Vec::new();
         let mut settled = Vec::new();
+        // An unlock counts on the waiting list to wake a client that listens on the list's channel, so the
+        // client subscribes to that one last, and unsubscribes from it first. Its name is the first one in order.
+        to_check.sort_unstable_by(|a, b| b.0.cmp(&a.0));
         for (name, channel) in to_check {
             match channel {
                 // A new queue wants a channel to which the client is subscribed already.
@@ -76,6 +79,7 @@ pub(super) async fn keep_subscribed(
                 settled.push((name, channel, state));
             }
         }
+        old.reverse();
         if !old.is_empty() && !link.unsubscribe(&old).await {
             return;
         }
@@ -225,6 +229,7 @@ mod tests {
     use std::sync::Arc;
 
     use parking_lot::Mutex;
+    use uuid::Uuid;
 
     use super::*;
     use crate::clock::Clock;
@@ -263,7 +268,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_change_checks_one_channel_and_a_new_connection_checks_all() {
-        let waiters = Waiters::new(Clock::default(), Duration::from_secs(60), 10_000);
+        let waiters = Waiters::new(
+            Uuid::nil(),
+            Clock::default(),
+            Duration::from_secs(60),
+            10_000,
+            true,
+        );
         let many: Vec<_> = (0..MANY)
             .map(|number| subscribe(&waiters, number))
             .collect();

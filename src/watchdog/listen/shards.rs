@@ -132,7 +132,7 @@ async fn listen(
         let waiters = core.waiters.clone();
         let on_message = move |channel: &str, text: &[u8]| {
             for key in waiters.subscriptions().locks_on(channel) {
-                waiters.handle_message_text(&key, text);
+                waiters.handle_message_text(&key, channel, text);
             }
         };
         match core.server.subscriber(&node, on_message, limit).await {

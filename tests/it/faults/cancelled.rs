@@ -288,5 +288,7 @@ fn sent(proxy: &Proxy, before: usize, without: &[&str]) -> String {
     let sent = commands[before..].iter();
     let mut names: Vec<String> = sent.map(|seen| scripts::name(&seen.args)).collect();
     names.retain(|name| !without.contains(&&**name));
+    // The channels of the lock and of its waiting list are subscribed by one command or by two.
+    names.dedup_by(|later, name| later == name && name == "subscribe");
     names.join(" ")
 }

@@ -1,16 +1,20 @@
 //! The script of a command, which is sent by its digest or as a text.
 
+use std::sync::LazyLock;
+
 pub(crate) trait Matches: Fn(&[String]) -> bool + Clone + Send + Sync + 'static {}
 
 impl<F: Fn(&[String]) -> bool + Clone + Send + Sync + 'static> Matches for F {}
 
 pub(crate) fn acquire() -> impl Matches {
-    script(ACQUIRE)
+    let (alone, contending) = (script(ACQUIRE), script(&CONTEND));
+    move |args: &[String]| alone(args) || contending(args)
 }
 
 /// An acquire with this target count.
 pub(crate) fn acquire_to(target: u32) -> impl Matches {
-    to(ACQUIRE, target)
+    let (alone, contending) = (to(ACQUIRE, target), to(&CONTEND, target));
+    move |args: &[String]| alone(args) || contending(args)
 }
 
 /// An unlock with this target count.
@@ -41,6 +45,9 @@ pub(crate) fn kill() -> impl Matches {
 
 /// The name of the script or command, for a readable list of the sent commands.
 pub(crate) fn name(args: &[String]) -> String {
+    if acquire()(args) {
+        return "acquire".to_owned();
+    }
     for (name, text) in ALL {
         if script(text)(args) {
             return name.to_owned();
@@ -50,7 +57,8 @@ pub(crate) fn name(args: &[String]) -> String {
 }
 
 pub(crate) fn texts() -> impl Iterator<Item = &'static str> {
-    ALL.into_iter().map(|(_, text)| text)
+    let texts = ALL.into_iter().map(|(_, text)| text);
+    texts.chain([CONTEND.as_str()])
 }
 
 fn script(text: &'static str) -> impl Matches {
@@ -67,6 +75,11 @@ fn to(text: &'static str, target: u32) -> impl Matches {
     move |args: &[String]| is_script(args) && args[5] == target.to_string()
 }
 
+/// The acquire of a client that waits, as the client sends it.
+static CONTEND: LazyLock<String> = LazyLock::new(|| {
+    let text = include_str!("../../../lua/lock/contend.lua");
+    format!("local function acquire(KEYS, ARGV)\n{ACQUIRE}\nend\n{text}")
+});
 const ACQUIRE: &str = include_str!("../../../lua/lock/acquire.lua");
 const FORCE_UNLOCK: &str = include_str!("../../../lua/lock/force_unlock.lua");
 const RENEW: &str = include_str!("../../../lua/lock/renew.lua");

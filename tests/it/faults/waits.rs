@@ -45,13 +45,24 @@ async fn a_wait_on_a_lost_server_ends_in_time_with_an_error() {
     stand.server.kill();
     let wait = Duration::from_millis(1_000);
     let waiting = || stand.lock().try_lock().wait(wait).lease(SOON).into_future();
-    let other = tokio::spawn(timed(waiting()));
-    let (outcome, took) = timed(waiting()).await;
-    for (outcome, took) in [(outcome, took), other.await.unwrap()] {
-        let error = outcome.expect_err("there is no server");
-        assert!(error.is_retriable() && !error.is_timeout(), "{error}");
-        assert!(took >= wait && took < SOON, "{took:?}");
+    // On a busy machine the wait may end before the refusal of its last attempt is read.
+    let mut is_read = false;
+    for _ in 0..5 {
+        let other = tokio::spawn(timed(waiting()));
+        let (outcome, took) = timed(waiting()).await;
+        let mut timeouts = 0;
+        for (outcome, took) in [(outcome, took), other.await.unwrap()] {
+            let error = outcome.expect_err("there is no server");
+            assert!(error.is_retriable(), "{error}");
+            assert!(took >= wait && took < SOON, "{took:?}");
+            timeouts += usize::from(error.is_timeout());
+        }
+        is_read |= timeouts == 0;
+        if is_read {
+            break;
+        }
     }
+    assert!(is_read, "each wait ended with a timeout");
     assert!(stand.proxy.counts().unreachable >= 1);
 }
 

@@ -9,7 +9,7 @@ use lockdog::{Client, Error, Owner, Unlocked};
 use super::{LONG, SOON, ms, renewed, waiter};
 use crate::support::security::{
     documented, of_a_counted_semaphore, of_a_fair_lock, of_a_fenced_lock, of_a_group_lock,
-    of_a_latch, of_a_read_write_lock, of_a_semaphore, of_an_election,
+    of_a_latch, of_a_read_write_lock, of_a_semaphore, of_a_waiting_list, of_an_election,
 };
 use crate::support::{Redis, RedisServer, eventually, until_ok};
 
@@ -29,6 +29,30 @@ async fn the_documented_acl_is_sufficient() {
     for command in granted.filter(|command| !rare.contains(command)) {
         let seen = used.contains(command) || used.contains(command.split('|').next().unwrap());
         assert!(seen, "{command} is granted and not used: {used:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_waiting_clients_needs_what_is_documented_for_it() {
+    for (rules, is_listed) in [(of_a_waiting_list(), true), (Vec::new(), false)] {
+        let (server, redis) = with_user(&[documented(), rules].concat()).await;
+        let (holder, waiting) =
+            tokio::join!(Client::connect(url(&server)), Client::connect(url(&server)));
+        let (holder, waiting) = (holder.unwrap(), waiting.unwrap());
+        let held = holder.lock("orders:1").lock().await.unwrap();
+        let waiter = waiter(&waiting.lock("orders:1"));
+        eventually(SOON, "it listens, and has asked again", async || {
+            let asked = redis.commandstats().await.get("evalsha").copied();
+            let channels = redis.all_channels().await.len();
+            asked >= Some(3) && channels == if is_listed { 3 } else { 1 }
+        })
+        .await;
+        held.unlock().await.unwrap();
+        waiter.await.unwrap().unlock().await.unwrap();
+        let log = format!("{:?}", redis.cmd(&["ACL", "LOG"]).await);
+        assert_eq!(log.contains("lockdog_waiters"), !is_listed, "{log}");
+        let used = redis.commandstats().await;
+        assert_eq!(used.contains_key("zpopmin"), is_listed);
     }
 }
 
@@ -562,7 +586,9 @@ pub(super) async fn refused(redis: &Redis) -> BTreeSet<String> {
         object
     };
     let mut refused: BTreeSet<String> = entries.iter().map(object).collect();
-    refused.retain(|object| !object.starts_with("client|setinfo"));
+    // Without a list of waiting clients a release wakes all of them.
+    let is_of_list = |object: &str| object.starts_with("lockdog_waiters:") || object == "zcard";
+    refused.retain(|object| !object.starts_with("client|setinfo") && !is_of_list(object));
     refused
 }
 

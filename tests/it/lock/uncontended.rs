@@ -34,7 +34,7 @@ async fn an_uncontended_acquire_and_its_final_unlock_are_one_command_each() {
         println!("final unlock: {unlock:?}");
         assert_eq!(
             unlock,
-            counts(&[("evalsha", 1), ("hdel", 1), ("publish", 1)])
+            counts(&[("evalsha", 1), ("exists", 1), ("hdel", 1), ("publish", 1)])
         );
     }
     assert_one_connection(&test).await;

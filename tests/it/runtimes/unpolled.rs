@@ -208,10 +208,7 @@ async fn a_waiter_abandoned_while_it_connects_for_messages_does_not_block_other_
     poll_until(left.as_mut(), || proxy.connections() > before).await;
     let other = client.lock("b");
     let waiting = tokio::spawn(async move { other.lock().await });
-    let channels = async || -> usize {
-        let channels: Vec<String> = server.redis().await.ask(&["PUBSUB", "CHANNELS"]).await;
-        channels.len()
-    };
+    let channels = async || server.redis().await.channels().await.len();
     eventually(SOON, "both locks' channels are subscribed", async || {
         channels().await == 2
     })

@@ -78,10 +78,11 @@ impl Redis {
             .unwrap_or_else(|error| panic!("{args:?} failed: {error}"))
     }
 
-    /// All keys, sorted, but for the counters of fenced locks, which stay for good.
+    /// All keys, sorted, but for the counters of fenced locks, which stay for good, and the lists of waiting clients,
+    /// which expire.
     pub(crate) async fn keys(&self) -> Vec<String> {
         let mut keys = self.all_keys().await;
-        keys.retain(|key| !key.starts_with("redisson_lock_token:"));
+        keys.retain(|key| !key.starts_with("redisson_lock_token:") && !key.starts_with(WAITING));
         keys
     }
 
@@ -139,7 +140,15 @@ impl Redis {
 
     /// The channels with a subscriber, sorted; without patterns, and without what sentinels tell
     /// each other.
+    /// The channels of releases that have subscribers, sorted.
     pub(crate) async fn channels(&self) -> Vec<String> {
+        let mut channels = self.all_channels().await;
+        channels.retain(|channel| !channel.starts_with(WAITING));
+        channels
+    }
+
+    /// The channels that have subscribers, sorted, with those of the lists of waiting clients.
+    pub(crate) async fn all_channels(&self) -> Vec<String> {
         let mut channels = BTreeSet::new();
         for server in self.all() {
             let plain: Vec<String> = server.ask(&["PUBSUB", "CHANNELS"]).await;
@@ -239,12 +248,13 @@ impl Redis {
 
     async fn leftovers(&self) -> Vec<String> {
         let mut leftovers = Vec::new();
-        for key in self.keys().await {
-            if self.pttl(&key).await == -1 {
+        for key in self.all_keys().await {
+            let stays = key.starts_with("redisson_lock_token:");
+            if !stays && self.pttl(&key).await == -1 {
                 leftovers.push(format!("key {key} without expiry"));
             }
         }
-        let channels = self.channels().await;
+        let channels = self.all_channels().await;
         leftovers.extend(channels.iter().map(|name| format!("channel {name}")));
         leftovers
     }
@@ -283,6 +293,9 @@ impl Redis {
         }
     }
 }
+
+/// How the keys and channels of the lists of waiting clients begin.
+const WAITING: &str = "lockdog_waiters:";
 
 /// One line of CLIENT LIST.
 #[derive(Clone, Debug)]

@@ -11,6 +11,11 @@ pub(crate) fn documented() -> Vec<String> {
     rules[2..].to_vec()
 }
 
+/// What a list of waiting clients needs beside it.
+pub(crate) fn of_a_waiting_list() -> Vec<String> {
+    further(&["- A list of waiting clients also needs "])
+}
+
 /// What a user of fair locks needs beside it.
 pub(crate) fn of_a_fair_lock() -> Vec<String> {
     further(&["- A fair lock also needs "])

@@ -67,7 +67,7 @@ fn behaves_as_on_redis(pair: &RefCell<Pair>, file: &Path) {
         failure_persistence: None,
         ..Config::default()
     };
-    let strategy = (states(), select(CHANNELS), vec(calls(&name), 1..4));
+    let strategy = (states(), select(LISTENED), vec(calls(&name), 1..4));
     let outcome = TestRunner::new(config).run(&strategy, |(before, listens, calls)| {
         let mut pair = pair.borrow_mut();
         let outcome = replay(&mut pair, &text, &before, listens, &calls);
@@ -91,6 +91,7 @@ end
 fn inside(name: &str) -> Vec<(&'static str, String)> {
     match name {
         "red_lock/acquire.lua" => vec![("plain()", "lock/acquire.lua".to_owned())],
+        "lock/contend.lua" => vec![("acquire(KEYS, ARGV)", "lock/acquire.lua".to_owned())],
         "lock/batch.lua" => vec![
             ("unlock(KEYS, ARGV)", "lock/unlock.lua".to_owned()),
             ("acquire(KEYS, ARGV)", "lock/acquire.lua".to_owned()),
@@ -109,11 +110,11 @@ fn replay(
     pair: &mut Pair,
     text: &str,
     before: &Before,
-    listens: &str,
+    listens: &[&str],
     calls: &[Call],
 ) -> Result<(), String> {
     pair.send(&["FLUSHALL"])?;
-    pair.listen(&[listens]);
+    pair.listen(listens);
     for command in &before.commands {
         pair.send(command)?;
     }
@@ -144,6 +145,10 @@ fn states() -> impl Strategy<Value = Before> {
         2 => vec((select(FIELDS), select(ENDS)), 1..4).prop_map(|pairs| {
             let pairs = pairs.into_iter().flat_map(|(id, ends)| [ends, id]);
             ["ZADD", IN_USE].into_iter().chain(pairs).map(str::to_owned).collect::<Vec<_>>()
+        }),
+        4 => vec((select(CLIENTS), select(ENDS)), 1..4).prop_map(|pairs| {
+            let pairs = pairs.into_iter().flat_map(|(client, since)| [since, client]);
+            ["ZADD", WAITING].into_iter().chain(pairs).map(str::to_owned).collect::<Vec<_>>()
         }),
         3 => waiters().prop_map(|fields| [vec!["RPUSH".to_owned(), QUEUE.to_owned()], fields].concat()),
         4 => (select(&[PLACES, PRESENCE][..]), waiters(), vec(select(ENDS), 3)).prop_map(
@@ -240,11 +245,18 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
         "lock/batch.lua" => {
             let acquire = (field(), target(), lease());
             let acquire = acquire.prop_map(|(field, target, lease)| {
-                ["a".to_owned(), field, target, lease, String::new()]
+                [
+                    "a".to_owned(),
+                    field,
+                    target,
+                    lease,
+                    String::new(),
+                    String::new(),
+                ]
             });
-            let unlock = (field(), target(), channel(), publish());
-            let unlock = unlock.prop_map(|(field, target, channel, publish)| {
-                ["u".to_owned(), field, target, channel, publish]
+            let unlock = (field(), target(), channel(), publish(), list());
+            let unlock = unlock.prop_map(|(field, target, channel, publish, list)| {
+                ["u".to_owned(), field, target, channel, publish, list]
             });
             vec((key(), prop_oneof![acquire, unlock]), many)
                 .prop_map(|parts| {
@@ -270,7 +282,15 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
         "fenced/acquire.lua" => of(2, vec![field(), target(), lease(), from()]),
         "fenced/transfer.lua" => of(
             2,
-            vec![field(), field(), lease(), channel(), publish(), from()],
+            vec![
+                field(),
+                field(),
+                lease(),
+                channel(),
+                publish(),
+                from(),
+                list(),
+            ],
         ),
         "permit/acquire.lua" => (permits_keys(), lease(), channel(), publish(), ids())
             .prop_map(|(keys, lease, channel, publish, ids)| Call {
@@ -466,16 +486,30 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
             })
             .boxed(),
         "lock/acquire.lua" => of(1, vec![field(), target(), lease()]),
+        "lock/contend.lua" => of(
+            1,
+            vec![
+                field(),
+                target(),
+                lease(),
+                list(),
+                sometimes(CLIENTS, &[""]),
+                sometimes(&["0", "90000000", "180000000"], WRONG_LEASES),
+                flag(),
+            ],
+        ),
         "lock/force_unlock.lua" => of(1, vec![field(), channel(), publish()]),
-        "lock/settle.lua" | "lock/unlock.lua" => {
-            of(1, vec![field(), target(), channel(), publish()])
-        }
+        "lock/settle.lua" => of(1, vec![field(), target(), channel(), publish()]),
+        "lock/unlock.lua" => of(1, vec![field(), target(), channel(), publish(), list()]),
         "lock/linger.lua" => {
             let args = || vec![field(), lease(), channel(), publish(), worth()];
             prop_oneof![of(1, args()), in_line(args())].boxed()
         }
         "lock/touch.lua" => of(1, vec![field()]),
-        "lock/transfer.lua" => of(1, vec![field(), field(), lease(), channel(), publish()]),
+        "lock/transfer.lua" => of(
+            1,
+            vec![field(), field(), lease(), channel(), publish(), list()],
+        ),
         "red_lock/acquire.lua" => of(
             3,
             vec![field(), target(), lease(), period(), flag(), time()],
@@ -642,6 +676,10 @@ fn channel() -> BoxedStrategy<String> {
     mostly(CHANNELS)
 }
 
+fn list() -> BoxedStrategy<String> {
+    sometimes(&[WAITING, WAITING, ""], &["a"])
+}
+
 fn publish() -> BoxedStrategy<String> {
     mostly(&["publish", "PUBLISH", "spublish"])
 }
@@ -731,6 +769,21 @@ const STRINGS: &[&str] = &[
     "",
 ];
 const CHANNELS: &[&str] = &["redisson_lock__channel:{a}", "other"];
+/// The list of the clients that wait for a lock, and the channel of the same name.
+const WAITING: &str = "lockdog_waiters:{a}";
+const CLIENTS: &[&str] = &["c", "d", "e"];
+/// To which channels the connections listen: as a client of Redisson, a client that is listed, or both.
+const LISTENED: &[&[&str]] = &[
+    &["redisson_lock__channel:{a}"],
+    &["other"],
+    &[
+        "redisson_lock__channel:{a}",
+        WAITING,
+        "lockdog_waiters:{a}:c",
+        "lockdog_waiters:{a}:e",
+    ],
+    &["redisson_lock__channel:{a}", "lockdog_waiters:{a}:d"],
+];
 const COMMANDS: &[&str] = &[
     "ping",
     "time",

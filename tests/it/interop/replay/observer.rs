@@ -118,11 +118,18 @@ impl Observer {
         }
     }
 
-    /// The messages of this step.
+    /// The messages of this step. A message that wakes one client of a waiting list is shown as the recorded one,
+    /// which wakes all clients.
     pub(super) fn published(&self) -> Vec<String> {
         let mut texts = Vec::new();
         for (channel, message) in &self.messages.seen()[self.messages_before..] {
-            if channel != MARKS {
+            if let Some(rest) = channel.strip_prefix(WAITING) {
+                if message == "1" {
+                    let name = rest.rsplit_once(':').map_or(rest, |(name, _client)| name);
+                    let channel = format!("redisson_lock__channel:{name}");
+                    texts.push(message_text(&channel, "0", false));
+                }
+            } else if channel != MARKS {
                 texts.push(message_text(channel, message, false));
             }
         }
@@ -170,7 +177,10 @@ impl Observer {
         recorded: impl Fn(&str) -> String,
     ) -> Vec<String> {
         let mut texts = Vec::new();
-        let is_side = |place: &&Place| place.server == self.name && is_side_key(&place.key);
+        // The list of the waiting clients says only who is woken first.
+        let is_side = |place: &&Place| {
+            place.server == self.name && is_side_key(&place.key) && !place.key.starts_with(WAITING)
+        };
         for place in places.iter().filter(is_side) {
             let kind: String = self.redis.ask(&["TYPE", &place.key]).await;
             if kind != "zset" {
@@ -256,6 +266,7 @@ impl Observer {
     }
 }
 
+const WAITING: &str = "lockdog_waiters:";
 const LEDGERS: &str = "lockdog_ledger:";
 
 /// The mark up to which the recorders read.

@@ -1,0 +1,39 @@
+//! This client as one of those that wait for a lock, as the server lists them: see `lua/lock/contend.lua`.
+
+use std::sync::Arc;
+
+use super::{Subscription, Subscriptions};
+use crate::key::LockKey;
+
+/// The channels by which an unlock wakes this client alone.
+#[derive(Clone)]
+pub(super) struct ListedClient {
+    own: Subscription,
+    /// While the client listens on this channel, an unlock counts on the list to wake it. So it is subscribed after
+    /// the lock's channel and the client's own, and is unsubscribed before them.
+    list: Subscription,
+}
+
+impl ListedClient {
+    /// Subscribes to the channels of the list with this name, for the client that is listed as `client`.
+    pub(super) fn subscribe(
+        subscriptions: &Arc<Subscriptions>,
+        key: &Arc<LockKey>,
+        list: String,
+        client: &str,
+    ) -> Self {
+        let own = subscriptions.subscribe(key, format!("{list}:{client}"));
+        let list = subscriptions.subscribe(key, list);
+        Self { own, list }
+    }
+
+    pub(super) fn is_listening(&self) -> bool {
+        self.own.is_listening() && self.list.is_listening()
+    }
+
+    /// Waits until the server has acknowledged both subscriptions, or one of them has failed for now.
+    pub(super) async fn settled(&self) {
+        self.own.settled().await;
+        self.list.settled().await;
+    }
+}
