@@ -93,4 +93,5 @@ if not listening[2] then
     return { -1, token }
 end
 -- A listed client listens on both channels.
-return { listening[2] - listening[4] + (tonumber(redis.pcall('zcard', list)) or 0), token }
+local unlisted = math.max(listening[2] - listening[4], 0)
+return { unlisted + (tonumber(redis.pcall('zcard', list)) or 0), token }

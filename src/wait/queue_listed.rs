@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::listed::ListedClient;
 use super::queue::WaitQueue;
 use super::retreat::Retreat;
+use super::waiter::Waiter;
 use super::wake_ups::WakeUps;
 use crate::clock::Moment;
 
@@ -22,6 +23,12 @@ impl WaitQueue {
 
     pub(super) fn is_listed(&self) -> bool {
         self.listed.as_ref().is_some_and(ListedClient::is_listening)
+    }
+
+    /// Whether a release wakes this waiter, if it is the contender and has been answered that the lock is busy.
+    pub(super) fn hears(&self, waiter: &Waiter) -> bool {
+        let is_in_list = self.is_listed() && waiter.may_be_listed();
+        self.is_listening() && (self.listed.is_none() || is_in_list)
     }
 
     /// A release woke this client, and no other.

@@ -283,7 +283,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/fenced/transfer.lua",
-        "d765616253ada95e1404486c283d45774437097e",
+        "a2d8ce99d03c4c729b3bcc8b5d0fcdc98b0ad336",
     ),
     (
         "lua/group/acquire.lua",
@@ -355,11 +355,11 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/lock/transfer.lua",
-        "b0343461028167db44fac6e365cca0a75b1159f8",
+        "1c0904a10205ab61bb1a07b6f5d0eea3640d9368",
     ),
     (
         "lua/lock/unlock.lua",
-        "910be469a1bb4ef1d43a3b2b37f40091dd3788e4",
+        "3f64a4b71284d3adf2b2aa45a34e98aa2bf9bd05",
     ),
     (
         "lua/multi_lock/acquire.lua",
