@@ -70,6 +70,11 @@ impl<F: Fn() + Send + Sync + 'static> OnEvent<F> {
     }
 }
 
+/// What a broken log subscriber of the user does at an event.
+pub(crate) fn break_subscriber() {
+    panic!("the subscriber is broken");
+}
+
 impl<F: Fn() + Send + Sync + 'static> Subscriber for OnEvent<F> {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true

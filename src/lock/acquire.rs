@@ -204,10 +204,13 @@ impl LockCall<'_> {
 
     /// How an acquire that begins now lists this client as waiting.
     pub(super) fn listing(&self, place: &QueuePlace, now: Moment) -> Option<Box<Listing>> {
-        let list = self.key.waiting_list().filter(|_| place.is_listed)?;
+        // Checked first: the name of the list is allocated, and the first attempt of each call comes here.
+        if !place.is_listed {
+            return None;
+        }
         // Boxed because it is rare.
         Some(Box::new(Listing {
-            list,
+            list: self.key.waiting_list()?,
             client: self.key.listed_as(self.core().id),
             waited: now.since(self.began),
             yields: place.yields,

@@ -194,7 +194,7 @@ mod tests {
     use crate::hold::HoldPhase;
     use crate::key::kind;
     use crate::session::disconnected;
-    use crate::user_code::OnEvent;
+    use crate::user_code::{OnEvent, break_subscriber};
 
     /// The user's log subscriber panics at the warning that another task drops the guard, and at the report that the
     /// deadline was over before.
@@ -219,7 +219,7 @@ mod tests {
             let counted = events.clone();
             let failing = OnEvent(move || {
                 counted.fetch_add(1, Ordering::Relaxed);
-                fail();
+                break_subscriber();
             });
             let ending = tokio::spawn(async move { failing.during(|| drop(claim)) });
             ending.await.expect("it panics nowhere else");
@@ -227,10 +227,6 @@ mod tests {
             assert_eq!(core.totals.lost(), u64::from(is_over));
             assert_eq!(hold.state().phase, HoldPhase::Ended);
         }
-    }
-
-    fn fail() {
-        panic!("the subscriber is broken");
     }
 
     const TERMS: Terms = Terms {

@@ -150,11 +150,11 @@ impl Drop for AfterReport<'_> {
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use crate::hold::{ClaimFlags, Terms};
+    use crate::hold::Terms;
     use crate::key::kind;
     use crate::panics;
     use crate::session::disconnected;
-    use crate::user_code::OnEvent;
+    use crate::user_code::{OnEvent, break_subscriber};
 
     /// The user's log subscriber panics when the loss is logged.
     #[tokio::test]
@@ -169,22 +169,16 @@ mod tests {
             max_hold: None,
             local: false,
         };
-        let flags = ClaimFlags {
-            watched: true,
-            local: false,
-            part: false,
-            weight: 1,
-        };
+        let flags = hold.state().flags_of_acquire(terms.watched);
         core.holds.change(&hold, |state| {
             assert!(state.grant(now, &terms, now));
             state.forget_claim(flags, now);
         });
         let lose = || core.lose(&hold, LostReason::NotOurs);
-        assert_eq!(OnEvent(fail).during(|| panics::catch(lose)), None);
+        assert_eq!(
+            OnEvent(break_subscriber).during(|| panics::catch(lose)),
+            None
+        );
         assert_eq!(hold.state().phase, HoldPhase::Ended);
-    }
-
-    fn fail() {
-        panic!("the subscriber is broken");
     }
 }

@@ -173,7 +173,11 @@ impl PendingUnlock {
             view,
             lease,
             queue_timeouts: core.settings.queue_timeouts,
-            list: core.waiters.list_of(hold.key()),
+            // An inner unlock wakes no client.
+            list: match self.target {
+                0 => core.waiters.list_of(hold.key()),
+                _ => None,
+            },
         };
         let (server, rest, sent) = (&core.server, self.rest, &mut self.sent);
         let sending = pin!(async {

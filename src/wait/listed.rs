@@ -8,10 +8,11 @@ use crate::key::LockKey;
 /// The channels by which an unlock wakes this client alone.
 #[derive(Clone)]
 pub(super) struct ListedClient {
-    own: Subscription,
+    // Dropped in this order.
     /// While the client listens on this channel, an unlock counts on the list to wake it. So it is subscribed after
     /// the lock's channel and the client's own, and is unsubscribed before them.
     list: Subscription,
+    own: Subscription,
 }
 
 impl ListedClient {
@@ -24,7 +25,7 @@ impl ListedClient {
     ) -> Self {
         let own = subscriptions.subscribe(key, format!("{list}:{client}"));
         let list = subscriptions.subscribe(key, list);
-        Self { own, list }
+        Self { list, own }
     }
 
     pub(super) fn is_listening(&self) -> bool {

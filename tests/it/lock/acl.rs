@@ -7,6 +7,7 @@ use std::time::Instant;
 use lockdog::{Client, Error, Owner, Unlocked};
 
 use super::{LONG, SOON, ms, renewed, waiter};
+use crate::support::redis::WAITING;
 use crate::support::security::{
     documented, of_a_counted_semaphore, of_a_fair_lock, of_a_fenced_lock, of_a_group_lock,
     of_a_latch, of_a_read_write_lock, of_a_semaphore, of_a_waiting_list, of_an_election,
@@ -587,7 +588,7 @@ pub(super) async fn refused(redis: &Redis) -> BTreeSet<String> {
     };
     let mut refused: BTreeSet<String> = entries.iter().map(object).collect();
     // Without a list of waiting clients a release wakes all of them.
-    let is_of_list = |object: &str| object.starts_with("lockdog_waiters:") || object == "zcard";
+    let is_of_list = |object: &str| object.starts_with(WAITING) || object == "zcard";
     refused.retain(|object| !object.starts_with("client|setinfo") && !is_of_list(object));
     refused
 }

@@ -295,7 +295,7 @@ impl Redis {
 }
 
 /// How the keys and channels of the lists of waiting clients begin.
-const WAITING: &str = "lockdog_waiters:";
+pub(crate) const WAITING: &str = "lockdog_waiters:";
 
 /// One line of CLIENT LIST.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use super::facts::{
 };
 use super::monitor::{Line, expiry_changes, replicated_changes};
 use super::tokens::{Tokens, is_counter};
-use crate::support::redis::Redis;
+use crate::support::redis::{Redis, WAITING};
 use crate::support::tap::{Messages, Monitor};
 use crate::support::{RedisServer, eventually};
 
@@ -266,7 +266,6 @@ impl Observer {
     }
 }
 
-const WAITING: &str = "lockdog_waiters:";
 const LEDGERS: &str = "lockdog_ledger:";
 
 /// The mark up to which the recorders read.
