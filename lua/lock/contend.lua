@@ -11,6 +11,7 @@
 -- Returns
 --   the answer of acquire.lua
 --   -4  the lock is free and was left to others; the client is listed
+--   {n} as n, but the server did not allow the script to list the client
 --
 -- The list decides only which client is woken, so all that concerns it may fail: a server without memory, or a user
 -- without access to the key. It is no key of KEYS, because then the server would refuse the whole script to such a
@@ -32,7 +33,10 @@ end
 
 if answer == -4 or (type(answer) == 'number' and answer >= -1) then
     local clock = redis.call('time')
-    redis.pcall('zadd', list, clock[1] * 1000000 + clock[2] - ARGV[n - 1], client)
+    local listed = redis.pcall('zadd', list, clock[1] * 1000000 + clock[2] - ARGV[n - 1], client)
+    if type(listed) == 'table' then
+        return { answer }
+    end
     -- Longer than the pause between two commands of a waiting client, so that only a list that nobody reads ends.
     redis.pcall('pexpire', list, 60000)
 else

@@ -170,20 +170,20 @@ impl<C: Contender> Contest<C> {
         if !at_once && let Some(step) = self.defer_to_own_client(now)? {
             return Ok(step);
         }
+        // A call that has a part asks for the rest, and a call whose deadline comes before the end of a pause
+        // asks all the same: it may be that no other client wants the lock.
+        let may_pause = |until| !has_part && deadline.is_none_or(|deadline| deadline > until);
         // Another client was woken first. It is given time to acquire before this one asks.
-        if let Some(until) = view.second_until {
+        if let Some(until) = view.second_until.filter(|until| may_pause(*until)) {
             return Ok(Step::Wait(until));
         }
-        let has_time = |until| deadline.is_none_or(|deadline| deadline > until);
-        let retreat = view.retreat.filter(|it| !has_part && has_time(it.until));
+        let retreat = view.retreat.filter(|it| may_pause(it.until));
         // A listed client does not wait for the end of its pause: it takes its place behind those that wait.
         if let Some(place) = &mut self.place {
             place.is_listed = view.is_listed;
             place.yields = retreat.map(|retreat| retreat.until.since(now));
         }
-        // This client had the lock for a while and now leaves it to other clients. If the deadline comes
-        // before the end of that pause, the waiter asks all the same, because it may be that no other
-        // client wants the lock.
+        // This client had the lock for a while and now leaves it to other clients.
         if let Some(retreat) = retreat
             && !view.is_listed
         {

@@ -44,6 +44,8 @@ pub(crate) enum AcquireReply {
     Granted(Option<NonZeroU64>),
     /// Another owner has the lock. Contains its TTL, if it has one.
     Busy(Option<Duration>),
+    /// As `Busy`, and the server did not allow the script to list the client.
+    Unlisted(Option<Duration>),
     /// This was a re-entry, and the hold is gone; or an upgrade, and the read hold is gone.
     Gone,
     /// Another owner waits to take over from its read hold.
@@ -130,20 +132,25 @@ pub(crate) async fn acquire(
         keys: &with_more(key, &more),
         args: &args,
     };
-    match call.through(server, time, sent).await? {
-        Value::Nil if counter.is_none() => Ok(AcquireReply::Granted(None)),
-        Value::Int(-3) => Ok(AcquireReply::Gone),
-        Value::Int(-6) => Ok(AcquireReply::WouldDeadlock),
-        Value::Int(-4) if item.listing.is_some() => Ok(AcquireReply::Busy(
-            item.listing.and_then(|listing| listing.yields),
-        )),
-        Value::Int(-1) => Ok(AcquireReply::Busy(None)),
-        Value::Int(ttl @ 0..) => Ok(AcquireReply::Busy(Some(Duration::from_millis(ttl as u64)))),
-        other => match token(&other).filter(|_| counter.is_some()) {
-            Some(token) => Ok(AcquireReply::Granted(Some(token))),
-            None => Err(unexpected(&other)),
+    let busy = |answer: i64| match answer {
+        -4 => Some(item.listing?.yields),
+        -1 => Some(None),
+        ttl => Some(Some(Duration::from_millis(u64::try_from(ttl).ok()?))),
+    };
+    let answer = call.through(server, time, sent).await?;
+    let known = match &answer {
+        Value::Nil if counter.is_none() => Some(AcquireReply::Granted(None)),
+        Value::Int(-3) => Some(AcquireReply::Gone),
+        Value::Int(-6) => Some(AcquireReply::WouldDeadlock),
+        Value::Int(answer) => busy(*answer).map(AcquireReply::Busy),
+        Value::Array(unlisted) if item.listing.is_some() => match unlisted[..] {
+            [Value::Int(answer)] => busy(answer).map(AcquireReply::Unlisted),
+            _ => None,
         },
-    }
+        other if counter.is_some() => token(other).map(|token| AcquireReply::Granted(Some(token))),
+        _ => None,
+    };
+    known.ok_or_else(|| unexpected(&answer))
 }
 
 /// What an unlock and a settlement say about a hold.

@@ -165,7 +165,7 @@ async fn alone(
         // The client refuses a call that would deadlock before it sends a command. So the reason for the
         // deadlock is new, and it is transient.
         AcquireReply::WouldDeadlock => Ok(BatchReply::Busy(0, None)),
-        AcquireReply::Busy(ttl) => Ok(BatchReply::Busy(0, ttl)),
+        AcquireReply::Busy(ttl) | AcquireReply::Unlisted(ttl) => Ok(BatchReply::Busy(0, ttl)),
         AcquireReply::Gone => Ok(BatchReply::Gone(0)),
     }
 }

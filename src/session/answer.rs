@@ -17,13 +17,20 @@ impl PendingAcquire {
         let core = self.session.core();
         let is_no = matches!(
             &acquired,
-            Ok(AcquireReply::Busy(_) | AcquireReply::Gone | AcquireReply::WouldDeadlock)
+            Ok(AcquireReply::Busy(_)
+                | AcquireReply::Unlisted(_)
+                | AcquireReply::Gone
+                | AcquireReply::WouldDeadlock)
                 | Err(Failure::Refused { .. })
         );
         self.refused = is_no && self.sent.is_answered();
         match acquired? {
             AcquireReply::Granted(_) => self.accept_grant(terms),
             AcquireReply::Busy(ttl) => Ok(AttemptOutcome::Busy(ttl)),
+            AcquireReply::Unlisted(ttl) => {
+                core.waiters.refuse_lists();
+                Ok(AttemptOutcome::Busy(ttl))
+            }
             AcquireReply::Gone if self.modes.upgrades && self.first => {
                 // The read hold is gone, and there is no write hold yet.
                 let reads = core.holds.partner_of(self.hold.key(), self.hold.owner());

@@ -31,8 +31,17 @@ pub(crate) enum SubscriptionState {
     Asked,
     /// The server acknowledged it: the client receives every later message.
     Listening,
-    /// It failed. The client retries, and waiters use only timers meanwhile.
+    /// The connection failed. The client retries, and waiters use only timers meanwhile.
     Failed,
+    /// The server refused it. The client asks again now and then, and waiters use only timers meanwhile.
+    Refused,
+}
+
+impl SubscriptionState {
+    /// Whether messages may have been missed.
+    pub(crate) fn has_failed(self) -> bool {
+        matches!(self, Self::Failed | Self::Refused)
+    }
 }
 
 impl Channel {

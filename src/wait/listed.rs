@@ -32,6 +32,11 @@ impl ListedClient {
         self.own.is_listening() && self.list.is_listening()
     }
 
+    /// Whether the server refused one of the subscriptions.
+    pub(super) fn is_refused(&self) -> bool {
+        self.own.is_refused() || self.list.is_refused()
+    }
+
     /// Waits until the server has acknowledged both subscriptions, or one of them has failed for now.
     pub(super) async fn settled(&self) {
         self.own.settled().await;

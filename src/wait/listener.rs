@@ -116,12 +116,10 @@ impl Waiters {
         subscription.settled().await;
         if let Some(listed) = listed {
             listed.settled().await;
-            if subscription.is_listening() && !listed.is_listening() {
-                // The user may subscribe to the lock's channel only.
+            // A client that listens on the list's channel and not on the lock's would hide another waiter from
+            // an unlock, which compares their listeners.
+            if subscription.is_refused() || listed.is_refused() {
                 self.refuse_lists();
-                if let Some(queue) = self.shard(key).get_mut(&**key) {
-                    queue.unlist();
-                }
             }
         }
     }

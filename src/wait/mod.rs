@@ -579,6 +579,30 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_its_own_release_woke_does_not_leave_the_lock_to_others() {
+        let (waiters, key, place) = waiting();
+        let request = WaitRequest {
+            owner: Owner::new(),
+            terms: None,
+            deadline: None,
+            kind: WaiterKind::Sole,
+        };
+        let next = waiters.enter(&key, request, waiters.clock.now()).unwrap();
+        let leaves = || next.check_in(waiters.clock.now()).retreat.is_some();
+        waiters.leave_to_others(&key);
+        assert!(leaves());
+        waiters.handle_call(&key, b"1");
+        assert!(!leaves());
+        // The message came before the answer of the unlock.
+        waiters.leave_to_others(&key);
+        assert!(!leaves());
+        place.has_lock();
+        drop(place);
+        waiters.leave_to_others(&key);
+        assert!(leaves());
+    }
+
+    #[test]
     fn a_client_backs_off_for_listeners_and_for_clients_that_poll() {
         let (waiters, key, place) = waiting();
         for (others, known) in [(Some(0), 0), (None, 1), (Some(2), 2)] {

@@ -36,6 +36,8 @@ pub(super) struct WaitQueue {
     // Dropped in this order.
     pub(super) listed: Option<ListedClient>,
     subscription: Option<Subscription>,
+    /// A release woke this client and no other, and it has not had the lock since.
+    pub(super) is_called: bool,
     /// See [`WaitQueue::be_second`].
     pub(super) second_until: Option<Moment>,
     /// Since when it has no waiter, if it is kept all the same.
@@ -115,6 +117,7 @@ impl WaitQueue {
             }
         }
         if with_lock {
+            self.is_called = false;
             self.outage = None;
             self.wake_owner(waiter.request.owner, wake_ups);
         }

@@ -33,6 +33,7 @@ impl WaitQueue {
 
     /// A release woke this client, and no other.
     pub(super) fn be_called(&mut self, wake_ups: &mut WakeUps) {
+        self.is_called = true;
         self.retreat = None;
         self.second_until = None;
         self.wake_by_message(wake_ups);
@@ -54,8 +55,12 @@ impl WaitQueue {
         self.second_until
     }
 
-    /// This client released the lock, and another one was woken.
+    /// This client released the lock, which woke one client.
     pub(super) fn leave_to_others(&mut self, until: Moment) {
+        // The message may come before the answer of the unlock: then it was this client that the unlock woke.
+        if self.is_called {
+            return;
+        }
         self.retreat = Some(Retreat {
             until,
             releases: 0,

@@ -59,6 +59,11 @@ impl Subscription {
         self.share.channel.state() == SubscriptionState::Listening
     }
 
+    /// Whether the server refused it, for example because the user may not subscribe to the channel.
+    pub(super) fn is_refused(&self) -> bool {
+        self.share.channel.state() == SubscriptionState::Refused
+    }
+
     /// Waits until the server has acknowledged the subscription, or the subscription has failed for
     /// now.
     pub(crate) async fn settled(&self) {

@@ -22,7 +22,8 @@ impl Waiters {
         }
     }
 
-    /// This client released the lock, and another one was woken: that one is to get it.
+    /// This client released the lock, which woke one client. If that was not this client, the other one is to
+    /// get the lock.
     pub(crate) fn leave_to_others(&self, key: &LockKey) {
         if let Some(queue) = self.shard(key).get_mut(key) {
             queue.leave_to_others(self.clock.now() + HEAD_START);
@@ -42,10 +43,13 @@ impl Waiters {
     }
 
     /// The server did not allow the use of a waiting list. The next try is far off, because each one is an entry in
-    /// the server's log of refusals.
+    /// the server's log of refusals. Until then a release wakes this client together with all others.
     pub(crate) fn refuse_lists(&self) {
         let until = self.clock.now() + REFUSED_FOR;
         self.lists_refused_until.store(until.0, Ordering::Relaxed);
+        for shard in &self.shards {
+            shard.lock().values_mut().for_each(WaitQueue::unlist);
+        }
     }
 
     /// Removes queues that were kept without waiters, with their subscriptions. Never returns.

@@ -331,7 +331,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/lock/contend.lua",
-        "3084cf0990bfec2ab4e0e2935a20607711043f3c",
+        "e44e7897b808c60cdd193e976b13f7250007f0fb",
     ),
     (
         "lua/lock/force_unlock.lua",

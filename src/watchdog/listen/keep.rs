@@ -51,7 +51,7 @@ pub(super) async fn keep_subscribed(
                 }
                 // A refused channel is retried with the next ping only.
                 Some(channel) if refused.contains(&name) => {
-                    settled.push((name, channel, SubscriptionState::Failed));
+                    settled.push((name, channel, SubscriptionState::Refused));
                 }
                 Some(channel) => {
                     new.push(name);
@@ -73,7 +73,7 @@ pub(super) async fn keep_subscribed(
                 let (names, state) = if is_accepted {
                     (&mut listening, SubscriptionState::Listening)
                 } else {
-                    (&mut refused, SubscriptionState::Failed)
+                    (&mut refused, SubscriptionState::Refused)
                 };
                 names.insert(name.clone());
                 settled.push((name, channel, state));
@@ -89,9 +89,8 @@ pub(super) async fn keep_subscribed(
                 continue;
             }
             // Messages may have been missed while the client was not subscribed.
-            if channel.set(state) == SubscriptionState::Failed
-                && state == SubscriptionState::Listening
-            {
+            let before = channel.set(state);
+            if before.has_failed() && state == SubscriptionState::Listening {
                 channel.locks().for_each(|key| waiters.wake(&key));
             }
         }

@@ -58,6 +58,50 @@ async fn a_list_of_waiting_clients_needs_what_is_documented_for_it() {
 }
 
 #[tokio::test]
+async fn a_client_that_may_use_only_a_part_of_a_waiting_list_does_not_count_as_listed() {
+    let channel = "redisson_lock__channel:{orders:1}";
+    let list = format!("{WAITING}{{orders:1}}");
+    let cases = [
+        // It is not in the list, so a release has to wake everyone.
+        ("~lockdog_waiters:{orders:*}", &*list, (2, 1)),
+        // It does not hear the releases of Redisson's clients, and must hide none of their waiters.
+        ("&redisson_lock__channel:{orders:*}", channel, (1, 1)),
+    ];
+    for (without, refused, expected) in cases {
+        let mut rules = [documented(), of_a_waiting_list()].concat();
+        let all = rules.len();
+        rules.retain(|rule| rule != without);
+        assert_eq!(rules.len(), all - 1);
+        let (server, redis) = with_user(&rules).await;
+        let (holder, listed, narrow) = tokio::join!(
+            Client::connect(server.url()),
+            Client::connect(server.url()),
+            Client::connect(url(&server))
+        );
+        let (holder, listed, narrow) = (holder.unwrap(), listed.unwrap(), narrow.unwrap());
+        let held = holder.lock("orders:1").lock().await.unwrap();
+        let first = waiter(&listed.lock("orders:1"));
+        let second = waiter(&narrow.lock("orders:1"));
+        let mut quiet = 0;
+        eventually(SOON, "only one client counts as listed", async || {
+            let (_, on_channel, _, on_list): (String, u64, String, u64) =
+                redis.ask(&["PUBSUB", "NUMSUB", channel, &list]).await;
+            let log = format!("{:?}", redis.cmd(&["ACL", "LOG"]).await);
+            let is_so = log.contains(refused) && (on_channel, on_list) == expected;
+            // The narrow client may still be about to subscribe.
+            quiet = if is_so { quiet + 1 } else { 0 };
+            quiet == 10
+        })
+        .await;
+        held.unlock().await.unwrap();
+        tokio::join!(
+            async { first.await.unwrap().unlock().await.unwrap() },
+            async { second.await.unwrap().unlock().await.unwrap() },
+        );
+    }
+}
+
+#[tokio::test]
 async fn removing_a_required_permission_fails_a_call() {
     let (server, redis) = with_user(&documented()).await;
     let optional = [
