@@ -174,8 +174,9 @@ async fn run_all(site: Site, shapes: &[Shape], network: Network, which: impl Fn(
         warnings.retain(|text| !TRUE_IN_TROUBLE.iter().any(|it| text.contains(it)));
     }
     if stall >= TIMEOUT {
-        // Then a command has no answer in its time, and a release is tried again.
-        warnings.retain(|text| !text.contains("failure=silent: no answer in"));
+        // Then a command has no answer or no connection in its time, and a release is tried again.
+        let late = ["failure=silent: no answer in", "failure=unsent: timed out"];
+        warnings.retain(|text| !late.iter().any(|it| text.contains(it)));
     }
     if repeated > 0 {
         warnings.retain(|text| !TRUE_OF_REPEATED.iter().any(|it| text.contains(it)));

@@ -53,8 +53,9 @@ async fn twenty_waiters_of_one_client_send_as_many_commands_as_one() {
         let waiters: Vec<_> = (0..crowd).map(|_| waiter(&lock)).collect();
         settled_on(&test, &client, crowd).await;
         let mut waiting = test.calls(["evalsha", "eval", "subscribe"]).await;
-        // The channels of the lock and of its list of waiting clients are subscribed by one command or by two.
-        waiting[2] = waiting[2].div_ceil(2);
+        // The three channels, of the lock, of its list of waiting clients, and of this client in it, are
+        // subscribed by one command to three.
+        waiting[2] = waiting[2].div_ceil(3);
         println!("{crowd} waiters: evalsha, eval, subscribe = {waiting:?}");
         costs.push(waiting);
         held.unlock().await.unwrap();
