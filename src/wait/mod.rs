@@ -61,6 +61,7 @@ use waiter::Waiter;
 pub(crate) use waiter::{Found, HandedOver, WaitRequest};
 pub(crate) use waiter_guard::{TakeOver, WaiterGuard};
 pub(crate) use waiter_kind::WaiterKind;
+use waiting_list::FOR_UNLISTED;
 
 /// All waiters of one client.
 pub(crate) struct Waiters {
@@ -212,6 +213,9 @@ impl Waiters {
     pub(crate) fn handle_message_text(&self, key: &LockKey, channel: &str, text: &[u8]) {
         if is_of_waiting_list(channel) {
             return self.handle_call(key, text);
+        }
+        if text == FOR_UNLISTED && self.is_told_alone(key) {
+            return;
         }
         if key.kind().is_latch
             && text == b"0"

@@ -70,6 +70,13 @@ impl Waiters {
         }
     }
 
+    /// Whether a message on a channel of its own wakes this client. See `lua/lock/unlock.lua`.
+    pub(super) fn is_told_alone(&self, key: &LockKey) -> bool {
+        self.shard(key)
+            .get(key)
+            .is_some_and(WaitQueue::is_told_alone)
+    }
+
     /// Whether this client is subscribed to the lock's messages, and not listed as waiting.
     pub(crate) fn listens_unlisted(&self, key: &LockKey) -> bool {
         self.shard(key)
@@ -81,5 +88,8 @@ impl Waiters {
 /// How long a client that was woken alone is left alone with the free lock. It needs a message, the wake-up of a task
 /// and a command. If it is dead or frozen, the lock is free for this long.
 const HEAD_START: Duration = Duration::from_millis(20);
+
+/// The message about a release on the lock's channel that a listed client ignores.
+pub(super) const FOR_UNLISTED: &[u8] = b"00";
 
 const REFUSED_FOR: Duration = Duration::from_secs(600);
