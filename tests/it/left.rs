@@ -173,8 +173,9 @@ async fn run_all(site: Site, shapes: &[Shape], network: Network, which: impl Fn(
         // These messages are expected when connections break or answers are late.
         warnings.retain(|text| !TRUE_IN_TROUBLE.iter().any(|it| text.contains(it)));
     }
-    if stall >= TIMEOUT {
-        // Then a command has no answer or no connection in its time, and a release is tried again.
+    if stall >= TIMEOUT / 4 {
+        // With others before and after it, a command has no answer or no connection in its time, and a release
+        // is tried again.
         let late = ["failure=silent: no answer in", "failure=unsent: timed out"];
         warnings.retain(|text| !late.iter().any(|it| text.contains(it)));
     }

@@ -149,9 +149,8 @@ async fn java_waits_for_the_rest_of_a_least_time_and_no_longer() {
     let kinds = [&PLAIN, &NON_REENTRANT, &FENCED, &FAIR, &NON_REENTRANT_FAIR];
     let waits = kinds.map(|kind| java_waits_for_the_rest(kind, &client, &java));
     futures_util::future::join_all(waits).await;
-    let left = server.redis().await.keys().await;
-    // The counter of a fenced lock stays.
-    assert!(left.iter().all(|key| key.contains("token")), "{left:?}");
+    // Java's client may still delete what its unlock left.
+    server.redis().await.eventually_empty().await;
 }
 
 async fn java_waits_for_the_rest(kind: &Kind, client: &Client, java: &Redisson) {
