@@ -29,12 +29,11 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
-use clap::error::ErrorKind;
 
 use crate::args::{Cli, Command};
 use crate::connect::Settings;
 use crate::failed::{CANNOT, Failed, USAGE, YES};
-use crate::output::{Output, complain};
+use crate::output::{Output, complain, write};
 
 fn main() -> ExitCode {
     // Below a `lockdog run`: see there.
@@ -101,13 +100,14 @@ fn start(cli: Cli) -> Result<u8, Failed> {
 
 /// Shows what clap has to say, which knows no password: none is an argument.
 fn refused(error: &clap::Error) -> ExitCode {
+    // The help or the version, which the user asked for.
+    if !error.use_stderr() {
+        write(&error.render().to_string());
+        return ExitCode::from(YES);
+    }
     // Nothing can be done about a terminal that is gone.
     let _ = error.print();
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
-        _ if is_run() => ExitCode::from(CANNOT),
-        _ => ExitCode::from(USAGE),
-    }
+    ExitCode::from(if is_run() { CANNOT } else { USAGE })
 }
 
 /// Whether the command line, which could not be read, is that of `lockdog run`. The values of options
