@@ -1,4 +1,4 @@
-//! Output that cannot be written: the exit code is no answer.
+//! The output: as JSON, and where it cannot be written.
 
 use std::fs::File;
 
@@ -45,5 +45,27 @@ async fn a_command_that_cannot_write_says_so_and_ends_with_125() {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let ended = lockdog(&server, args).stdout(full).end().await;
         ended.code(125).complains("the output cannot be written");
+    }
+}
+
+#[tokio::test]
+async fn each_line_of_json_has_the_version_of_its_fields() {
+    let server = start().await;
+    for args in [
+        &["ls"][..],
+        &["inspect", "orders"],
+        &["inspect", "free"],
+        &["release", "orders", "--force", "--yes", "--holder", "other"],
+        &["watch", "orders", "--until", "held"],
+        &["top", "--once"],
+        &["doctor"],
+    ] {
+        let args = [args, &["--json"]].concat();
+        let ended = lockdog(&server, &args).end().await;
+        let lines = ended.json_lines();
+        assert!(!lines.is_empty(), "{args:?}: {ended:#?}");
+        for line in lines {
+            assert_eq!(line["schema"], 1, "{args:?}: {line}");
+        }
     }
 }
