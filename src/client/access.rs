@@ -9,7 +9,8 @@ use crate::error::{Error, Result};
 use crate::server::{Address, Credentials, Protocol, TlsSettings};
 
 impl ClientBuilder {
-    /// The user for the servers that keep the locks. It replaces the user in the URL.
+    /// The user for the servers that keep the locks. It replaces the user in the URL. Without a password the
+    /// client sends no login and is the default user, as in Redisson.
     ///
     /// Defaults to the user in the URL, or Redis's default user. Corresponds to Redisson's `username`.
     pub fn username(mut self, user: impl Into<String>) -> Self {

@@ -86,6 +86,7 @@ impl ClientBuilder {
             watchdog_lease: lease::whole(self.watchdog_lease),
             observers: Observers::new(self.observers),
         };
+        let deployment = address.as_ref().map_or("pool", Address::deployment);
         let logins = self.credentials.take();
         let logins = logins.map(|source| Logins::new(source, &context));
         let server = Server::at(address, self.pool, Some(name), logins, context)?;
@@ -113,6 +114,15 @@ impl ClientBuilder {
             // Boxed, because it is large and would be a part of every connect's future.
             Box::pin(diagnosis::check_new_servers(&server, &expected, limit)).await;
         }
+        // The fields of holds begin with the id, so this line leads from a field to the process that logs it.
+        tracing::info!(
+            target: "lockdog::client",
+            client = %id,
+            version = env!("CARGO_PKG_VERSION"),
+            deployment,
+            server = server.address(),
+            "client started"
+        );
         let settings = Settings {
             watchdog_lease: lease::whole(self.watchdog_lease),
             poll_cap: self.poll_cap,

@@ -148,6 +148,16 @@ impl Address {
         })
     }
 
+    /// The kind of deployment, in a word that does not change.
+    pub(crate) fn deployment(&self) -> &'static str {
+        match self {
+            Self::Server(_) => "server",
+            Self::Sentinel { .. } => "sentinel",
+            Self::Connector { .. } => "connector",
+            Self::Cluster { .. } => "cluster",
+        }
+    }
+
     /// Host and port, the path of a unix socket, or the master's name. Never a user or password.
     pub(super) fn shown(&self) -> String {
         match self {

@@ -87,3 +87,5 @@ pub(crate) const YES: u8 = 0;
 pub(crate) const NO: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
 pub(crate) const CANNOT: u8 = 125;
+/// No program reads the output any more, as with `| head`: 128 and the number of PIPE, which ends other programs then.
+pub(crate) const UNREAD: u8 = 141;

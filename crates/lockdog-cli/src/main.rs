@@ -34,7 +34,7 @@ use clap::error::ErrorKind;
 use crate::args::{Cli, Command};
 use crate::connect::Settings;
 use crate::failed::{CANNOT, Failed, USAGE, YES};
-use crate::output::{Output, complain};
+use crate::output::{Output, complain, write};
 
 fn main() -> ExitCode {
     // Below a `lockdog run`: see there.
@@ -101,13 +101,32 @@ fn start(cli: Cli) -> Result<u8, Failed> {
 
 /// Shows what clap has to say, which knows no password: none is an argument.
 fn refused(error: &clap::Error) -> ExitCode {
-    // Nothing can be done about a terminal that is gone.
-    let _ = error.print();
+    let text = error.render().to_string();
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
-        _ if is_run() => ExitCode::from(CANNOT),
-        _ => ExitCode::from(USAGE),
+        // The user asked for it.
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            write(&text);
+            return ExitCode::from(YES);
+        }
+        // The help in place of a command. Nothing can be done about a terminal that is gone.
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+        }
+        _ => complain(reason(&text)),
     }
+    ExitCode::from(if is_run() { CANNOT } else { USAGE })
+}
+
+/// What clap says is wrong, in one line and without the usage, which the help shows.
+fn reason(text: &str) -> String {
+    let lines = text.lines().map(str::trim);
+    let lines = lines.take_while(|line| !line.starts_with("Usage:"));
+    let said = lines.filter(|line| !line.is_empty() && !line.starts_with("For more information"));
+    let said = said.collect::<Vec<_>>().join(" ");
+    format!(
+        "{}; see --help",
+        said.strip_prefix("error: ").unwrap_or(&said)
+    )
 }
 
 /// Whether the command line, which could not be read, is that of `lockdog run`. The values of options
@@ -133,4 +152,34 @@ fn show_log(verbose: u8) {
         // It would panic if nobody reads stderr any more, as with `2>&1 | head`.
         .log_internal_errors(false)
         .init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_command_line_is_explained_in_one_line() {
+        for (words, said) in [
+            (
+                &["ls", "--no-such-flag"][..],
+                "unexpected argument '--no-such-flag' found",
+            ),
+            (&["release"], "were not provided: <NAME>"),
+            (&["lss"], "tip: a similar subcommand exists: 'ls'"),
+            (&["ls", "-o", "xml"], "[possible values: human, json]"),
+            (&["watch", "a", "--interval", "10"], "'10'"),
+        ] {
+            let words = [&["lockdog"], words].concat();
+            let error = Cli::try_parse_from(&words).expect_err("it is wrong");
+            let line = reason(&error.render().to_string());
+            assert!(line.contains(said), "{words:?}: {line}");
+            assert!(line.ends_with("; see --help"), "{words:?}: {line}");
+            assert!(
+                !line.contains(['\n', '\r']) && !line.contains("Usage"),
+                "{words:?}: {line}"
+            );
+            assert!(!line.starts_with("error"), "{words:?}: {line}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::process;
 use serde_json::{Value, json};
 
 use crate::args::{Colour, Common};
-use crate::failed::one_line;
+use crate::failed::{CANNOT, UNREAD, one_line};
 
 /// How the user wants the output.
 #[derive(Clone, Copy, Debug)]
@@ -103,16 +103,19 @@ pub(crate) fn clean(text: &str) -> String {
     one_line(text)
 }
 
-/// Ends the process if no program reads its output any more, as with `| head`.
+/// Ends the process if its output cannot be written. The exit code is then no answer, because what the command would
+/// still have done or found is missing.
 pub(crate) fn write(text: &str) {
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(text.as_bytes());
     match written.and_then(|()| stdout.flush()) {
         Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => process::exit(0),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            process::exit(i32::from(UNREAD));
+        }
         Err(error) => {
             complain(format_args!("the output cannot be written: {error}"));
-            process::exit(i32::from(crate::failed::CANNOT));
+            process::exit(i32::from(CANNOT));
         }
     }
 }

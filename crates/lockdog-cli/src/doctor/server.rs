@@ -129,24 +129,7 @@ async fn login(
     };
     match opened {
         Ok(connection) => {
-            let user = info
-                .redis_settings()
-                .username()
-                .unwrap_or("the default user")
-                .to_owned();
-            let password = match info.redis_settings().password() {
-                Some(_) => "with a password",
-                None => "without a password",
-            };
-            tell(
-                Found::new(
-                    "login",
-                    place,
-                    State::Ok,
-                    format_args!("{user}, {password}"),
-                )
-                .since(began),
-            );
+            tell(logged_in(info, place).since(began));
             Some(connection)
         }
         Err(error) => {
@@ -154,6 +137,24 @@ async fn login(
             let fix = "give the user with --user, and the password by LOCKDOG_PASSWORD or --password-file";
             tell(found.fix(fix).since(began));
             None
+        }
+    }
+}
+
+/// As whom the server knows the connection: a user without a password is not sent.
+fn logged_in(info: &ConnectionInfo, place: &str) -> Found {
+    let settings = info.redis_settings();
+    let (user, has_password) = (settings.username(), settings.password().is_some());
+    let found = |state, text: String| Found::new("login", place, state, text).answered();
+    match (user, has_password) {
+        (Some(user), true) => found(State::Ok, format!("{user}, with a password")),
+        (None, true) => found(State::Ok, "the default user, with a password".to_owned()),
+        (None, false) => found(State::Ok, "the default user, without a password".to_owned()),
+        (Some(user), false) => {
+            let text = format!("the default user, because {user} has no password here");
+            let fix =
+                "give the password by LOCKDOG_PASSWORD or --password-file, or remove the user";
+            found(State::Warn, text).fix(fix)
         }
     }
 }

@@ -95,6 +95,27 @@ async fn a_failure_is_reported_by_the_step_where_it_is() {
 }
 
 #[tokio::test]
+async fn a_user_without_a_password_is_said_not_to_be_used() {
+    let server = RedisServer::start().await;
+    let args = ["--user", "ann", "doctor", "--json"];
+    let ended = lockdog(&server, &args).end().await.code(1);
+    let lines = ended.json_lines();
+    let login = step(&lines, "login");
+    assert_eq!(login["state"], "warn", "{login}");
+    let text = login["text"].as_str().unwrap();
+    assert!(
+        text.contains("default user") && text.contains("ann"),
+        "{login}"
+    );
+    assert!(
+        login["fix"].as_str().unwrap().contains("LOCKDOG_PASSWORD"),
+        "{login}"
+    );
+    // The other steps follow, because it is a login that works.
+    assert_eq!(step(&lines, "unlock")["state"], "ok");
+}
+
+#[tokio::test]
 async fn a_user_without_messages_gets_the_line_that_grants_them() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;

@@ -109,9 +109,11 @@ async fn what_lockdog_itself_cannot_do_ends_with_125_and_one_line() {
         &["run", "-E", "256", "orders", "true"],
         &["run", "--also", "b", "--fenced", "orders", "true"],
     ] {
-        lockdog(&server, args).end().await.code(125);
+        let ended = lockdog(&server, args).end().await;
+        ended.code(125).complains("see --help");
     }
-    lockdog(&server, &["no-such-command"]).end().await.code(2);
+    let ended = lockdog(&server, &["no-such-command"]).end().await;
+    ended.code(2).complains("see --help");
     let nowhere = format!("redis://127.0.0.1:{}", dead_port());
     let ended = lockdog_at(&nowhere, &["run", "orders", "true"]).end().await;
     ended.code(125).complains("LOCKDOG_URL");

@@ -11,6 +11,7 @@ mod doctor;
 mod exit_codes;
 mod loss;
 mod manual;
+mod output;
 mod program;
 mod release;
 mod run;

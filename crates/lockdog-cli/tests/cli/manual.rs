@@ -90,12 +90,3 @@ async fn the_completions_know_every_command() {
     }
     lockdog(&["completions", "no-such-shell"]).await.code(2);
 }
-
-#[tokio::test]
-async fn a_reader_that_leaves_is_no_error() {
-    let program = crate::program::LOCKDOG;
-    let text = format!("{program} completions bash | head -n 1; exit ${{PIPESTATUS[0]}}");
-    let output = Command::new("bash").args(["-c", &text]).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    assert!(output.stderr.is_empty(), "{output:?}");
-}

@@ -74,6 +74,12 @@ impl Invocation {
         self
     }
 
+    /// Where it writes its data, in place of the test.
+    pub(crate) fn stdout(mut self, to: impl Into<Stdio>) -> Self {
+        self.command.stdout(to);
+        self
+    }
+
     pub(crate) fn start(mut self) -> Running {
         let child = self.command.spawn().expect("env is installed");
         Running { child }

@@ -11,9 +11,15 @@ use crate::from_str;
 async fn java_and_rust_exclude_each_other_by_one_file() {
     let server = Server::new();
     server.require_password("p@ss: #1");
+    exclude_each_other(&server, "password: 'p@ss: #1'").await;
+    // With a user and no password neither of them logs in. This server refuses every user with a name.
+    exclude_each_other(&Server::new(), "username: ann").await;
+}
+
+async fn exclude_each_other(server: &Server, login: &str) {
     let address = server.listen("127.0.0.1:0").await.unwrap();
     let file = format!(
-        "singleServerConfig:\n  address: redis://{address}\n  password: 'p@ss: #1'\n  database: 3\n  \
+        "singleServerConfig:\n  address: redis://{address}\n  {login}\n  database: 3\n  \
          clientName: orders\n  timeout: 5000\n  connectionMinimumIdleSize: 1\n  connectionPoolSize: 4\n\
          nettyThreads: 2\nlockWatchdogTimeout: 20000\n"
     );

@@ -10,7 +10,7 @@ use crate::settings::{Servers, Settings};
 use crate::tests::{failure, meaning, read_with};
 
 /// Files with a value in each place that matters, and with the examples of Redisson's documentation.
-const FILES: [&str; 17] = [
+const FILES: [&str; 18] = [
     "singleServerConfig:\n  address: redis://127.0.0.1:6379\n",
     "{\"singleServerConfig\": {\"address\": \"redis://a:1\", \"password\": null, \"database\": 7}}",
     "
@@ -86,6 +86,7 @@ slavesSyncTimeout: 2000
     "singleServerConfig: {address: 'redis://ann:p%40+w@[::1]:6379', username: bob, password: q}\n",
     "singleServerConfig: {address: 'redis://alone@h:6379/3', username: bob}\npassword: top\n",
     "singleServerConfig: {address: 'rediss://h:6379', username: bob, password: q}\nusername: top\n",
+    "singleServerConfig: {address: 'redis://h:6379', username: bob, password: ~}\nusername: top\n",
     "singleServerConfig: {address: 'valkeys://::1:6379', password: 0123, clientName: yes}\n",
     "singleServerConfig: {address: 'redis://h:6379', password: 1e5, username: ~, timeout: 3_000}\n",
     "singleServerConfig: {address: 'redis://h:6379', timeout: '2000'}\nlazyInitialization: on\nprotocol: RESP3\n",

@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use lockdog::observe::{ClientEvent, LockRef, Observer};
 use lockdog::{Client, ClientBuilder, Error, Guard, Lock, MultiLock, Owner, RedLock, Value};
 use lockdog_test::Server;
 use parking_lot::Mutex;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::support::eventually;
@@ -706,6 +708,64 @@ async fn stats_count_what_the_client_holds_and_waits_for() {
     drop(watched);
     assert_eq!(client.stats().settling, 1);
     server.thaw();
+}
+
+/// One thread runs the tasks and the client, so each look at the numbers shows one moment.
+#[tokio::test(start_paused = true)]
+async fn stats_agree_with_each_other_while_many_tasks_compete() {
+    const TASKS: usize = 64;
+    const LOCKS: usize = 4;
+    const TURNS: usize = 5;
+    const HOLD: Duration = Duration::from_millis(7);
+    let (_server, client, notes) = start().await;
+    let guards = Arc::new(AtomicUsize::new(0));
+    let mut tasks = JoinSet::new();
+    for number in 0..TASKS {
+        let lock = client.lock(format!("l{}", number % LOCKS));
+        let guards = guards.clone();
+        tasks.spawn(async move {
+            for _ in 0..TURNS {
+                let guard = lock.lock().await.unwrap();
+                guards.fetch_add(1, Ordering::Relaxed);
+                sleep(HOLD).await;
+                guards.fetch_sub(1, Ordering::Relaxed);
+                guard.unlock().await.unwrap();
+            }
+        });
+    }
+    let (mut most_held, mut most_waiters) = (0, 0);
+    while !tasks.is_empty() {
+        let (stats, guards) = (client.stats(), guards.load(Ordering::Relaxed));
+        let seen = format!("{guards} guards, {stats:?}");
+        // A lock that was granted may have no guard yet.
+        assert!((guards..=LOCKS).contains(&stats.held), "{seen}");
+        assert!(stats.watched <= stats.held, "{seen}");
+        assert!(guards + stats.waiters <= TASKS, "{seen}");
+        assert_eq!(stats.oldest_hold.is_some(), stats.held > 0, "{seen}");
+        assert!(stats.least_remaining.is_none_or(|it| it <= LEASE), "{seen}");
+        assert_eq!((stats.in_jeopardy, stats.lost_total), (0, 0), "{seen}");
+        most_held = most_held.max(stats.held);
+        most_waiters = most_waiters.max(stats.waiters);
+        sleep(HOLD / 7).await;
+        while let Some(ended) = tasks.try_join_next() {
+            ended.unwrap();
+        }
+    }
+    assert_eq!(most_held, LOCKS);
+    assert!(most_waiters >= TASKS / 2, "{most_waiters}");
+    eventually("all of it has ended", || {
+        let stats = client.stats();
+        (stats.held, stats.waiters, stats.settling) == (0, 0, 0)
+    })
+    .await;
+    let stats = client.stats();
+    assert_eq!((stats.lost_total, stats.renewals_failed_total), (0, 0));
+    let notes = notes.take();
+    let count = |what: &str| notes.iter().filter(|note| note.starts_with(what)).count();
+    let handed_over = count("HandedOver ");
+    assert_eq!(count("First ") + handed_over, TASKS * TURNS);
+    assert_eq!(count("Unlocked ") + count("HandedOn "), TASKS * TURNS);
+    assert!(handed_over > 0 && stats.hand_overs_total >= handed_over as u64);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,71 @@
+//! The output: as JSON, and where it cannot be written.
+
+use std::fs::File;
+
+use crate::program::lockdog;
+use crate::support::RedisServer;
+
+/// Each of them writes. Of `watch`, a later line would be the answer; of `inspect free`, it is 1.
+const COMMANDS: [&[&str]; 9] = [
+    &["--help"],
+    &["--version"],
+    &["completions", "bash"],
+    &["man"],
+    &["ls"],
+    &["inspect", "orders"],
+    &["inspect", "free"],
+    &["inspect", "orders", "--json"],
+    &["watch", "orders", "--until", "free"],
+];
+
+async fn start() -> RedisServer {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let field = "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d:57";
+    redis.cmd(&["HSET", "orders", field, "1"]).await;
+    server
+}
+
+#[tokio::test]
+async fn a_command_whose_reader_has_left_ends_as_the_signal_would_end_it() {
+    let server = start().await;
+    for args in COMMANDS {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = lockdog(&server, args).stdout(writer).end().await;
+        let ended = ended.code(141);
+        assert_eq!(ended.stderr, "", "{args:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_write_says_so_and_ends_with_125() {
+    let server = start().await;
+    for args in COMMANDS {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let ended = lockdog(&server, args).stdout(full).end().await;
+        ended.code(125).complains("the output cannot be written");
+    }
+}
+
+#[tokio::test]
+async fn each_line_of_json_has_the_version_of_its_fields() {
+    let server = start().await;
+    for args in [
+        &["ls"][..],
+        &["inspect", "orders"],
+        &["inspect", "free"],
+        &["release", "orders", "--force", "--yes", "--holder", "other"],
+        &["watch", "orders", "--until", "held"],
+        &["top", "--once"],
+        &["doctor"],
+    ] {
+        let args = [args, &["--json"]].concat();
+        let ended = lockdog(&server, &args).end().await;
+        let lines = ended.json_lines();
+        assert!(!lines.is_empty(), "{args:?}: {ended:#?}");
+        for line in lines {
+            assert_eq!(line["schema"], 1, "{args:?}: {line}");
+        }
+    }
+}
