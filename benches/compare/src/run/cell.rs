@@ -4,8 +4,8 @@ use std::fmt;
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Cell {
-    /// W1 to W7, W7-local, W8a to W8c, W8w, W9a to W9c, W11a to W11c, W12, W13, W14, W15r, W15k, or
-    /// rtt; under a delay they are parts of W10.
+    /// W1 to W7, W7-local, W8a to W8c, W8w, W9a to W9c, W11a to W11c, W12, W13, W14, W15r, W15k, W16,
+    /// or rtt; under a delay they are parts of W10.
     pub(crate) workload: &'static str,
     pub(crate) condition: Condition,
     pub(crate) clients: usize,
@@ -70,6 +70,12 @@ impl Cell {
         matches!(self.workload, "W5" | "W12")
     }
 
+    /// Whether the owners of several clients repeat pairs from the warm-up on. These clients connect
+    /// one after the other.
+    pub(crate) fn is_crowded(&self) -> bool {
+        matches!(self.workload, "W3" | "W8b" | "W9c" | "W11b" | "W16")
+    }
+
     /// How many owners want the same lock.
     pub(crate) const fn contenders(&self) -> usize {
         self.clients * self.owners
@@ -104,6 +110,7 @@ impl Cell {
             ("W4" | "W7", _) => "-".to_owned(),
             ("W5", _) => format!("{} locks", self.locks),
             ("W12", _) => format!("{} permits", self.locks),
+            ("W16", _) => format!("{} clients", self.clients),
             ("W6", _) => match self.condition {
                 Condition::Killed => format!("{}, one killed", owners(self.owners)),
                 Condition::Frozen => format!("{}, one frozen", owners(self.owners)),
