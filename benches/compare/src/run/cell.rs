@@ -4,7 +4,7 @@ use std::fmt;
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Cell {
-    /// W1 to W7, W7-local, W8a to W8c, W8w, W9a to W9c, W11a to W11c, W12, W13, W14, W15r, W15k, W16,
+    /// W1 to W7, W7-local, W8a to W8d, W8w, W9a to W9c, W11a to W11c, W12, W13, W14, W15r, W15k, W16,
     /// or rtt; under a delay they are parts of W10.
     pub(crate) workload: &'static str,
     pub(crate) condition: Condition,
@@ -57,7 +57,7 @@ impl Cell {
         match (self.condition, self.workload) {
             (Condition::Delayed, _) => "W10",
             (_, "W7-local") => "W7",
-            (_, "W8a" | "W8b" | "W8c" | "W8w") => "W8",
+            (_, "W8a" | "W8b" | "W8c" | "W8d" | "W8w") => "W8",
             (_, "W9a" | "W9b" | "W9c") => "W9",
             (_, "W11a" | "W11b" | "W11c") => "W11",
             (_, "W15r" | "W15k") => "W15",
@@ -73,7 +73,7 @@ impl Cell {
     /// Whether the owners of several clients repeat pairs from the warm-up on. These clients connect
     /// one after the other.
     pub(crate) fn is_crowded(&self) -> bool {
-        matches!(self.workload, "W3" | "W8b" | "W9c" | "W11b" | "W16")
+        matches!(self.workload, "W3" | "W8b" | "W8d" | "W9c" | "W11b" | "W16")
     }
 
     /// How many owners want the same lock.
@@ -96,6 +96,11 @@ impl Cell {
             (_, "W13") => format!(
                 "{} waiters of {} clients",
                 self.clients * self.owners,
+                self.clients
+            ),
+            (_, "W8d") => format!(
+                "{} waiters of {} clients, one dies each second",
+                self.contenders(),
                 self.clients
             ),
             (_, "W15r") => format!("{} candidates, the leader resigns", self.clients),

@@ -356,7 +356,10 @@ fn derive(figures: &mut Figures, planned: &Planned, spent: &Counters, origins: &
         figures.set("commands_per_client", of_one);
     }
     // Milliseconds a thousand are microseconds each.
-    figures.set("client_cpu_us_per_pair", 1e6 * cpu / own);
+    // Not that of clients in processes of their own.
+    if figures.get("cpu_s").is_some() {
+        figures.set("client_cpu_us_per_pair", 1e6 * cpu / own);
+    }
     figures.set("server_cpu_us_per_pair", 1e6 * spent.cpu_s / all);
     let turn_us = 1e6 * window / (pairs + beside) * cell.contenders() as f64;
     // Zero is a figure where somebody writes.

@@ -9,7 +9,7 @@ pub(crate) struct Planned {
     pub(crate) rounds: usize,
     pub(crate) warmup_s: f64,
     pub(crate) seconds: f64,
-    /// W5, W12 and W15 only.
+    /// W5, W8d, W12 and W15 only.
     pub(crate) lease_s: f64,
 }
 
@@ -113,7 +113,7 @@ fn planned(cell: Cell, options: &Options, present: &[&'static str]) -> Planned {
             .libraries
             .retain(|part| takes_little_time(cell, part.library));
     }
-    if matches!(cell.workload, "W15r" | "W15k") {
+    if matches!(cell.workload, "W8d" | "W15r" | "W15k") {
         planned.lease_s = 3.0;
     }
     match (cell.title(), cell.condition) {
@@ -130,6 +130,8 @@ fn planned(cell: Cell, options: &Options, present: &[&'static str]) -> Planned {
         ("W15", _) if cell.workload == "W15k" => {
             (planned.rounds, planned.seconds) = (1, if options.quick { 6.0 } else { 30.0 });
         }
+        // A dead client may keep its place for ten seconds.
+        ("W8", _) if cell.workload == "W8d" => (planned.rounds, planned.seconds) = (1, 30.0),
         // Some need ten seconds for a pair.
         (_, Condition::Killed | Condition::Frozen) => planned.rounds = 1,
         // The delay hides what varies.
@@ -201,7 +203,7 @@ fn part(cell: Cell, library: &'static str) -> Option<Part> {
         }
         ("raw" | "redisson" | "redsync" | "rslock", "W14") => return None,
         ("raw", "W15r") if cell.condition == Condition::Plain => "idle",
-        ("raw" | "redisson" | "redsync" | "rslock", "W15r" | "W15k") => return None,
+        ("raw" | "redisson" | "redsync" | "rslock", "W8d" | "W15r" | "W15k") => return None,
         // No owner waits.
         ("raw", workload @ ("W9a" | "W11c")) => workload,
         ("raw" | "redsync" | "rslock", workload) if KINDS.contains(&workload) => return None,
@@ -224,6 +226,7 @@ fn full() -> Vec<Cell> {
     cells.push(Cell::new("W4", 1).clients(2));
     cells.extend(["W7", "W7-local"].map(|workload| Cell::new(workload, 1)));
     cells.extend(fair());
+    cells.push(Cell::new("W8d", 10).clients(50));
     cells.extend(read_write());
     cells.extend(semaphores());
     cells.push(latch());

@@ -155,6 +155,9 @@ pub(crate) fn all() -> Vec<Target> {
         let own = Cell::new("W8c", owners);
         add(own, "pairs_per_s", AtLeast(0.95), Library(PLAIN));
     }
+    // How long a waiter may be silent, and a second.
+    let dying = Cell::new("W8d", 10).clients(50);
+    add(dying, "max_us", AtMost(11_000_000.0), One);
 
     let readers = Cell::new("W9a", 16);
     add(readers, "pairs_per_s", AtLeast(0.85), Library("raw"));

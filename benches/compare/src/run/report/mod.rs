@@ -237,7 +237,7 @@ const WORKLOADS: [(&str, &str, &[&str]); 16] = [
     ("W7", "re-entry: the inner pair", &PAIRS),
     (
         "W8",
-        "fair locks; latencies are waits, with own keys those of a pair",
+        "fair locks; latencies are waits, with own keys those of a pair, with clients that die the time between two turns",
         &[
             "pairs_per_s",
             "p50_us",
