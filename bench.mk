@@ -2,7 +2,8 @@
 
 .PHONY: bench
 
-# Takes about half an hour and rewrites docs/benchmarks.md; with QUICK=1 about six minutes, without changing docs/.
+# Takes more than half an hour and rewrites docs/benchmarks.md. With QUICK=1 it measures fewer cells and peers, without
+# changing docs/; a test of the plan keeps the windows short enough for four minutes.
 QUICK ?=
 bench: ## lockdog beside Redisson, redsync, rslock and the bare protocol
 	@tests/setup redis-server

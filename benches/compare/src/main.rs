@@ -17,6 +17,9 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words[..] {
         ["drive", "leader", url, name, lease_ms] => drive::lead(url, name, lease_ms),
+        ["drive", "waiters", url, name, lease_ms, waiters] => {
+            drive::wait_in_line(url, name, lease_ms, waiters)
+        }
         ["drive", library] => drive::serve(library),
         _ => run::run(&words),
     };

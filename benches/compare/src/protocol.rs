@@ -30,7 +30,7 @@ pub(crate) struct Request {
     /// W5: how many locks are held.
     #[serde(default)]
     pub(crate) locks: usize,
-    /// W5: the lease that the watchdog renews.
+    /// W5, W8d, W12, W15: the lease that the watchdog renews.
     #[serde(default)]
     pub(crate) lease_s: f64,
 }

@@ -18,7 +18,7 @@ const (
 	keptSamples = 2000
 )
 
-var known = map[string]bool{"W1": true, "W2": true, "W3": true, "W4": true, "W6": true}
+var known = map[string]bool{"W1": true, "W2": true, "W3": true, "W4": true, "W6": true, "W16": true}
 
 // The clients of one cell, and what its owners do with them.
 type cell struct {

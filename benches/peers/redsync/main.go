@@ -105,7 +105,11 @@ func parse(line []byte) (request, error) {
 }
 
 func (r request) contended() bool {
-	return r.Workload == "W2" || r.Workload == "W3"
+	return r.Workload == "W2" || r.manyClients()
+}
+
+func (r request) manyClients() bool {
+	return r.Workload == "W3" || r.Workload == "W16"
 }
 
 func isGo(r request, line []byte) bool {

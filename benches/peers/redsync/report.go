@@ -49,7 +49,7 @@ func report(r request, p *phase) fields {
 	if r.contended() {
 		result["min_share"], result["max_share"] = shares(pairs)
 	}
-	if r.Workload == "W3" {
+	if r.manyClients() {
 		var clients []int64
 		for owners := range slices.Chunk(pairs, r.Owners) {
 			clients = append(clients, add(owners))

@@ -1,4 +1,4 @@
-//! Owners that acquire and unlock in a loop: W1, W2, W3, W6, W7, W8, W9, W11, W14.
+//! Owners that acquire and unlock in a loop: W1, W2, W3, W6, W7, W8, W9, W11, W14, W16.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -86,7 +86,9 @@ enum Work {
 impl Work {
     fn of(workload: &str) -> Self {
         match workload {
-            "W2" | "W3" | "W8a" | "W8b" | "W9a" | "W9b" | "W9c" | "W11a" | "W11b" => Self::Shared,
+            "W2" | "W3" | "W8a" | "W8b" | "W9a" | "W9b" | "W9c" | "W11a" | "W11b" | "W16" => {
+                Self::Shared
+            }
             "W6" => Self::Quorum,
             "W7" | "W7-local" => Self::Again,
             _ => Self::Own,

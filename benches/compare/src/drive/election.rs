@@ -1,7 +1,7 @@
 //! W15: how soon the next candidate leads, after the leader has resigned or its process was killed. lockdog only.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lockdog::{Client, Election, Leadership, Owner};
@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use tokio::task::{JoinSet, spawn_blocking};
 
 use crate::Result;
+use crate::drive::dying::Process;
 use crate::drive::stage::{Stage, Stopwatch};
 use crate::drive::tally::{Latencies, Tally};
 use crate::drive::wake::until_it_waits;
@@ -140,7 +141,7 @@ async fn kill(request: &Request, clients: &[Client], turn: u64) -> Result<Durati
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
-    let mut leader = Leader(leader);
+    let mut leader = Process(leader);
     let output = leader.0.stdout.take().ok_or("the leader has no output")?;
     let line = spawn_blocking(|| {
         let mut line = String::new();
@@ -165,17 +166,6 @@ async fn kill(request: &Request, clients: &[Client], turn: u64) -> Result<Durati
     check_terms(term, next.lead.term())?;
     next.lead.resign().await?;
     Ok(next.at - began)
-}
-
-/// A process that ends with this value.
-struct Leader(Child);
-
-impl Drop for Leader {
-    fn drop(&mut self) {
-        // It may have ended by now.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 async fn connect(request: &Request, count: usize) -> Result<Vec<Client>> {

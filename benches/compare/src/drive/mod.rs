@@ -3,6 +3,7 @@
 mod bare;
 mod bare_scripts;
 mod crew;
+mod dying;
 mod election;
 mod hold;
 mod latch;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::Result;
+pub(crate) use crate::drive::dying::wait_in_line;
 pub(crate) use crate::drive::election::lead;
 use crate::drive::library::Library;
 use crate::drive::stage::Stage;
@@ -58,12 +60,13 @@ async fn cells<L: Library>() -> Result<()> {
 
 async fn measure<L: Library>(request: &Request, stage: &mut Stage) -> Result<Map<String, Value>> {
     match request.workload.as_str() {
-        "W1" | "W2" | "W3" | "W6" | "W7" | "W7-local" | "W14" => {
+        "W1" | "W2" | "W3" | "W6" | "W7" | "W7-local" | "W14" | "W16" => {
             crew::measure::<L>(request, stage).await
         }
         "W8a" | "W8b" | "W8c" | "W9a" | "W9b" | "W9c" | "W11a" | "W11b" | "W11c" => {
             crew::measure::<L>(request, stage).await
         }
+        "W8d" => dying::measure(request, stage).await,
         "W4" | "W8w" => wake::measure::<L>(request, stage).await,
         "W5" => hold::locks(request, stage).await,
         "W12" => hold::permits(request, stage).await,

@@ -42,8 +42,8 @@ impl Library for Raw {
 
     fn refuses(workload: &str) -> Option<&'static str> {
         match workload {
-            "W2" | "W3" | "W4" | "W8a" | "W8b" | "W8w" | "W9b" | "W9c" | "W11a" | "W11b"
-            | "W13" => Some("it cannot wait"),
+            "W2" | "W3" | "W4" | "W8a" | "W8b" | "W8d" | "W8w" | "W9b" | "W9c" | "W11a"
+            | "W11b" | "W13" | "W16" => Some("it cannot wait"),
             "W7-local" => Some("it counts in Redis"),
             "W5" | "W12" | "W15r" | "W15k" => Some("it has no watchdog"),
             "W8c" => Some("it has no such kind"),

@@ -22,8 +22,8 @@ impl Library for Rslock {
     fn refuses(workload: &str) -> Option<&'static str> {
         match workload {
             "W5" | "W12" | "W15r" | "W15k" => Some("it has no watchdog"),
-            "W8a" | "W8b" | "W8c" | "W8w" | "W9a" | "W9b" | "W9c" | "W11a" | "W11b" | "W11c"
-            | "W13" => Some("it has no such kind"),
+            "W8a" | "W8b" | "W8c" | "W8d" | "W8w" | "W9a" | "W9b" | "W9c" | "W11a" | "W11b"
+            | "W11c" | "W13" => Some("it has no such kind"),
             "W7" | "W7-local" => Some("it is not re-entrant"),
             "rtt" | "idle" | "serial" => Some("the bare protocol's"),
             _ => None,

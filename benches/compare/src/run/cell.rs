@@ -4,8 +4,8 @@ use std::fmt;
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Cell {
-    /// W1 to W7, W7-local, W8a to W8c, W8w, W9a to W9c, W11a to W11c, W12, W13, W14, W15r, W15k, or
-    /// rtt; under a delay they are parts of W10.
+    /// W1 to W7, W7-local, W8a to W8d, W8w, W9a to W9c, W11a to W11c, W12, W13, W14, W15r, W15k, W16,
+    /// or rtt; under a delay they are parts of W10.
     pub(crate) workload: &'static str,
     pub(crate) condition: Condition,
     pub(crate) clients: usize,
@@ -57,7 +57,7 @@ impl Cell {
         match (self.condition, self.workload) {
             (Condition::Delayed, _) => "W10",
             (_, "W7-local") => "W7",
-            (_, "W8a" | "W8b" | "W8c" | "W8w") => "W8",
+            (_, "W8a" | "W8b" | "W8c" | "W8d" | "W8w") => "W8",
             (_, "W9a" | "W9b" | "W9c") => "W9",
             (_, "W11a" | "W11b" | "W11c") => "W11",
             (_, "W15r" | "W15k") => "W15",
@@ -68,6 +68,12 @@ impl Cell {
     /// Whether its locks or permits are held under the watchdog for its whole length.
     pub(crate) fn is_held(&self) -> bool {
         matches!(self.workload, "W5" | "W12")
+    }
+
+    /// Whether the owners of several clients repeat pairs from the warm-up on. These clients connect
+    /// one after the other.
+    pub(crate) fn is_crowded(&self) -> bool {
+        matches!(self.workload, "W3" | "W8b" | "W8d" | "W9c" | "W11b" | "W16")
     }
 
     /// How many owners want the same lock.
@@ -92,6 +98,11 @@ impl Cell {
                 self.clients * self.owners,
                 self.clients
             ),
+            (_, "W8d") => format!(
+                "{} waiters of {} clients, one dies each second",
+                self.contenders(),
+                self.clients
+            ),
             (_, "W15r") => format!("{} candidates, the leader resigns", self.clients),
             (_, "W15k") => format!("{} candidates, the leader is killed", self.clients),
             (_, "W8w") => "wake-up".to_owned(),
@@ -104,6 +115,7 @@ impl Cell {
             ("W4" | "W7", _) => "-".to_owned(),
             ("W5", _) => format!("{} locks", self.locks),
             ("W12", _) => format!("{} permits", self.locks),
+            ("W16", _) => format!("{} clients", self.clients),
             ("W6", _) => match self.condition {
                 Condition::Killed => format!("{}, one killed", owners(self.owners)),
                 Condition::Frozen => format!("{}, one frozen", owners(self.owners)),

@@ -25,6 +25,11 @@ pub(crate) struct Counters {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origins(BTreeMap<String, [f64; 2]>);
 
+/// Sees each command that the server executes.
+pub(crate) struct Monitor {
+    reader: BufReader<TcpStream>,
+}
+
 /// Commands that clients sent, and commands that scripts called.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Commands {
@@ -98,15 +103,43 @@ impl Counters {
     }
 }
 
-impl Origins {
-    /// Looks on for a moment.
-    pub(crate) fn watch(port: u16) -> Result<Self> {
+impl Monitor {
+    pub(crate) fn start(port: u16) -> Result<Self> {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.write_all(b"MONITOR\r\n")?;
         stream.set_read_timeout(Some(LONGEST_LOOK))?;
+        let reader = BufReader::with_capacity(1 << 20, stream);
+        Ok(Self { reader })
+    }
+
+    /// Waits until a script calls a command, as the first pair does.
+    pub(crate) fn until_a_script_runs(mut self, patience: Duration) -> Result<()> {
+        let end = Instant::now() + patience;
+        let mut line = Vec::new();
+        while Instant::now() < end {
+            match self.reader.read_until(b'\n', &mut line) {
+                Ok(0) => break,
+                Ok(_) => {
+                    if let Some((_, true)) = parse(&String::from_utf8_lossy(&line)) {
+                        break;
+                    }
+                    line.clear();
+                }
+                // What has come of a line stays.
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                Err(failure) => return Err(failure.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Origins {
+    /// Looks on for a moment.
+    pub(crate) fn watch(port: u16) -> Result<Self> {
+        let mut reader = Monitor::start(port)?.reader;
         let end = Instant::now() + LONGEST_LOOK;
         let mut seen: BTreeMap<String, [f64; 2]> = BTreeMap::new();
-        let mut reader = BufReader::with_capacity(1 << 20, stream);
         let mut line = Vec::new();
         for _ in 0..ENOUGH_LINES {
             if Instant::now() > end {

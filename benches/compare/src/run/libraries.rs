@@ -56,9 +56,10 @@ impl Libraries {
         if self.present.contains(&"redisson") {
             println!("redisson warms up");
             let planned = plan::warm_up(options);
-            let line = measurer.measure(self, &planned, &planned.libraries[0], 0);
-            if let Some(why) = line.why_not() {
-                println!("its warm-up: {why}");
+            for line in measurer.measure(self, &planned, &planned.libraries[0], 0) {
+                if let Some(why) = line.why_not() {
+                    println!("its warm-up: {why}");
+                }
             }
         }
     }

@@ -1,4 +1,5 @@
-//! One library in one cell: the servers' counters around its window, and what its driver tells.
+//! One library in one cell, or two with half of the clients each: the servers' counters around the
+//! window, and what the drivers tell.
 
 use std::collections::BTreeMap;
 use std::thread::sleep;
@@ -7,7 +8,8 @@ use std::time::Duration;
 use crate::Result;
 use crate::protocol::{Answer, Event, Request};
 use crate::run::cell::{Cell, Condition};
-use crate::run::counters::{Counters, Origins};
+use crate::run::counters::{Counters, Monitor, Origins};
+use crate::run::driver::Driver;
 use crate::run::figures::{Figures, Line, Outcome};
 use crate::run::libraries::Libraries;
 use crate::run::options::Options;
@@ -46,29 +48,34 @@ impl Measurer {
         planned: &Planned,
         part: &Part,
         round: usize,
-    ) -> Line {
+    ) -> Vec<Line> {
+        let parts = part.halves();
         // Memory is measured in a process that has done nothing before.
         if planned.cell.is_held() {
             libraries.end(part.driver().0);
         }
-        let outcome = match self.figures(libraries, planned, *part) {
-            Ok(outcome) => outcome,
+        let outcomes = match self.outcomes(libraries, planned, &parts) {
+            Ok(outcomes) => outcomes,
             Err(failure) => {
-                // Whatever it is doing, the next cell must not suffer from it.
-                libraries.end(part.driver().0);
-                Outcome::Nothing(format!("failed: {failure}"))
+                let nothing = |part: &Part| {
+                    // Whatever it is doing, the next cell must not suffer from it.
+                    libraries.end(part.driver().0);
+                    Outcome::Nothing(format!("failed: {failure}"))
+                };
+                parts.iter().map(nothing).collect()
             }
         };
         if let Err(failure) = self.heal() {
             println!("a server did not come back: {failure}");
         }
-        Line {
+        let line = |(part, outcome): (Part, Outcome)| Line {
             cell: planned.cell,
             library: part.library,
             measured: part.workload,
             round,
             outcome,
-        }
+        };
+        parts.into_iter().zip(outcomes).map(line).collect()
     }
 
     pub(crate) fn server_version(&mut self) -> Result<String> {
@@ -79,40 +86,89 @@ impl Measurer {
         self.core
     }
 
-    fn figures(
+    /// One of each part. All parts have the same window.
+    fn outcomes(
         &mut self,
         libraries: &mut Libraries,
         planned: &Planned,
-        part: Part,
-    ) -> Result<Outcome> {
+        parts: &[Part],
+    ) -> Result<Vec<Outcome>> {
         let cell = planned.cell;
-        let request = self.request(planned, part)?;
-        let driver = libraries.driver(part.driver().0)?;
-        driver.ask(&request)?;
-        self.look_at_origins(planned, part)?;
-        let ready = driver.answer(request.cell, PATIENCE + seconds(planned.warmup_s))?;
-        if ready.event == Event::Result {
-            return Ok(Outcome::Nothing(reason(&ready)));
+        let requests = self.requests(planned, parts)?;
+        let asked: Vec<(&'static str, &Request)> = parts
+            .iter()
+            .map(|part| part.driver().0)
+            .zip(&requests)
+            .collect();
+        for &(process, request) in &asked {
+            self.ask(libraries.driver(process)?, planned, request)?;
+        }
+        self.look_at_origins(planned, parts[0])?;
+        for &(process, request) in &asked {
+            let patience = PATIENCE + seconds(planned.warmup_s);
+            let ready = libraries.driver(process)?.answer(request.cell, patience)?;
+            if ready.event == Event::Result {
+                return without_figures(parts, &ready);
+            }
         }
         let before = self.counters(cell);
         self.fault(cell)?;
-        driver.go(request.cell)?;
-        let mut answer = driver.answer(request.cell, PATIENCE + seconds(planned.seconds))?;
+        for &(process, request) in &asked {
+            libraries.driver(process)?.go(request.cell)?;
+        }
+        let mut answers = Vec::with_capacity(parts.len());
+        for &(process, request) in &asked {
+            let patience = PATIENCE + seconds(planned.seconds);
+            answers.push(libraries.driver(process)?.answer(request.cell, patience)?);
+        }
         let spent = spent(&before, &self.counters(cell));
-        let mut figures = Figures::default();
-        if answer.event == Event::Held {
-            self.look_at_leases(&request, &mut figures)?;
-            driver.go(request.cell)?;
-            answer = driver.answer(request.cell, PATIENCE)?;
+        let mut all = Vec::with_capacity(parts.len());
+        for ((process, request), mut answer) in asked.into_iter().zip(answers) {
+            let mut figures = Figures::default();
+            if answer.event == Event::Held {
+                self.look_at_leases(request, &mut figures)?;
+                let driver = libraries.driver(process)?;
+                driver.go(request.cell)?;
+                answer = driver.answer(request.cell, PATIENCE)?;
+            }
+            if answer.figures.contains_key("failed") || answer.figures.contains_key("unsupported") {
+                return without_figures(parts, &answer);
+            }
+            take(&answer, &mut figures);
+            all.push(figures);
         }
-        if answer.figures.contains_key("failed") || answer.figures.contains_key("unsupported") {
-            return Ok(Outcome::Nothing(reason(&answer)));
-        }
-        take(&answer, &mut figures);
+        add_up(&mut all);
+        let key = (cell, parts[0].library);
         let default = Origins::default();
-        let origins = self.origins.get(&(cell, part.library)).unwrap_or(&default);
-        derive(&mut figures, planned, &spent, origins);
-        Ok(Outcome::Figures(figures))
+        let origins = self.origins.get(&key).unwrap_or(&default);
+        let outcome = |mut figures: Figures| {
+            derive(&mut figures, planned, &spent, origins);
+            Outcome::Figures(figures)
+        };
+        Ok(all.into_iter().map(outcome).collect())
+    }
+
+    /// Where clients connect one after the other, some of them contend when this ends.
+    fn ask(&mut self, driver: &mut Driver, planned: &Planned, request: &Request) -> Result<()> {
+        if !planned.cell.is_crowded() {
+            return driver.ask(request);
+        }
+        // Before the request, as no script runs any more once the driver is ready.
+        let monitor = Monitor::start(self.servers(planned.cell)[0].port())?;
+        driver.ask(request)?;
+        monitor.until_a_script_runs(PATIENCE)
+    }
+
+    /// What each part is asked for: its share of the clients, and the same lock.
+    fn requests(&mut self, planned: &Planned, parts: &[Part]) -> Result<Vec<Request>> {
+        let whole = self.request(planned, parts[0])?;
+        let request = |part: &Part| Request {
+            workload: part.workload.to_owned(),
+            clients: whole.clients / parts.len(),
+            api: part.driver().1,
+            ..whole.clone()
+        };
+        Ok(parts.iter().map(request).collect())
     }
 
     /// Sets the servers up as the cell wants them.
@@ -230,6 +286,34 @@ impl Measurer {
     }
 }
 
+/// Of several parts, the others wait for a word that does not come. So the failure ends them all.
+fn without_figures(parts: &[Part], answer: &Answer) -> Result<Vec<Outcome>> {
+    match parts {
+        [_] => Ok(vec![Outcome::Nothing(reason(answer))]),
+        _ => Err(reason(answer).into()),
+    }
+}
+
+/// Parts of the clients that contend for the same lock: each one is told what the others did, and its
+/// shares become multiples of an even part of all pairs.
+fn add_up(parts: &mut [Figures]) {
+    if parts.len() < 2 {
+        return;
+    }
+    let pairs = |part: &Figures| part.get("pairs").unwrap_or(0.0);
+    let all: f64 = parts.iter().map(pairs).sum();
+    let even = all / parts.len() as f64;
+    for part in parts {
+        let own = pairs(part);
+        part.set("pairs_beside", all - own);
+        for name in SHARES {
+            if let Some(share) = part.get(name) {
+                part.set(name, share * own / even);
+            }
+        }
+    }
+}
+
 /// The figures as the driver gave them.
 fn take(answer: &Answer, figures: &mut Figures) {
     for (name, value) in &answer.figures {
@@ -259,9 +343,11 @@ fn derive(figures: &mut Figures, planned: &Planned, spent: &Counters, origins: &
         return;
     }
     let (pairs, late, writes) = (get("pairs"), get("late_pairs"), get("writes"));
+    let beside = get("pairs_beside");
     figures.set("pairs_per_s", pairs / window);
     figures.set("us_per_pair", 1e6 * window / pairs);
-    let all = pairs + writes + late;
+    let own = pairs + writes + late;
+    let all = own + beside;
     let commands = spent.commands(origins);
     figures.set("commands_per_pair", commands.sent / all);
     figures.set("inside_per_pair", commands.inside / all);
@@ -270,9 +356,12 @@ fn derive(figures: &mut Figures, planned: &Planned, spent: &Counters, origins: &
         figures.set("commands_per_client", of_one);
     }
     // Milliseconds a thousand are microseconds each.
-    figures.set("client_cpu_us_per_pair", 1e6 * cpu / all);
+    // Not that of clients in processes of their own.
+    if figures.get("cpu_s").is_some() {
+        figures.set("client_cpu_us_per_pair", 1e6 * cpu / own);
+    }
     figures.set("server_cpu_us_per_pair", 1e6 * spent.cpu_s / all);
-    let turn_us = 1e6 * window / pairs * cell.contenders() as f64;
+    let turn_us = 1e6 * window / (pairs + beside) * cell.contenders() as f64;
     // Zero is a figure where somebody writes.
     if figures.get("writes").is_some() {
         figures.set("writes_per_s", writes / window);
@@ -308,8 +397,38 @@ fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
+const SHARES: [&str; 4] = [
+    "min_share",
+    "max_share",
+    "min_client_share",
+    "max_client_share",
+];
+
 /// For connecting, closing, and a pair that takes as long as it may.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Which of the five is killed or frozen: neither the first nor the last that is asked.
 const VICTIM: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_half_of_the_clients_counts_the_pairs_of_the_other() {
+        let half = |pairs, min_share| {
+            let mut figures = Figures::default();
+            figures.set("pairs", pairs);
+            figures.set("min_share", min_share);
+            figures
+        };
+        let mut halves = [half(300.0, 0.5), half(100.0, 0.75)];
+        add_up(&mut halves);
+        let figures = |name: &str| halves.each_ref().map(|half| half.get(name));
+        assert_eq!(figures("pairs_beside"), [Some(100.0), Some(300.0)]);
+        assert_eq!(figures("min_share"), [Some(0.75), Some(0.375)]);
+        let mut alone = [half(300.0, 0.5)];
+        add_up(&mut alone);
+        assert_eq!(alone[0].get("pairs_beside"), None);
+    }
+}

@@ -40,9 +40,10 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
     for planned in &plan {
         for round in 1..=planned.rounds {
             for library in &planned.libraries {
-                let line = measurer.measure(&mut libraries, planned, library, round);
-                writeln!(raw, "{}", line.json())?;
-                lines.push(line);
+                for line in measurer.measure(&mut libraries, planned, library, round) {
+                    writeln!(raw, "{}", line.json())?;
+                    lines.push(line);
+                }
             }
         }
         report::progress(planned, &lines, began.elapsed());

@@ -6,7 +6,7 @@ use crate::Result;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
-    /// One short round of fewer cells.
+    /// One short round of fewer cells, with fewer peers.
     pub(crate) quick: bool,
     /// Workloads; all if empty.
     pub(crate) only: Vec<String>,

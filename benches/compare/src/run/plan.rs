@@ -9,7 +9,7 @@ pub(crate) struct Planned {
     pub(crate) rounds: usize,
     pub(crate) warmup_s: f64,
     pub(crate) seconds: f64,
-    /// W5, W12 and W15 only.
+    /// W5, W8d, W12 and W15 only.
     pub(crate) lease_s: f64,
 }
 
@@ -31,9 +31,26 @@ impl Part {
             NON_REENTRANT => ("lockdog", "non-reentrant"),
             PLAIN => ("lockdog", "plain"),
             READERS_FIRST => ("lockdog", "readers-first"),
+            BESIDE_REDISSON => return ("lockdog", None),
+            BESIDE_LOCKDOG => return ("redisson", None),
             library => return (library, None),
         };
         (process, Some(interface.to_owned()))
+    }
+
+    /// Where two libraries have half of the clients each, both of them; otherwise the part itself.
+    pub(crate) fn halves(&self) -> Vec<Self> {
+        match self.library {
+            // It connects more slowly, so it is asked first.
+            BESIDE_LOCKDOG => vec![
+                *self,
+                Self {
+                    library: BESIDE_REDISSON,
+                    workload: self.workload,
+                },
+            ],
+            _ => vec![*self],
+        }
     }
 }
 
@@ -77,7 +94,7 @@ pub(crate) fn warm_up(options: &Options) -> Planned {
 
 fn planned(cell: Cell, options: &Options, present: &[&'static str]) -> Planned {
     let (rounds, seconds, warmup_s) = match (options.quick, cell.contenders()) {
-        (true, _) => (1, 1.0, 0.5),
+        (true, _) => (1, 0.8, 0.5),
         // Where both cores are mostly idle, the scheduler keeps for seconds to waking tasks on their
         // waker's core, or on the other one, which takes thrice as long: many rounds, and short.
         (false, ..=2) => (7, 1.1, 0.5),
@@ -91,7 +108,12 @@ fn planned(cell: Cell, options: &Options, present: &[&'static str]) -> Planned {
         warmup_s,
         lease_s: 0.0,
     };
-    if matches!(cell.workload, "W15r" | "W15k") {
+    if options.quick {
+        planned
+            .libraries
+            .retain(|part| takes_little_time(cell, part.library));
+    }
+    if matches!(cell.workload, "W8d" | "W15r" | "W15k") {
         planned.lease_s = 3.0;
     }
     match (cell.title(), cell.condition) {
@@ -99,7 +121,7 @@ fn planned(cell: Cell, options: &Options, present: &[&'static str]) -> Planned {
         ("W5" | "W12", _) => {
             planned.rounds = 1;
             (planned.lease_s, planned.seconds) = if options.quick {
-                (3.0, 9.0)
+                (3.0, 6.0)
             } else {
                 (30.0, 60.0)
             };
@@ -108,6 +130,8 @@ fn planned(cell: Cell, options: &Options, present: &[&'static str]) -> Planned {
         ("W15", _) if cell.workload == "W15k" => {
             (planned.rounds, planned.seconds) = (1, if options.quick { 6.0 } else { 30.0 });
         }
+        // A dead client may keep its place for ten seconds.
+        ("W8", _) if cell.workload == "W8d" => (planned.rounds, planned.seconds) = (1, 30.0),
         // Some need ten seconds for a pair.
         (_, Condition::Killed | Condition::Frozen) => planned.rounds = 1,
         // The delay hides what varies.
@@ -115,6 +139,16 @@ fn planned(cell: Cell, options: &Options, present: &[&'static str]) -> Planned {
         _ => {}
     }
     planned
+}
+
+/// A short run leaves out peers that say little about lockdog: those that poll, in all but the plainest
+/// workloads, and all of them where a fault or the network takes most of the time.
+fn takes_little_time(cell: Cell, library: &str) -> bool {
+    match (library, cell.condition) {
+        ("redsync" | "rslock", Condition::Plain) => matches!(cell.title(), "W1" | "W2"),
+        ("redisson" | "redsync" | "rslock", condition) => condition == Condition::Plain,
+        _ => true,
+    }
 }
 
 fn parts(cell: Cell, present: &[&'static str]) -> Vec<Part> {
@@ -135,6 +169,13 @@ fn parts(cell: Cell, present: &[&'static str]) -> Vec<Part> {
             workload: "W14",
         }));
     }
+    let both = ["lockdog", "redisson"].map(|library| present.contains(&library));
+    if (cell.title(), both) == ("W16", [true, true]) {
+        parts.push(Part {
+            library: BESIDE_LOCKDOG,
+            workload: "W16",
+        });
+    }
     let beside = match cell.workload {
         "W8a" | "W8c" => Some(PLAIN),
         // As Redisson does it.
@@ -154,7 +195,7 @@ fn part(cell: Cell, library: &'static str) -> Option<Part> {
         ("raw", "W2") => "serial",
         ("raw", "W4") if cell.condition == Condition::Plain => "idle",
         ("raw", "rtt") => "rtt",
-        (_, "rtt") | ("raw", "W3" | "W4" | "W5" | "W12") => return None,
+        (_, "rtt") | ("raw", "W3" | "W4" | "W5" | "W12" | "W16") => return None,
         // It awaits all five, so a fault ends it.
         ("raw", "W6") if cell.condition != Condition::Plain => return None,
         ("redisson" | "redsync" | "rslock", "W5" | "W12") | ("redsync" | "rslock", "W7") => {
@@ -162,7 +203,7 @@ fn part(cell: Cell, library: &'static str) -> Option<Part> {
         }
         ("raw" | "redisson" | "redsync" | "rslock", "W14") => return None,
         ("raw", "W15r") if cell.condition == Condition::Plain => "idle",
-        ("raw" | "redisson" | "redsync" | "rslock", "W15r" | "W15k") => return None,
+        ("raw" | "redisson" | "redsync" | "rslock", "W8d" | "W15r" | "W15k") => return None,
         // No owner waits.
         ("raw", workload @ ("W9a" | "W11c")) => workload,
         ("raw" | "redsync" | "rslock", workload) if KINDS.contains(&workload) => return None,
@@ -181,9 +222,11 @@ fn full() -> Vec<Cell> {
     for clients in [2, 4, 8] {
         cells.extend([1, 8].map(|owners| Cell::new("W3", owners).clients(clients)));
     }
+    cells.extend([2, 8, 32, 64].map(|clients| Cell::new("W16", 1).clients(clients)));
     cells.push(Cell::new("W4", 1).clients(2));
     cells.extend(["W7", "W7-local"].map(|workload| Cell::new(workload, 1)));
     cells.extend(fair());
+    cells.push(Cell::new("W8d", 10).clients(50));
     cells.extend(read_write());
     cells.extend(semaphores());
     cells.push(latch());
@@ -200,12 +243,14 @@ fn full() -> Vec<Cell> {
 
 fn quick() -> Vec<Cell> {
     let mut cells = Vec::new();
-    cells.extend([1, 16, 64].map(|owners| Cell::new("W1", owners)));
-    cells.extend([2, 16].map(|owners| Cell::new("W2", owners)));
+    cells.extend([1, 64].map(|owners| Cell::new("W1", owners)));
+    cells.push(Cell::new("W2", 16));
     cells.push(Cell::new("W3", 4).clients(4));
+    cells.extend([2, 8].map(|clients| Cell::new("W16", 1).clients(clients)));
     cells.push(Cell::new("W4", 1).clients(2));
     cells.extend(["W7", "W7-local"].map(|workload| Cell::new(workload, 1)));
-    cells.extend(fair());
+    let little = Cell::new("W8c", 1);
+    cells.extend(fair().into_iter().filter(|cell| *cell != little));
     cells.extend(read_write());
     cells.extend(semaphores());
     cells.push(latch());
@@ -282,6 +327,10 @@ pub(crate) const PLAIN: &str = "lockdog plain";
 /// lockdog's read/write lock whose readers do not wait for a writer that waits: in W9, beside the default.
 pub(crate) const READERS_FIRST: &str = "lockdog, readers first";
 
+/// Half of the clients of W16: the other half of them is the other library's.
+pub(crate) const BESIDE_REDISSON: &str = "lockdog, beside redisson";
+pub(crate) const BESIDE_LOCKDOG: &str = "redisson, beside lockdog";
+
 /// Workloads of kinds that lockdog and Redisson have.
 const KINDS: [&str; 11] = [
     "W8a", "W8b", "W8c", "W8w", "W9a", "W9b", "W9c", "W11a", "W11b", "W11c", "W13",
@@ -291,7 +340,7 @@ const KINDS: [&str; 11] = [
 pub(crate) const PROCESSES: [&str; 5] = ["lockdog", "raw", "redisson", "redsync", "rslock"];
 
 /// In the order of the rows in tables.
-pub(crate) const LIBRARIES: [&str; 11] = [
+pub(crate) const LIBRARIES: [&str; 13] = [
     "lockdog",
     "raw",
     "redisson",
@@ -303,6 +352,8 @@ pub(crate) const LIBRARIES: [&str; 11] = [
     NON_REENTRANT,
     PLAIN,
     READERS_FIRST,
+    BESIDE_REDISSON,
+    BESIDE_LOCKDOG,
 ];
 
 #[cfg(test)]
@@ -352,11 +403,49 @@ mod tests {
     }
 
     #[test]
+    fn w16_gives_half_of_its_clients_to_each_of_two_libraries() {
+        let options = Options {
+            only: vec!["W16".to_owned()],
+            ..Options::default()
+        };
+        for planned in cells(&options, &PROCESSES) {
+            assert_eq!(planned.cell.clients % 2, 0, "{}", planned.cell);
+            let halves: Vec<_> = planned.libraries.iter().map(Part::halves).collect();
+            let drivers = |halves: &Vec<Part>| halves.iter().map(Part::driver).collect::<Vec<_>>();
+            let alone = |halves: &&Vec<Part>| halves.len() == 1;
+            let asked: Vec<_> = halves.iter().filter(alone).flat_map(drivers).collect();
+            let libraries = ["lockdog", "redisson", "redsync", "rslock"];
+            assert_eq!(asked, libraries.map(|library| (library, None::<String>)));
+            let last = halves.last().map(drivers);
+            assert_eq!(last, Some(vec![("redisson", None), ("lockdog", None)]));
+        }
+        assert_eq!(cells(&options, &PROCESSES).len(), 4);
+        let planned = cells(&options, &["lockdog", "rslock"]);
+        let halves = planned.iter().flat_map(|planned| &planned.libraries);
+        assert!(halves.map(Part::halves).all(|halves| halves.len() == 1));
+    }
+
+    #[test]
     fn each_planned_library_has_a_row_in_the_tables() {
         for planned in cells(&Options::default(), &PROCESSES) {
-            for part in planned.libraries {
+            for part in planned.libraries.iter().flat_map(Part::halves) {
                 assert!(LIBRARIES.contains(&part.library), "{}", part.library);
             }
         }
+    }
+
+    /// The rest of four minutes is for what is done between the windows, on a machine that is busy.
+    #[test]
+    fn the_windows_of_a_short_run_take_about_two_minutes() {
+        let options = Options {
+            quick: true,
+            ..Options::default()
+        };
+        let window = |planned: &Planned| {
+            let parts = planned.libraries.len() * planned.rounds;
+            parts as f64 * (planned.warmup_s + planned.seconds)
+        };
+        let seconds: f64 = cells(&options, &PROCESSES).iter().map(window).sum();
+        assert!((60.0..130.0).contains(&seconds), "{seconds} s");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::run::cell::{Cell, Condition};
 use crate::run::figures::Summary;
-use crate::run::plan::{FENCED, NON_REENTRANT, PLAIN, SPIN};
+use crate::run::plan::{BESIDE_LOCKDOG, FENCED, NON_REENTRANT, PLAIN, SPIN};
 
 pub(crate) struct Target {
     pub(crate) cell: Cell,
@@ -28,6 +28,9 @@ pub(crate) enum Than {
     Scale(&'static str),
     /// The plain lock in the same cell. The bounded figure is that of this kind of lock.
     Plain(&'static str),
+    /// Redisson alone in the same cell. The bounded figure is Redisson's, too, where lockdog has the
+    /// other half of the clients.
+    Alone,
     /// lockdog itself in another cell, and what that cell is called here.
     Itself(Cell, &'static str),
     /// Round trips through the proxy.
@@ -42,7 +45,7 @@ pub(crate) struct Found {
 
 pub(crate) fn all() -> Vec<Target> {
     use Bound::{AtLeast, AtMost};
-    use Than::{Itself, Library, One, Plain, RoundTrip, Scale};
+    use Than::{Alone, Itself, Library, One, Plain, RoundTrip, Scale};
     let mut targets = Vec::new();
     let mut add = |cell, figure, bound, than| {
         targets.push(Target {
@@ -85,6 +88,19 @@ pub(crate) fn all() -> Vec<Target> {
     add(crowd, "pairs_per_s", AtLeast(4.0), Library("redisson"));
     add(crowd, "commands_per_pair", AtMost(3.0), One);
     add(crowd, "min_client_share", AtLeast(0.5), One);
+    let crowd = Cell::new("W3", 8).clients(8);
+    add(crowd, "min_client_share", AtLeast(0.8), One);
+
+    let two = Cell::new("W16", 1).clients(2);
+    for clients in [2, 8, 32, 64] {
+        let many = Cell::new("W16", 1).clients(clients);
+        add(many, "commands_per_pair", AtMost(4.0), One);
+        add(many, "min_share", AtLeast(0.8), One);
+        add(many, "p99_in_turns", AtMost(2.0), One);
+        add(many, "max_us", AtMost(1.0), Alone);
+    }
+    let many = Cell::new("W16", 1).clients(64);
+    add(many, "pairs_per_s", AtLeast(0.7), Itself(two, "2 clients"));
 
     let woken = Cell::new("W4", 1).clients(2);
     add(woken, "p50_us", AtMost(2.5), Scale("an idle round trip"));
@@ -139,6 +155,9 @@ pub(crate) fn all() -> Vec<Target> {
         let own = Cell::new("W8c", owners);
         add(own, "pairs_per_s", AtLeast(0.95), Library(PLAIN));
     }
+    // How long a waiter may be silent, and a second.
+    let dying = Cell::new("W8d", 10).clients(50);
+    add(dying, "max_us", AtMost(11_000_000.0), One);
 
     let readers = Cell::new("W9a", 16);
     add(readers, "pairs_per_s", AtLeast(0.85), Library("raw"));
@@ -195,6 +214,7 @@ impl Target {
     pub(crate) fn found(&self, summary: &Summary) -> Option<Found> {
         let who = match self.than {
             Than::Plain(kind) => kind,
+            Than::Alone => BESIDE_LOCKDOG,
             _ => "lockdog",
         };
         let ours = summary.value(self.cell, who, self.figure)?;
@@ -202,6 +222,7 @@ impl Target {
             Than::One => Some(1.0),
             Than::Library(library) => summary.value(self.cell, library, self.figure),
             Than::Plain(_) => summary.value(self.cell, "lockdog", self.figure),
+            Than::Alone => summary.value(self.cell, "redisson", self.figure),
             Than::Scale(_) => summary.value(self.cell, "raw", self.figure),
             Than::Itself(cell, _) => summary.value(cell, "lockdog", self.figure),
             Than::RoundTrip => summary.round_trip(),

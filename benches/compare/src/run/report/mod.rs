@@ -14,14 +14,14 @@ use crate::Result;
 use crate::run::figures::{Line, Outcome, Summary};
 use crate::run::measure::Measurer;
 use crate::run::options::Options;
-use crate::run::plan::Planned;
+use crate::run::plan::{Part, Planned};
 use crate::run::report::page::Page;
 use crate::run::report::words::show;
 
 /// One line a cell while the run continues: the last round.
 pub(crate) fn progress(planned: &Planned, lines: &[Line], elapsed: Duration) {
     let mut text = format!("{:5} s  {:24}", elapsed.as_secs(), planned.cell.to_string());
-    for part in &planned.libraries {
+    for part in planned.libraries.iter().flat_map(Part::halves) {
         let mut these = lines.iter().filter(|line| line.cell == planned.cell);
         let Some(line) = these.rfind(|line| line.library == part.library) else {
             continue;
@@ -162,7 +162,7 @@ const PAIRS: [&str; 8] = [
     "server_cpu_us_per_pair",
 ];
 
-const WORKLOADS: [(&str, &str, &[&str]); 15] = [
+const WORKLOADS: [(&str, &str, &[&str]); 16] = [
     ("W1", "each owner has its own lock", &PAIRS),
     (
         "W2",
@@ -237,7 +237,7 @@ const WORKLOADS: [(&str, &str, &[&str]); 15] = [
     ("W7", "re-entry: the inner pair", &PAIRS),
     (
         "W8",
-        "fair locks; latencies are waits, with own keys those of a pair",
+        "fair locks; latencies are waits, with own keys those of a pair, with clients that die the time between two turns",
         &[
             "pairs_per_s",
             "p50_us",
@@ -325,5 +325,22 @@ const WORKLOADS: [(&str, &str, &[&str]); 15] = [
         "W15",
         "from the end of a leader until the next candidate leads; the lease is 3 s",
         &["p50_us", "p99_us", "max_us", "commands_per_pair"],
+    ),
+    (
+        "W16",
+        "clients of one owner each contend for one lock; latencies are waits",
+        &[
+            "pairs_per_s",
+            "p50_us",
+            "p99_us",
+            "max_us",
+            "p99_in_turns",
+            "commands_per_pair",
+            "inside_per_pair",
+            "min_share",
+            "max_share",
+            "client_cpu_us_per_pair",
+            "server_cpu_us_per_pair",
+        ],
     ),
 ];

@@ -9,19 +9,19 @@ use plotters::prelude::*;
 use crate::Result;
 use crate::run::cell::{Cell, Condition};
 use crate::run::figures::Summary;
-use crate::run::plan::LIBRARIES;
+use crate::run::plan::{BESIDE_REDISSON, LIBRARIES};
 
 /// Writes those for which there are figures; their names and what they show.
 pub(crate) fn write(folder: &Path, summary: &Summary) -> Result<Vec<(String, String)>> {
     let mut written = Vec::new();
-    for workload in ["W1", "W2"] {
-        let title = format!("{workload}: pairs per second over owners");
+    for (workload, across) in [("W1", "owners"), ("W2", "owners"), ("W16", "clients")] {
+        let title = format!("{workload}: pairs per second over {across}");
         let lines = over_owners(summary, workload);
         if lines.iter().any(|line| line.points.len() > 1) {
             let name = format!("{}.svg", workload.to_lowercase());
             said(curves(
                 &folder.join(&name),
-                [&title, "owners", "pairs/s"],
+                [&title, across, "pairs/s"],
                 &lines,
             ))?;
             written.push((name, title));
@@ -57,13 +57,14 @@ struct Bars {
     heights: [Option<f64>; 3],
 }
 
+/// All owners of the cell: W16 has one for each client.
 fn over_owners(summary: &Summary, workload: &str) -> Vec<Line> {
     let lines = LIBRARIES.map(|library| {
         let cells = summary.cells();
         let cells = cells.iter().filter(|cell| cell.title() == workload);
         let point = |cell: &Cell| {
             let rate = summary.value(*cell, library, "pairs_per_s")?;
-            Some((cell.owners as f64, rate))
+            Some((cell.contenders() as f64, rate))
         };
         let points = cells.filter_map(point).collect();
         Line { library, points }
@@ -210,6 +211,7 @@ fn color(library: &str) -> RGBColor {
         "redisson" => RGBColor(0x1f, 0x77, 0xb4),
         "redsync" => RGBColor(0x2c, 0xa0, 0x2c),
         "rslock" => RGBColor(0xff, 0x7f, 0x0e),
+        BESIDE_REDISSON => RGBColor(0xf0, 0x9c, 0x9c),
         _ => RGBColor(0x94, 0xb8, 0xdb),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::run::cell::Cell;
 use crate::run::figures::{Row, Spread, Summary};
-use crate::run::plan::LIBRARIES;
+use crate::run::plan::{BESIDE_LOCKDOG, LIBRARIES};
 use crate::run::report::page::Page;
 use crate::run::report::words::{number, show, title};
 use crate::run::targets::{self, Bound, Than};
@@ -109,6 +109,10 @@ fn wanted(target: &targets::Target) -> String {
         Than::Library(library) => format!("{figure} {sign} {} x {library}", number(factor)),
         Than::Scale(what) => format!("{figure} {sign} {} x {what}", number(factor)),
         Than::Plain(kind) => format!("{kind}: {figure} {sign} {} x plain", number(factor)),
+        Than::Alone => format!(
+            "{BESIDE_LOCKDOG}: {figure} {sign} {} x alone",
+            number(factor)
+        ),
         Than::Itself(_, what) => format!("{figure} {sign} {} x {what}", number(factor)),
         Than::RoundTrip => format!("{figure} {sign} {} round trips", number(factor)),
     }

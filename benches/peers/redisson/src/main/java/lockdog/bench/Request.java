@@ -41,7 +41,7 @@ record Request(
     /** Whether all owners want the same lock, and the latency is that of the wait for it. */
     boolean isContended() {
         return switch (workload) {
-            case "W2", "W3", "W8a", "W8b", "W9a", "W9b", "W9c", "W11a", "W11b" -> true;
+            case "W2", "W3", "W8a", "W8b", "W9a", "W9b", "W9c", "W11a", "W11b", "W16" -> true;
             default -> false;
         };
     }
@@ -49,7 +49,7 @@ record Request(
     /** Whether several clients have owners. */
     boolean hasManyClients() {
         return switch (workload) {
-            case "W3", "W8b", "W9c", "W11b" -> true;
+            case "W3", "W8b", "W9c", "W11b", "W16" -> true;
             default -> false;
         };
     }
