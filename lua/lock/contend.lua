@@ -33,7 +33,7 @@ end
 if answer == -4 or (type(answer) == 'number' and answer >= -1) then
     local clock = redis.call('time')
     redis.pcall('zadd', list, clock[1] * 1000000 + clock[2] - ARGV[n - 1], client)
-    -- Longer than the pause between two commands of a waiting client, so that only a list that nobody reads ends.
+    -- Longer than the pause between two commands of a waiting client, so that only a list that no client uses expires.
     redis.pcall('pexpire', list, 60000)
 else
     redis.pcall('zrem', list, client)

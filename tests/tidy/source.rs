@@ -331,7 +331,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/lock/contend.lua",
-        "3084cf0990bfec2ab4e0e2935a20607711043f3c",
+        "daaa50dd7d507f8787c30b3dd6199692d7f911fc",
     ),
     (
         "lua/lock/force_unlock.lua",
