@@ -11,7 +11,7 @@
 --
 -- Example: user with +eval +ping, "ping" "time" -> 1, 0.
 
-local told = {}
+local answers = {}
 for at, command in ipairs(ARGV) do
   local words = {}
   for word in string.gmatch(command, '%S+') do
@@ -19,6 +19,6 @@ for at, command in ipairs(ARGV) do
   end
   -- Each command has all its arguments, because some servers read past the last argument that they get.
   local known, may = pcall(redis.acl_check_cmd, unpack(words))
-  told[at] = known and (may and 1 or 0) or -1
+  answers[at] = known and (may and 1 or 0) or -1
 end
-return told
+return answers

@@ -40,22 +40,22 @@ if not last or last >= 2 ^ 53 - 1 then
     return redis.error_reply('WRONGTYPE the counter of the terms is no number below 2^53 - 1')
 end
 
-local stood = redis.call('hexists', key, field) == 1
+local was_held = redis.call('hexists', key, field) == 1
 local answer = fair()
 if answer then
     return answer
 end
-if stood and last > 0 then
+if was_held and last > 0 then
     return text(last)
 end
 -- The term is new, or the counter was deleted during it.
 local clock = redis.call('time')
 local term = text(math.max(last + 1, clock[1] * 1000000 + clock[2]))
 -- The counter has no TTL, because a counter that expires would restart.
-local noted = redis.pcall('set', counter, term)
-if is_error(noted) and not stood then
+local stored = redis.pcall('set', counter, term)
+if is_error(stored) and not was_held then
     -- A leader must have a term: undo the grant. The call fails, and its place in the queue is lost.
     redis.call('hdel', key, field)
-    return noted
+    return stored
 end
 return term

@@ -10,15 +10,15 @@
 --
 -- Example: { a = 1 }, value "a 17... 1 me", field "a" -> no hash, no value, message "" on the channel, 1.
 
-local said = KEYS[5]
+local value_key = KEYS[5]
 
 local answer = fair()
 if answer == 1 then
-    local text = redis.pcall('get', said)
+    local text = redis.pcall('get', value_key)
     local by = type(text) == 'string' and string.match(text, '^(%S+) ')
     if by and redis.pcall('hexists', KEYS[1], by) ~= 1 then
-        redis.pcall('del', said)
-        redis.pcall(ARGV[3], said, '')
+        redis.pcall('del', value_key)
+        redis.pcall(ARGV[3], value_key, '')
     end
 end
 return answer

@@ -19,9 +19,9 @@ for i = 1, #hash, 2 do
     -- If the key is a read/write lock, its hash also has the field `mode`.
     if field ~= 'mode' then
         local ttl = redis.call('pttl', KEYS[1])
-        local said = redis.pcall('get', KEYS[2])
-        if type(said) == 'string' and string.sub(said, 1, #field + 1) == field .. ' ' then
-            return { field, ttl, string.sub(said, #field + 2) }
+        local published = redis.pcall('get', KEYS[2])
+        if type(published) == 'string' and string.sub(published, 1, #field + 1) == field .. ' ' then
+            return { field, ttl, string.sub(published, #field + 2) }
         end
         return { field, ttl }
     end

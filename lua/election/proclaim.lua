@@ -16,12 +16,12 @@
 -- The value has the TTL of the hash, so it expires if the leader's process dies.
 -- Example: { a = 1 } for 30000, field "a", term 17, number 1, "me" -> "a 17 1 me" for 30000, message "17", 1.
 
-local field, said = ARGV[1], KEYS[2]
+local field, value_key = ARGV[1], KEYS[2]
 
 if redis.call('hexists', KEYS[1], field) == 0 then
     return 0
 end
-local before = redis.pcall('get', said)
+local before = redis.pcall('get', value_key)
 if type(before) == 'string' then
     local by, number = string.match(before, '^(%S+) %d+ (%d+) ')
     if by == field and tonumber(number) > tonumber(ARGV[3]) then
@@ -31,9 +31,9 @@ end
 local text = table.concat({ field, ARGV[2], ARGV[3], ARGV[4] }, ' ')
 local left = redis.call('pttl', KEYS[1])
 if left >= 0 then
-    redis.call('set', said, text, 'px', math.max(left, 1))
+    redis.call('set', value_key, text, 'px', math.max(left, 1))
 else
-    redis.call('set', said, text)
+    redis.call('set', value_key, text)
 end
-redis.pcall(ARGV[5], said, ARGV[2])
+redis.pcall(ARGV[5], value_key, ARGV[2])
 return 1

@@ -19,7 +19,7 @@
 local answers = {}
 
 for i = 1, #KEYS / 2 do
-    local key, said, field, lease = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i - 1], ARGV[2 * i]
+    local key, value_key, field, lease = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i - 1], ARGV[2 * i]
     local held = redis.pcall('hexists', key, field)
     if held == 1 then
         local left = redis.pcall('pttl', key)
@@ -29,9 +29,9 @@ for i = 1, #KEYS / 2 do
         if type(left) == 'table' then
             held = -1
         else
-            local text = redis.pcall('get', said)
+            local text = redis.pcall('get', value_key)
             if type(text) == 'string' and string.sub(text, 1, #field + 1) == field .. ' ' then
-                redis.pcall('pexpire', said, redis.call('pttl', key))
+                redis.pcall('pexpire', value_key, redis.call('pttl', key))
             end
         end
     elseif held ~= 0 then

@@ -18,7 +18,7 @@
 -- memory lets a script continue that has already written.
 -- Example: { a = 1 }, queue { b }, counter 7, from a to b -> { b = 1 }, counter "17...", { -1, "17..." }.
 
-local key, said, counter = KEYS[1], KEYS[5], KEYS[6]
+local key, value_key, counter = KEYS[1], KEYS[5], KEYS[6]
 local to = ARGV[2]
 
 local function text(number)
@@ -35,9 +35,9 @@ if last and last >= 2 ^ 53 - 1 then
     last = false
 end
 
-local stood = redis.call('hexists', key, to) == 1
+local was_held = redis.call('hexists', key, to) == 1
 if not last then
-    if stood then
+    if was_held then
         return redis.error_reply('WRONGTYPE the counter of the terms is no number below 2^53 - 1')
     end
     -- The script cannot compute a term. `fair` ends the first hold and notifies the first waiter, because no
@@ -47,36 +47,36 @@ end
 
 -- Deletes the value of a leader that has no hold any more: the first leader's, or an earlier leader's if the first
 -- one published none. If another hold begins at the same time, it publishes a new value, or its end deletes this one.
-local function fall_silent()
-    local text = redis.pcall('get', said)
+local function delete_value()
+    local text = redis.pcall('get', value_key)
     local by = type(text) == 'string' and string.match(text, '^(%S+) ')
     if by and redis.pcall('hexists', key, by) ~= 1 then
-        redis.pcall('del', said)
-        redis.pcall(ARGV[5], said, '')
+        redis.pcall('del', value_key)
+        redis.pcall(ARGV[5], value_key, '')
     end
     return -2
 end
 
 local answer = fair()
 if answer == -2 then
-    return fall_silent()
+    return delete_value()
 end
 if answer ~= -1 then
     return answer
 end
-if stood and last > 0 then
+if was_held and last > 0 then
     return { -1, text(last) }
 end
 -- The term is new, or the counter was deleted during the second leadership.
 local clock = redis.pcall('time')
 local term = not clock.err and text(math.max(last + 1, clock[1] * 1000000 + clock[2]))
 -- The counter has no TTL, because a counter that expires would restart.
-local noted = term and redis.pcall('set', counter, term)
-if not noted or noted.err then
-    if stood then
-        return clock.err and clock or noted
+local stored = term and redis.pcall('set', counter, term)
+if not stored or stored.err then
+    if was_held then
+        return clock.err and clock or stored
     end
     redis.pcall('hdel', key, to)
-    return fall_silent()
+    return delete_value()
 end
 return { -1, term }

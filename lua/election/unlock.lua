@@ -12,16 +12,16 @@
 -- Idempotent.
 -- Example: { a = 1 }, value "a 17... 1 me", target 0 -> no hash, no value, message "" on the channel, 1.
 
-local said = KEYS[5]
+local value_key = KEYS[5]
 
 local answer = fair()
 if answer == 1 then
     -- The hold has ended, so an error on this key must not be returned as a failed unlock.
-    local text = redis.pcall('get', said)
+    local text = redis.pcall('get', value_key)
     local by = type(text) == 'string' and string.match(text, '^(%S+) ')
     if by and redis.pcall('hexists', KEYS[1], by) ~= 1 then
-        redis.pcall('del', said)
-        redis.pcall(ARGV[4], said, '')
+        redis.pcall('del', value_key)
+        redis.pcall(ARGV[4], value_key, '')
     end
 end
 return answer

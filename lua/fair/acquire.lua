@@ -30,7 +30,7 @@
 
 local key, queue, places, presence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local field, target, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local worth, silence, mode = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+local fair_wait, fair_absence, mode = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local A_DAY = 24 * 60 * 60 * 1000
 
 local count = tonumber(redis.call('hget', key, field) or nil)
@@ -76,7 +76,7 @@ local clock = redis.call('time')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local left = redis.call('pttl', key)
 local is_free = left == -2
-local reach = now + math.max(0, left) + worth
+local least_score = now + math.max(0, left) + fair_wait
 
 -- Lowers the scores of Redisson's waiters, as Redisson does when a place before them ends. A waiter of Redisson
 -- has no presence, so its score is the only sign that it still waits. No score falls below now + least, because
@@ -99,8 +99,8 @@ local function lower(by, least)
     end
 end
 
-local function worth_of(score, ahead)
-    return math.min(worth, math.max(0, (score or 0) - now - ahead))
+local function wait_of(score, ahead)
+    return math.min(fair_wait, math.max(0, (score or 0) - now - ahead))
 end
 
 local function drop(one)
@@ -119,12 +119,12 @@ local function first()
         local place = head and tonumber(redis.call('zscore', places, head) or nil)
         if not head or (seen or place or 0) > now then
             -- One pass for all dropped waiters, because there may be thousands.
-            lower(dropped, held + silence)
+            lower(dropped, held + fair_absence)
             return head
         end
         drop(head)
         if seen then
-            dropped = dropped + worth_of(place, held)
+            dropped = dropped + wait_of(place, held)
         end
     end
 end
@@ -136,11 +136,11 @@ if redis.call('exists', queue) == 0 and redis.call('exists', places) == 1 then
 end
 
 -- The list and the places differ: another program changed or deleted one of them.
-local is_torn = redis.call('llen', queue) ~= redis.call('zcard', places)
+local keys_differ = redis.call('llen', queue) ~= redis.call('zcard', places)
 
 -- The fields of the list. They are read only if the two keys differ.
 local listed = {}
-if is_torn then
+if keys_differ then
     for _, one in ipairs(redis.call('lrange', queue, 0, -1)) do
         listed[one] = true
     end
@@ -152,28 +152,28 @@ local function keep(one)
     if not place and not redis.call('zscore', presence, one) then
         return false
     end
-    local stands = place
-    if is_torn then
-        stands = listed[one]
+    local has_place = place
+    if keys_differ then
+        has_place = listed[one]
     end
-    if not stands then
+    if not has_place then
         -- Redisson dropped the waiter. It drops only the first one, so all waiters before this one are gone.
         redis.call('lpush', queue, one)
         listed[one] = true
     end
-    if not place or place < reach then
-        redis.call('zadd', places, reach, one)
+    if not place or place < least_score then
+        redis.call('zadd', places, least_score, one)
     end
-    redis.call('zadd', presence, now + silence, one)
+    redis.call('zadd', presence, now + fair_absence, one)
     return true
 end
 
 -- Sets the TTLs. A field without a presence counts as a waiter of Redisson, which is present until its score. So
 -- the presence outlasts the last place, even if no client sends a query meanwhile.
-local function outlast()
+local function set_ttls()
     local last = redis.call('zrange', places, -1, -1, 'withscores')
     local ends = tonumber(last[2] or now)
-    redis.call('pexpire', presence, math.max(0, ends - now) + silence * 4)
+    redis.call('pexpire', presence, math.max(0, ends - now) + fair_absence * 4)
     -- If all clients crash and no client uses the lock again, the queue expires. Redisson's waiters do not extend
     -- this TTL. They have long had their turns after a day.
     redis.call('pexpire', queue, A_DAY)
@@ -189,8 +189,8 @@ if #ARGV > 8 then
     local scores = redis.call('zmscore', places, unpack(others))
     for i = #others, 1, -1 do
         local score = tonumber(scores[i] or nil)
-        if score and score >= reach and not is_torn then
-            marks[#marks + 1] = now + silence
+        if score and score >= least_score and not keys_differ then
+            marks[#marks + 1] = now + fair_absence
             marks[#marks + 1] = others[i]
         else
             keep(others[i])
@@ -199,12 +199,12 @@ if #ARGV > 8 then
     if #marks > 0 then
         redis.call('zadd', presence, unpack(marks))
         -- The key may be new, because it was deleted. A grant below ends the script before it sets the TTLs.
-        outlast()
+        set_ttls()
     end
 end
 
-local stands = mode ~= 'try' and keep(field)
-if mode == 'look' and not stands then
+local has_place = mode ~= 'try' and keep(field)
+if mode == 'look' and not has_place then
     return -5
 end
 local head = first()
@@ -217,22 +217,22 @@ if is_free and (not head or head == field) then
     end
     if place then
         drop(field)
-        lower(worth_of(place, lease), lease)
+        lower(wait_of(place, lease), lease)
     end
     return nil
 end
 
 local arrival = ''
-if mode == 'enter' and not stands then
+if mode == 'enter' and not has_place then
     local last = redis.call('lindex', queue, -1)
     local before = last and tonumber(redis.call('zscore', places, last) or nil) or 0
     redis.call('rpush', queue, field)
-    redis.call('zadd', places, math.max(before, now + math.max(0, left)) + worth, field)
-    redis.call('zadd', presence, now + silence, field)
+    redis.call('zadd', places, math.max(before, now + math.max(0, left)) + fair_wait, field)
+    redis.call('zadd', presence, now + fair_absence, field)
     arrival = string.format('%.0f', clock[1] * 1000000 + clock[2])
 end
 if mode ~= 'try' then
-    outlast()
+    set_ttls()
 end
 if is_free then
     -- The first waiter has not taken the free lock: its message was lost, or the waiters before it just left.

@@ -22,7 +22,7 @@
 -- Example: { a = 2 }, queue { b, c }, from a to b, lease 30000 -> { b = 1 }, TTL 30000, queue { c }, -1.
 
 local key, queue, places, presence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local from, to, worth = ARGV[1], ARGV[2], tonumber(ARGV[6])
+local from, to, fair_wait = ARGV[1], ARGV[2], tonumber(ARGV[6])
 
 if redis.call('hdel', key, from) == 0 then
     if redis.call('hexists', key, to) == 0 then
@@ -36,7 +36,7 @@ if redis.call('hdel', key, from) == 0 then
     return -1
 end
 
-local function hand_on()
+local function hand_over()
     local clock = redis.call('time')
     local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
     local head
@@ -58,14 +58,14 @@ local function hand_on()
 
     if head == to and redis.call('exists', key) == 0 then
         local place = tonumber(redis.call('zscore', places, to) or nil)
-        local begun = redis.pcall('hincrby', key, to, 1)
-        local timed = type(begun) == 'number' and redis.pcall('pexpire', key, ARGV[3])
+        local granted = redis.pcall('hincrby', key, to, 1)
+        local timed = type(granted) == 'number' and redis.pcall('pexpire', key, ARGV[3])
         if timed == 1 then
             redis.call('lpop', queue)
             redis.call('zrem', places, to)
             redis.call('zrem', presence, to)
             -- As in Redisson, the end of a place lowers the scores of Redisson's waiters.
-            local by = math.min(worth, math.max(0, (place or 0) - now - tonumber(ARGV[3])))
+            local by = math.min(fair_wait, math.max(0, (place or 0) - now - tonumber(ARGV[3])))
             if by > 0 and redis.call('zcard', places) > redis.call('zcard', presence) then
                 -- One command reads all: with thousands of waiters, a call for each one would block the server.
                 local is_present = {}
@@ -95,8 +95,8 @@ end
 
 -- The first hold has ended, so an error on the keys of the queue (another type, no permission) must not be
 -- returned as a failed unlock. The waiters' timers make them query the lock.
-local is_well, answer = pcall(hand_on)
-if is_well then
+local succeeded, answer = pcall(hand_over)
+if succeeded then
     return answer
 end
 -- The second hold may have been granted before the error. The answer says that it was not, so undo it.

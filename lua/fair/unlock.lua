@@ -22,7 +22,7 @@
 -- Example: { a = 1 }, queue { b }, target 0 -> no hash, message "0" on prefix:b, 1.
 
 local key, queue, places, presence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local field, target, worth = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5])
+local field, target, fair_wait = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5])
 
 if target > 0 then
     local count = tonumber(redis.call('hget', key, field) or nil)
@@ -70,16 +70,16 @@ local function leave_queue()
                 end
             end
         end
-        local stood = redis.call('lrem', queue, 0, field) > 0
-        stood = redis.call('zrem', places, field) == 1 or stood
-        done = done or stood
+        local was_queued = redis.call('lrem', queue, 0, field) > 0
+        was_queued = redis.call('zrem', places, field) == 1 or was_queued
+        done = done or was_queued
         for _, other in ipairs(others) do
             local place = tonumber(redis.call('zscore', places, other) or nil)
             if place then
                 -- A score that has not passed does not fall below the present time. If the lock is free,
                 -- the waiter has a second to take it.
                 local least = math.min(place, now + math.max(1000, left))
-                redis.call('zadd', places, math.max(place - worth, least), other)
+                redis.call('zadd', places, math.max(place - fair_wait, least), other)
             end
         end
     end
@@ -110,8 +110,8 @@ end
 
 -- The hold may have ended already, so an error on the keys of the queue (another type, no permission) must not
 -- be returned as a failed unlock. The next acquire returns it.
-local is_well, answer = pcall(leave_queue)
-if is_well then
+local succeeded, answer = pcall(leave_queue)
+if succeeded then
     return answer
 end
 return done and 1 or error(answer)

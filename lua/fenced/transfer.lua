@@ -57,11 +57,11 @@ local token = last and text(last)
 
 if redis.call('hdel', key, from) == 1 then
     token = last and next_token(last)
-    local begun = token and redis.pcall('hincrby', key, to, 1)
-    local timed = type(begun) == 'number' and redis.pcall('pexpire', key, ARGV[3])
+    local granted = token and redis.pcall('hincrby', key, to, 1)
+    local timed = type(granted) == 'number' and redis.pcall('pexpire', key, ARGV[3])
     -- The counter has no TTL, because a counter that expires would restart.
-    local noted = timed == 1 and redis.pcall('set', counter, token)
-    if not noted or noted.err then
+    local stored = timed == 1 and redis.pcall('set', counter, token)
+    if not stored or stored.err then
         -- A lock without a TTL would outlive its holder, and a lock without a token does not protect the
         -- resource: undo the grant.
         redis.pcall('hdel', key, to)

@@ -64,7 +64,7 @@ end
 -- to three, so the old fields stay fewer than those in use. It deletes a field only minutes after its lease ended,
 -- because the clock of a Redisson client may be behind. It samples before it writes, so that a refused command has no
 -- effect.
-local looked_at = redis.call('hrandfield', key, 2 * (#ARGV - 3) + 2)
+local sample = redis.call('hrandfield', key, 2 * (#ARGV - 3) + 2)
 
 -- A refused command has no effect: restores the earlier state.
 local before = {}
@@ -86,9 +86,9 @@ for i = 4, #ARGV do
     local value = ARGV[i]
     local ends, count = value .. ':' .. field .. ':expire_time', value .. ':' .. field .. ':lock_count'
     before[i] = redis.call('hmget', key, value, ends, count)
-    local until_then = math.max(tonumber(before[i][2] or nil) or 0, now + lease)
+    local lease_end = math.max(tonumber(before[i][2] or nil) or 0, now + lease)
     local counted = math.max(tonumber(before[i][3] or nil) or 0, target)
-    redis.call('hset', key, value, field, ends, text(until_then), count, text(counted))
+    redis.call('hset', key, value, field, ends, text(lease_end), count, text(counted))
     if others[value] then
         redis.call(
             'hdel',
@@ -106,7 +106,7 @@ if redis.call('pttl', key) < lease then
     end
 end
 
-for _, name in ipairs(looked_at) do
+for _, name in ipairs(sample) do
     local held = string.match(name, '^(.+):expire_time$') or string.match(name, '^(.+):lock_count$')
     if not held and not string.find(name, ':', 1, true) then
         held = name .. ':' .. (redis.call('hget', key, name) or '')

@@ -39,7 +39,7 @@ end
 
 local answers = {}
 for i, key in ipairs(KEYS) do
-    local is_well, answer = pcall(extend, key, ARGV[3 * i - 2], tonumber(ARGV[3 * i - 1]), ARGV[3 * i])
-    answers[i] = is_well and answer or -1
+    local succeeded, answer = pcall(extend, key, ARGV[3 * i - 2], tonumber(ARGV[3 * i - 1]), ARGV[3 * i])
+    answers[i] = succeeded and answer or -1
 end
 return answers

@@ -37,7 +37,7 @@ if answer == -4 or (type(answer) == 'number' and answer >= -1) then
     if type(listed) == 'table' then
         return { answer }
     end
-    -- Longer than the pause between two commands of a waiting client, so that only a list that nobody reads ends.
+    -- Longer than the pause between two commands of a waiting client, so that only a list that no client uses expires.
     redis.pcall('pexpire', list, 60000)
 else
     redis.pcall('zrem', list, client)

@@ -148,10 +148,10 @@ if not count then
                 local now = clock()
                 since = math.min(since or now, now)
                 local text = string.format('%d %s', since, mark .. field)
-                local told = redis.pcall('set', announcement, text, 'px', ARGV[7])
+                local set_reply = redis.pcall('set', announcement, text, 'px', ARGV[7])
                 -- A server out of memory refuses the announcement: the writer waits without one.
-                if failed(told) and not told.err:find('OOM', 1, true) then
-                    return told
+                if failed(set_reply) and not set_reply.err:find('OOM', 1, true) then
+                    return set_reply
                 end
             end
         end

@@ -13,15 +13,15 @@ pub struct Stats {
     /// Holds that are valid now. Each permit with a lease is one; the permits without leases that one call acquired
     /// are one together. Each lock of a [`MultiLock`](crate::MultiLock) and of a [`RedLock`](crate::RedLock) is one
     /// of its own client.
-    pub held: usize,
+    pub held: u32,
     /// How many of the held ones the watchdog renews.
-    pub watched: usize,
+    pub watched: u32,
     /// How many of the held ones had a renewal that failed last.
-    pub in_jeopardy: usize,
+    pub in_jeopardy: u32,
     /// Calls that wait.
-    pub waiters: usize,
+    pub waiters: u32,
     /// Releases that the server has not confirmed yet, and acquires that are being undone.
-    pub settling: usize,
+    pub settling: u32,
     /// The shortest time until the deadline of a hold that the watchdog renews; `None` if it renews none. A healthy
     /// watchdog keeps it above half of the lease. A hold near the end of its `max_hold` is left out: its deadline
     /// is that end, and no renewal moves it any more.
@@ -31,11 +31,11 @@ pub struct Stats {
     /// The setting [`ClientBuilder::watchdog_lease`](crate::ClientBuilder::watchdog_lease).
     pub watchdog_lease: Duration,
     /// The setting [`ClientBuilder::max_waiters`](crate::ClientBuilder::max_waiters).
-    pub max_waiters: usize,
+    pub max_waiters: u32,
     /// Which connections are open.
     pub connected: Connected,
     /// Channels to which the client is subscribed.
-    pub subscriptions: usize,
+    pub subscriptions: u32,
     /// Holds that were lost since the client was built. A shutdown loses none.
     pub lost_total: u64,
     /// Hand-overs between owners of the client since it was built.
@@ -71,7 +71,7 @@ impl Stats {
         let subscriptions = core.waiters.subscriptions().list().listening();
         let (commands, watchdog) = core.server.connected();
         let mut stats = Self {
-            waiters: core.waiters.waiting(),
+            waiters: count(core.waiters.waiting()),
             watchdog_lease: core.settings.watchdog_lease,
             max_waiters: core.waiters.limit(),
             connected: Connected {
@@ -79,7 +79,7 @@ impl Stats {
                 watchdog,
                 messages: subscriptions > 0,
             },
-            subscriptions,
+            subscriptions: count(subscriptions),
             lost_total: core.totals.lost(),
             hand_overs_total: core.totals.hand_overs(),
             renewals_failed_total: core.totals.renewals_failed(),
@@ -96,10 +96,10 @@ impl Stats {
                 continue;
             }
             stats.held += 1;
-            stats.in_jeopardy += usize::from(state.phase == HoldPhase::Jeopardy);
+            stats.in_jeopardy += u32::from(state.phase == HoldPhase::Jeopardy);
             let age = now.since(state.acquired);
             stats.oldest_hold = stats.oldest_hold.max(Some(age));
-            stats.watched += usize::from(state.watched > 0);
+            stats.watched += u32::from(state.watched > 0);
             if state.will_be_extended() {
                 let left = state.deadline.since(now);
                 stats.least_remaining = Some(stats.least_remaining.map_or(left, |it| it.min(left)));
@@ -107,4 +107,8 @@ impl Stats {
         }
         stats
     }
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }

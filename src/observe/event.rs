@@ -98,9 +98,9 @@ pub enum ClientEvent<'a> {
     #[non_exhaustive]
     Renewed {
         /// How many of them were renewed.
-        holds: usize,
+        holds: u32,
         /// How many of them the server did not have. Each of them is [`ClientEvent::Lost`], too.
-        gone: usize,
+        gone: u32,
         /// The time from the sending to the answer.
         took: Duration,
         /// How much later than planned the first of them was sent. The watchdog plans a renewal each third of
@@ -111,7 +111,7 @@ pub enum ClientEvent<'a> {
     #[non_exhaustive]
     RenewalFailed {
         /// How many holds.
-        holds: usize,
+        holds: u32,
         /// Why.
         error: &'a Error,
     },

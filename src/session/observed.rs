@@ -39,9 +39,9 @@ impl Totals {
     }
 
     /// Renewals of this many holds failed.
-    pub(crate) fn count_failed_renewals(&self, holds: usize) {
+    pub(crate) fn count_failed_renewals(&self, holds: u32) {
         self.renewals_failed
-            .fetch_add(holds as u64, Ordering::Relaxed);
+            .fetch_add(u64::from(holds), Ordering::Relaxed);
     }
 }
 

@@ -119,8 +119,8 @@ impl Waiters {
     }
 
     /// How many calls may wait.
-    pub(crate) fn limit(&self) -> usize {
-        self.limit as usize
+    pub(crate) fn limit(&self) -> u32 {
+        self.limit
     }
 
     pub(crate) fn messages(&self) -> &Messages {

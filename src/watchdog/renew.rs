@@ -194,14 +194,15 @@ fn notify_renewed(
     late: Duration,
 ) {
     let count = |is: fn(&Result<RenewReply, Failure>) -> bool| {
-        answers.iter().filter(|answer| is(answer)).count()
+        let number = answers.iter().filter(|answer| is(answer)).count();
+        u32::try_from(number).unwrap_or(u32::MAX)
     };
-    let failed = count(|answer| answer.is_err());
-    core.totals.count_failed_renewals(failed);
+    let holds = count(|answer| answer.is_err());
+    core.totals.count_failed_renewals(holds);
     if core.observers().is_none() {
         return;
     }
-    if failed < answers.len() {
+    if answers.iter().any(Result::is_ok) {
         core.observers().notify(|| ClientEvent::Renewed {
             holds: count(|answer| matches!(answer, Ok(RenewReply::Extended))),
             gone: count(|answer| matches!(answer, Ok(RenewReply::Missing))),
@@ -211,7 +212,6 @@ fn notify_renewed(
     }
     if let Some(failure) = answers.iter().find_map(|answer| answer.as_ref().err()) {
         let error = &Error::from(failure.clone());
-        let holds = failed;
         core.observers()
             .notify(|| ClientEvent::RenewalFailed { holds, error });
     }

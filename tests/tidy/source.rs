@@ -231,39 +231,39 @@ const LONGEST: usize = 360;
 const REVIEWED: [(&str, &str); 56] = [
     (
         "lua/diagnosis/permitted.lua",
-        "f07ae196f9f57ae3d22240232581a19990603b85",
+        "f33f88da2d23907b9f9d5ebb04d51cd39022bd1e",
     ),
     (
         "lua/election/acquire.lua",
-        "17fbdd8151ef164d383b059aa8eb0958b7bd4649",
+        "2ce87e71b9ccd6771927b157234da27e091717e7",
     ),
     (
         "lua/election/force_unlock.lua",
-        "83b13c161dc4ca529d8bd471c58e38ad54bccad3",
+        "ca7ecc10fc0efc493f3212da92f5612013993b82",
     ),
     (
         "lua/election/leader.lua",
-        "818d8edd514fddcc5f00b35c0b3c8b64b9edadc3",
+        "7402d5b5aa390587eb6cc761450f43b5e651ec46",
     ),
     (
         "lua/election/proclaim.lua",
-        "603dac4da6e603fa6de57e68d85fc8da6ba239f0",
+        "86c8dc50a6ef68906d737eb57af1e1213e34d1c1",
     ),
     (
         "lua/election/renew.lua",
-        "641a2973f2ff777650e7d50acd60b1d487060e5b",
+        "a162282f5ebc5a53832a321a12d8c1cb867597ea",
     ),
     (
         "lua/election/transfer.lua",
-        "2c9c99fa1a3fedb57d64ad5a4062909683b16564",
+        "050d1884b8be6f63cfb94cfb2ac3d448863f5db5",
     ),
     (
         "lua/election/unlock.lua",
-        "56456ce0686f78f505a910bd1831f711115d6b84",
+        "e1e8915d3548e5c88dc3ad8e1c6e38c240b92a45",
     ),
     (
         "lua/fair/acquire.lua",
-        "0d19226672f71365ee2f991c13d367cd0e29ef30",
+        "dc82331f3463fe710815adfbccc546ae4a989011",
     ),
     (
         "lua/fair/force_unlock.lua",
@@ -271,11 +271,11 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/fair/transfer.lua",
-        "794cbeff38dbc3fae3d8cec47138a2688f4a4c37",
+        "3d77aed813acb3fc833cf41795a1039ae2eefc7a",
     ),
     (
         "lua/fair/unlock.lua",
-        "810a5e148119aa7cf8810b351795dde6462ccbbf",
+        "0340f36a289d78a334751ceca210b16faa38176d",
     ),
     (
         "lua/fenced/acquire.lua",
@@ -283,11 +283,11 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/fenced/transfer.lua",
-        "a2d8ce99d03c4c729b3bcc8b5d0fcdc98b0ad336",
+        "56b45a6351b90aaa595551c2c2faa2fc54bada99",
     ),
     (
         "lua/group/acquire.lua",
-        "158aa6a995c0414bfe3e683587c11eb854e1e612",
+        "47b06765c22610a48e7e45e1da2d72aaa9d44819",
     ),
     (
         "lua/group/force_unlock.lua",
@@ -299,7 +299,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/group/renew.lua",
-        "73f7a9f030c36336b95c70900128dcf3b96ed90d",
+        "9c6fee7478f352aa6ae6ef8148716409e263a1eb",
     ),
     (
         "lua/group/touch.lua",
@@ -331,7 +331,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/lock/contend.lua",
-        "e44e7897b808c60cdd193e976b13f7250007f0fb",
+        "387cf3c8f112ed7e4b8de40ac49a63732363fc1c",
     ),
     (
         "lua/lock/force_unlock.lua",
@@ -355,7 +355,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/lock/transfer.lua",
-        "1c0904a10205ab61bb1a07b6f5d0eea3640d9368",
+        "8559e78019b0f6ca9c72e6c44c54be2687ba807d",
     ),
     (
         "lua/lock/unlock.lua",
@@ -403,7 +403,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/read_write/acquire.lua",
-        "16f4e0239bd0ec0a179a5c3e7d9c7ec393fbba56",
+        "69875cd2611e24b5703a0fc7330d0a5ece8d772c",
     ),
     (
         "lua/read_write/readers.lua",

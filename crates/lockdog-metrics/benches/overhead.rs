@@ -140,6 +140,6 @@ async fn main() {
     println!("stats() with {HOLDS} holds: {look:.0} us");
 }
 
-const HOLDS: usize = 10_000;
+const HOLDS: u32 = 10_000;
 const ROUNDS: usize = 31;
 const ROUND: Duration = Duration::from_millis(400);

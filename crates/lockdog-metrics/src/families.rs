@@ -94,13 +94,13 @@ impl Families {
                 late,
                 ..
             } => {
-                self.renewed.increment(*holds as u64);
-                self.not_ours.increment(*gone as u64);
+                self.renewed.increment(u64::from(*holds));
+                self.not_ours.increment(u64::from(*gone));
                 self.renewal_duration.record(took.as_secs_f64());
                 self.renewal_delay.record(late.as_secs_f64());
             }
             ClientEvent::RenewalFailed { holds, .. } => {
-                self.renewal_failed.increment(*holds as u64)
+                self.renewal_failed.increment(u64::from(*holds))
             }
             ClientEvent::Late { by, .. } => self.watchdog_delay.record(by.as_secs_f64()),
             ClientEvent::Woken { by, .. } => increment(&self.wake_ups, by),

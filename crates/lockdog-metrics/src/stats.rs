@@ -67,7 +67,9 @@ impl Gauges {
 
     pub(crate) fn record(&self, target: &Target, clients: impl IntoIterator<Item = Stats>) {
         let clients: Vec<Stats> = clients.into_iter().collect();
-        let sum = |count: fn(&Stats) -> usize| clients.iter().map(count).sum::<usize>() as f64;
+        let sum = |count: fn(&Stats) -> u32| -> f64 {
+            clients.iter().map(|client| f64::from(count(client))).sum()
+        };
         let least = |time: fn(&Stats) -> Option<Duration>| {
             let least = clients.iter().filter_map(time).min();
             least.map(|least| least.as_secs_f64())

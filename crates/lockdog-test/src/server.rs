@@ -40,7 +40,7 @@ pub struct Holder {
     /// for Redisson.
     pub field: String,
     /// The hold count.
-    pub count: u64,
+    pub count: u32,
     /// The rest of the lease, in milliseconds on the wire; `None` for a key without an expiry.
     pub ttl: Option<Duration>,
 }

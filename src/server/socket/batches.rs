@@ -214,5 +214,6 @@ fn closed() -> redis::RedisError {
 /// Up to this many callers at a time send their commands by themselves. With 16, batches cost a fifth of the rate;
 /// with 64 and more they gain.
 const FEW_CALLERS: u64 = 32;
-/// After so many turns of the task in which no more commands had no answer, there are few callers.
+/// After this many turns of the task in a row with at most [`FEW_CALLERS`] commands without an answer, there are few
+/// callers.
 const LONG_QUIET: u32 = 64;

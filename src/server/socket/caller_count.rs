@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many callers wait for an answer. A caller counts until its future is dropped, so a future that is not polled
-/// any more counts for ever. [`CallerCount::restart`] forgets it.
+/// any more counts forever. [`CallerCount::restart`] forgets it.
 #[derive(Default)]
 pub(super) struct CallerCount {
     /// The upper half says how often the count was restarted, the lower half is the count. In one number, so that a

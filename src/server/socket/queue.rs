@@ -238,5 +238,5 @@ fn unexpected() -> redis::RedisError {
 const MOST_PARTS: usize = 64;
 /// How many batches are sent before the first of them is answered, if they are not full. More would make them smaller,
 /// and fewer would leave the server without work while the callers prepare their next commands. A full batch gains
-/// nothing by waiting, and a server that is far away could execute only so many commands in each round trip.
+/// nothing by waiting, and a server that is far away would be without work for most of each round trip.
 pub(super) const MOST_UNANSWERED: usize = 2;

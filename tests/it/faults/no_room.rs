@@ -68,7 +68,7 @@ async fn a_held_lock_is_lost_at_its_deadline_if_the_replicas_stay_away() {
     };
     require("1").await;
     let lost = tokio::time::timeout(SOON * 3, guard.lost()).await;
-    assert_eq!(lost.expect("it is told").reason(), LostReason::Deadline);
+    assert_eq!(lost.expect("it is notified").reason(), LostReason::Deadline);
     assert!(refusals(&stand.redis, "NOREPLICAS").await >= 1);
     assert!(guard.unlock().await.unwrap_err().is_lost());
     require("0").await;

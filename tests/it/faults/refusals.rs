@@ -225,7 +225,7 @@ async fn a_guard_on_a_server_that_lost_its_data_is_lost() {
     let fixed = stand.client.lock("fixed").lock().lease(SOON).await.unwrap();
     stand.server.restart(Data::Lost).await;
     let lost = tokio::time::timeout(SOON, guard.lost()).await;
-    let reason = lost.expect("it is told").reason();
+    let reason = lost.expect("it is notified").reason();
     // The answer to a renewal or, on a very busy machine, the deadline.
     assert!(
         matches!(reason, LostReason::NotOurs | LostReason::Deadline),

@@ -69,7 +69,7 @@ async fn the_watchdog_renews_values_and_notices_a_loss() {
         .await;
     tokio::time::timeout(SOON, guard.lost())
         .await
-        .expect("it is told");
+        .expect("it is notified");
     drop(guard);
     eventually(SOON, "only the other's is left", async || {
         test.redis.hash(GROUP).await.len() == 1

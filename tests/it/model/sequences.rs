@@ -207,7 +207,7 @@ impl<'a> Case<'a> {
             && holder / 2 == by / 2
         {
             let valid = self.guards[holder].iter().any(Guard::is_valid);
-            assert!(!valid, "a holder of the same client is told at once");
+            assert!(!valid, "a holder of the same client is notified at once");
         }
     }
 

@@ -33,7 +33,7 @@ impl Scene {
     async fn assert_lost(&self, guard: &Guard, member: (usize, &str), reason: LostReason) {
         let lost = tokio::time::timeout(SOON, guard.lost())
             .await
-            .expect("it is told of the loss");
+            .expect("it is notified of the loss");
         assert_eq!((lost.lock(), lost.reason()), (member.1, reason));
         let told = guard.lost_token();
         tokio::time::timeout(SOON, told.cancelled()).await.unwrap();
@@ -203,7 +203,7 @@ async fn a_member_on_an_unreachable_server_is_lost_at_its_deadline() {
     let guard = scene.lock.lock().await.unwrap();
     scene.test.servers[1].pause();
     let (lost, took) = timed(tokio::time::timeout(SOON, guard.lost())).await;
-    let lost = lost.expect("it is told of the loss");
+    let lost = lost.expect("it is notified of the loss");
     assert_eq!((lost.lock(), lost.reason()), ("c", LostReason::Deadline));
     // A busy machine wakes it later; `is_valid` is exact nevertheless.
     println!("notified after {took:?}");
@@ -247,7 +247,7 @@ async fn a_loss_is_reported_to_all_guards_and_leaves_other_holds_alone() {
     for guard in [&inner, &outer] {
         let lost = tokio::time::timeout(SOON, guard.lost())
             .await
-            .expect("it is told of the loss");
+            .expect("it is notified of the loss");
         assert_eq!(lost.lock(), "c");
     }
     eventually(SOON, "b is released", async || {

@@ -169,12 +169,12 @@ async fn a_deleted_key_is_reported_at_the_next_renewal() {
     let (one, two) = (read(&test.rw).await, read(&test.rw).await);
     test.redis.cmd(&["DEL", NAME]).await;
     let lost = tokio::time::timeout(SOON, async { tokio::join!(one.lost(), two.lost()) });
-    lost.await.expect("both are told of the loss");
+    lost.await.expect("both are notified of the loss");
     drop((one, two));
     let writes = write(&test.rw).await;
     test.redis.cmd(&["DEL", NAME]).await;
     let lost = tokio::time::timeout(SOON, writes.lost()).await;
-    lost.expect("it is told of the loss");
+    lost.expect("it is notified of the loss");
     drop(writes);
     test.assert_clean().await;
 }

@@ -220,7 +220,7 @@ async fn a_known_loss_is_reported_by_every_query_at_once() {
     assert!(guard.lost_token().is_cancelled());
     let lost = tokio::time::timeout(SOON, guard.lost()).await;
     assert_eq!(
-        lost.expect("it is told of the loss").reason(),
+        lost.expect("it is notified of the loss").reason(),
         LostReason::Forced
     );
     for nested in [lock.try_lock().await, lock.lock().await.map(Some)] {

@@ -257,7 +257,7 @@ async fn without_sentinels_a_lock_ends_at_its_deadline() {
         sentinel.kill();
     }
     let lost = tokio::time::timeout(SOON, guard.lost()).await;
-    let lost = lost.expect("it is told of the loss");
+    let lost = lost.expect("it is notified of the loss");
     assert_eq!(lost.reason(), LostReason::Deadline);
     // Renewals continue for at most a lease after the sentinels are gone, and the last renewal adds
     // another lease.

@@ -38,11 +38,11 @@ async fn a_batch_refused_for_its_keys_is_split_and_stays_split() {
     let gone = guards.remove(6);
     let lost = timeout(SAFETY, gone.lost())
         .await
-        .expect("it is told of the loss");
+        .expect("it is notified of the loss");
     assert_eq!(lost.reason(), LostReason::NotOurs);
     let lost = timeout(SAFETY, wrong_type.lost()).await;
     assert_eq!(
-        lost.expect("it is told of the loss").reason(),
+        lost.expect("it is notified of the loss").reason(),
         LostReason::Deadline
     );
     all_are_held(&guards).await;
@@ -84,7 +84,7 @@ async fn a_split_batch_whose_parts_are_all_refused_is_retried_until_the_deadline
     for guard in &guards {
         let lost = timeout(SAFETY, guard.lost())
             .await
-            .expect("it is told of the loss");
+            .expect("it is notified of the loss");
         assert_eq!(lost.reason(), LostReason::Deadline);
     }
     assert!(singles.hits() >= 5);

@@ -49,7 +49,7 @@ async fn one_bad_entry_does_not_harm_others_of_its_batch() {
         tokio::join!(wrong_type.lost(), taken.lost())
     })
     .await
-    .expect("both are told of the loss");
+    .expect("both are notified of the loss");
     println!("told {:?} before the deadline", deadline - Instant::now());
     assert_eq!(lost.reason(), LostReason::Deadline);
     assert_eq!(other.reason(), LostReason::NotOurs);

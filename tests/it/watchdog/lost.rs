@@ -232,7 +232,7 @@ impl Concerned {
         };
         let (outer, nested, fixed, view, ..) = timeout(SAFETY, all)
             .await
-            .expect("all are told of the loss");
+            .expect("all are notified of the loss");
         told_in_time(deadline);
         for (lost, was_valid) in [outer, nested, fixed, view] {
             assert_eq!(lost.reason(), reason);

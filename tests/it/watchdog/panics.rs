@@ -22,7 +22,7 @@ fn a_panic_of_the_watchdog_is_reported_to_every_guard() {
             redis.cmd(&["DEL", "deleted"]).await;
             tokio::time::timeout(SAFETY, token.cancelled())
                 .await
-                .expect("the guard is told of the loss");
+                .expect("the guard is notified of the loss");
             assert!(!kept.is_valid());
             assert_eq!(kept.lost().await.reason(), LostReason::Watchdog);
             assert_eq!(deleted.lost().await.reason(), LostReason::NotOurs);

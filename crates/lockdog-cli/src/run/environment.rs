@@ -65,8 +65,8 @@ pub(super) fn under_hold_above(args: &Args, settings: &Settings) -> Environment 
     environment
 }
 
-/// What takes the passwords away. The servers stay, also those that a flag names: a nested lockdog without them would
-/// use the default server, and keep nobody out there.
+/// Removes the passwords. The servers stay, also those that a flag names: a nested lockdog without them would use the
+/// default server, and its lock would not exclude the clients of these servers.
 fn without_secrets(args: &Args, settings: &Settings) -> Environment {
     let mut environment = Environment::default();
     let Environment { set, removed } = &mut environment;

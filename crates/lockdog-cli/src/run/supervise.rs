@@ -108,7 +108,7 @@ fn forward(command: &RunningCommand, signal: Signal) {
     }
 }
 
-/// Stops the command, and then this process: nobody renews the lock while it is stopped. CONT is forwarded.
+/// Stops the command, and then this process: the lock is not renewed while it is stopped. CONT is forwarded.
 fn stop(command: &RunningCommand) {
     command.signal(Signal::STOP);
     let _ = kill_process(getpid(), Signal::STOP);

@@ -45,7 +45,7 @@ async fn waiters_of_each_kind_of_lock_get_it_one_after_the_other() {
             is_told_by_a_renewal(flushed, held.lost()).await;
             for waiter in waiters {
                 let done = timeout_at(flushed + PERIOD + SOON, waiter).await;
-                let got = done.expect("its client is told of the loss").unwrap();
+                let got = done.expect("its client is notified of the loss").unwrap();
                 soon += usize::from(got <= flushed + SOON);
             }
             assert!(soon >= 4, "the timers of {soon} woke them");

@@ -146,7 +146,7 @@ async fn a_hand_over_whose_lease_is_refused_frees_the_lock_and_publishes() {
     let messages = redis.messages("*").await;
     redis.cmd(&["ACL", "SETUSER", "app", "-pexpire"]).await;
     assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
-    eventually(SOON, "it is told", async || !messages.seen().is_empty()).await;
+    eventually(SOON, "it is notified", async || !messages.seen().is_empty()).await;
     assert!(!redis.exists(NAME).await);
     // The receiver sends its own acquire, and is refused.
     let refused = tokio::time::timeout(SOON, next).await.unwrap().unwrap();

@@ -14,7 +14,7 @@ async fn a_lost_member_of_each_kind_ends_the_whole_hold_and_is_reported() {
         let guard = lock.lock().await.unwrap();
         test.redis[0].cmd(&["DEL", MEMBER]).await;
         let lost = tokio::time::timeout(SOON, guard.lost()).await;
-        let lost = lost.unwrap_or_else(|_| panic!("{}: it is not told of the loss", kind.name));
+        let lost = lost.unwrap_or_else(|_| panic!("{}: it is not notified of the loss", kind.name));
         assert_eq!((lost.lock(), lost.reason()), (MEMBER, LostReason::NotOurs));
         let states: Vec<bool> = lost
             .instances()

@@ -113,7 +113,7 @@ async fn make_panic(client: &Client, redis: &crate::support::Redis) {
     redis.cmd(&["DEL", "deleted"]).await;
     let lost = tokio::time::timeout(SOON, kept.lost()).await;
     assert_eq!(
-        lost.expect("it is told of the loss").reason(),
+        lost.expect("it is notified of the loss").reason(),
         LostReason::Watchdog
     );
     drop((kept, deleted));

@@ -82,7 +82,7 @@ impl Watched {
             self.guard.lost().await
         };
         let lost = tokio::time::timeout(SOON, watch).await;
-        let lost = lost.expect("the old holder is told of the loss");
+        let lost = lost.expect("the old holder is notified of the loss");
         let told = Instant::now();
         assert!(!self.guard.is_valid());
         let token = self.guard.lost_token();
