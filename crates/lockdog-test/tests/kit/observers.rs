@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -713,12 +713,12 @@ async fn stats_count_what_the_client_holds_and_waits_for() {
 /// One thread runs the tasks and the client, so each look at the numbers shows one moment.
 #[tokio::test(start_paused = true)]
 async fn stats_agree_with_each_other_while_many_tasks_compete() {
-    const TASKS: usize = 64;
-    const LOCKS: usize = 4;
-    const TURNS: usize = 5;
+    const TASKS: u32 = 64;
+    const LOCKS: u32 = 4;
+    const TURNS: u32 = 5;
     const HOLD: Duration = Duration::from_millis(7);
     let (_server, client, notes) = start().await;
-    let guards = Arc::new(AtomicUsize::new(0));
+    let guards = Arc::new(AtomicU32::new(0));
     let mut tasks = JoinSet::new();
     for number in 0..TASKS {
         let lock = client.lock(format!("l{}", number % LOCKS));
@@ -763,8 +763,9 @@ async fn stats_agree_with_each_other_while_many_tasks_compete() {
     let notes = notes.take();
     let count = |what: &str| notes.iter().filter(|note| note.starts_with(what)).count();
     let handed_over = count("HandedOver ");
-    assert_eq!(count("First ") + handed_over, TASKS * TURNS);
-    assert_eq!(count("Unlocked ") + count("HandedOn "), TASKS * TURNS);
+    let turns = (TASKS * TURNS) as usize;
+    assert_eq!(count("First ") + handed_over, turns);
+    assert_eq!(count("Unlocked ") + count("HandedOn "), turns);
     assert!(handed_over > 0 && stats.hand_overs_total >= handed_over as u64);
 }
 
