@@ -61,7 +61,6 @@ use waiter::Waiter;
 pub(crate) use waiter::{Found, HandedOver, WaitRequest};
 pub(crate) use waiter_guard::{TakeOver, WaiterGuard};
 pub(crate) use waiter_kind::WaiterKind;
-use waiting_list::FOR_UNLISTED;
 
 /// All waiters of one client.
 pub(crate) struct Waiters {
@@ -214,7 +213,7 @@ impl Waiters {
         if is_of_waiting_list(channel) {
             return self.handle_call(key, text);
         }
-        if text == FOR_UNLISTED && self.is_told_alone(key) {
+        if self.is_for_others(key, text) {
             return;
         }
         if key.kind().is_latch
