@@ -236,14 +236,14 @@ impl Keys {
             }
             "get" => self.text(key)?.map_or(Reply::Nil, Reply::Bulk),
             // With `px`.
-            "incrby" | "decrby" | "decr" => {
+            "incr" | "incrby" | "decrby" | "decr" => {
                 let by = match name {
-                    "decr" => 1,
+                    "incr" | "decr" => 1,
                     _ => number(args, 2)?,
                 };
                 let text = self.text(key)?.unwrap_or_else(|| "0".to_owned());
                 let value: i64 = text.parse().map_err(|_| NOT_A_NUMBER.to_owned())?;
-                let value = if name == "incrby" {
+                let value = if name.starts_with("incr") {
                     value + by
                 } else {
                     value - by

@@ -240,6 +240,7 @@ impl Observer {
             None => self.redis.execute(&delivery.args, now_ms),
         };
         let after = self.redis.hash(KEY, now_ms);
+        self.tokens.see_redissons(&self.redis, now_ms);
         self.found.note(|| {
             let command = delivery.args.iter().filter(|it| !it.contains("redis.call"));
             let command: Vec<&String> = command.collect();

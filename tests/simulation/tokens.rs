@@ -13,6 +13,7 @@ pub(super) struct Tokens {
     counter: String,
     /// The hold of the last grant, and its token. `None` once the field no longer exists.
     holder: Option<(String, u64)>,
+    /// The largest token so far, of a hold of lockdog or of Redisson.
     last: u64,
     /// The counter was deleted since then, so that the holder's next answer has another token. Its client keeps the
     /// first.
@@ -65,6 +66,14 @@ impl Tokens {
             self.is_lost = true;
         }
         lost
+    }
+
+    /// Remembers the counter after a command of Redisson. The next token of lockdog must be above the tokens that
+    /// Redisson issued.
+    pub(super) fn see_redissons(&mut self, redis: &Redis, now_ms: u64) {
+        let counter = redis.text(&self.counter, now_ms);
+        let issued = counter.and_then(|text| text.parse().ok());
+        self.last = self.last.max(issued.unwrap_or(0));
     }
 
     /// The last token, and the hold that has it.

@@ -4,6 +4,7 @@
 //! their answers, cut connections and cancelled calls. A call whose outcome is unknown takes effect at any later time, or never.
 //! Leases do not end meanwhile.
 
+mod elections;
 mod groups;
 mod latches;
 mod locks;

@@ -1,5 +1,5 @@
-//! Threads that use the plain lock, the spin lock or the non-reentrant lock. Each subscribes on a
-//! connection of its own.
+//! Threads that use the plain lock, the spin lock, the fenced lock or the non-reentrant lock. Each subscribes
+//! on a connection of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,6 +73,12 @@ impl User {
                 let args = [&*lease, &owner, REFUSAL];
                 thread.run_again(ACQUIRE_NON_REENTRANT, &[KEY], &args).await
             }
+            LockKind::Fenced(_) => {
+                let keys = [KEY, COUNTER];
+                thread
+                    .run_again(ACQUIRE_FENCED, &keys, &[&lease, &owner])
+                    .await
+            }
             _ => thread.run_again(ACQUIRE, &[KEY], &[&lease, &owner]).await,
         };
         match answer {
@@ -144,10 +150,22 @@ impl User {
 /// How long an unlock is remembered.
 const LATCH_MS: &str = "16000";
 const REFUSAL: &str = "NON_REENTRANT_REACQUIRE";
+/// The last token of the fenced lock.
+const COUNTER: &str = "redisson_lock_token:{lock}";
 
 /// KEYS: the hash; ARGV: lease, owner.
 pub(super) const ACQUIRE: &str = "\
     if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then \
+        redis.call('hincrby', KEYS[1], ARGV[2], 1) \
+        redis.call('pexpire', KEYS[1], ARGV[1]) \
+        return nil \
+    end \
+    return redis.call('pttl', KEYS[1])";
+/// KEYS: the hash, the counter of the tokens; ARGV: lease, owner. The script of `lock` and `tryLock`, which do not
+/// return the token.
+pub(super) const ACQUIRE_FENCED: &str = "\
+    if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then \
+        redis.call('incr', KEYS[2]) \
         redis.call('hincrby', KEYS[1], ARGV[2], 1) \
         redis.call('pexpire', KEYS[1], ARGV[1]) \
         return nil \

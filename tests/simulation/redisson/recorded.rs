@@ -14,6 +14,7 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("149c5a8b", plain::ACQUIRE),
     ("68664592", plain::UNLOCK),
     ("3daa7be6", plain::ACQUIRE_NON_REENTRANT),
+    ("46b5551b", plain::ACQUIRE_FENCED),
     ("dad0f8d6", plain::ACQUIRE),
     ("73ac2729", plain::UNLOCK_SPIN),
     ("8f6ed299", fair::ACQUIRE),
@@ -40,7 +41,7 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("935362a3", group::RENEW),
 ];
 
-const RECORDINGS: [&str; 12] = [
+const RECORDINGS: [&str; 13] = [
     include_str!("../../golden/rlock.json"),
     include_str!("../../golden/rlock_edges.json"),
     include_str!("../../golden/spin_lock.json"),
@@ -53,6 +54,7 @@ const RECORDINGS: [&str; 12] = [
     include_str!("../../golden/count_down_latch.json"),
     include_str!("../../golden/faster_multi_lock.json"),
     include_str!("../../golden/non_reentrant_lock.json"),
+    include_str!("../../golden/fenced_lock.json"),
 ];
 
 #[test]

@@ -42,6 +42,7 @@ histories! {
     a_non_reentrant_lock_answers_like_one_of_one_holder: non_reentrant_lock, false, false;
     a_fenced_lock_answers_like_one_of_one_holder_whose_tokens_rise: fenced_lock, true, false;
     a_fair_lock_answers_like_one_of_one_holder: fair_lock, true, true;
+    a_non_reentrant_fair_lock_answers_like_one_of_one_holder: non_reentrant_fair_lock, false, true;
 }
 
 async fn calls(mut part: Part<OneHolder>, kind: Kind) {
@@ -129,14 +130,14 @@ async fn calls(mut part: Part<OneHolder>, kind: Kind) {
     }
 }
 
-fn phantom(part: &mut Part<OneHolder>) -> [LockCall; 2] {
+pub(super) fn phantom(part: &mut Part<OneHolder>) -> [LockCall; 2] {
     let hold = part.hold();
     let acquired = LockCall::Acquire { hold, token: 0 };
     [acquired, LockCall::Release { hold, left: 0 }]
 }
 
 /// A wrong answer: the lock is free while a hold has it.
-fn forge(calls: &[Timed<LockCall>]) -> Option<Timed<LockCall>> {
+pub(super) fn forge(calls: &[Timed<LockCall>]) -> Option<Timed<LockCall>> {
     let released = |hold: u32| {
         let mut ends = calls.iter().filter(
             |it| matches!(it.call, LockCall::Release { hold: one, left: 0 } if one == hold),
