@@ -70,11 +70,15 @@ impl Waiters {
         }
     }
 
-    /// Whether a message on a channel of its own wakes this client. See `lua/lock/unlock.lua`.
-    pub(super) fn is_told_alone(&self, key: &LockKey) -> bool {
-        self.shard(key)
-            .get(key)
-            .is_some_and(WaitQueue::is_told_alone)
+    /// Whether a message with this text is for the clients that are not listed, and this one is. See
+    /// `lua/lock/unlock.lua`.
+    pub(super) fn is_for_others(&self, key: &LockKey, text: &[u8]) -> bool {
+        let is_told_alone = || {
+            self.shard(key)
+                .get(key)
+                .is_some_and(WaitQueue::is_told_alone)
+        };
+        text == b"00" && is_told_alone()
     }
 
     /// Whether this client is subscribed to the lock's messages, and not listed as waiting.
@@ -88,8 +92,5 @@ impl Waiters {
 /// How long a client that was woken alone is left alone with the free lock. It needs a message, the wake-up of a task
 /// and a command. If it is dead or frozen, the lock is free for this long.
 const HEAD_START: Duration = Duration::from_millis(20);
-
-/// The message about a release on the lock's channel that a listed client ignores.
-pub(super) const FOR_UNLISTED: &[u8] = b"00";
 
 const REFUSED_FOR: Duration = Duration::from_secs(600);
