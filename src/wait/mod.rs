@@ -213,9 +213,6 @@ impl Waiters {
         if is_of_waiting_list(channel) {
             return self.handle_call(key, text);
         }
-        if self.is_for_others(key, text) {
-            return;
-        }
         if key.kind().is_latch
             && text == b"0"
             && let Some(queue) = self.shard(key).get(key)

@@ -31,12 +31,6 @@ impl WaitQueue {
         self.is_listening() && (self.listed.is_none() || is_in_list)
     }
 
-    /// Whether a message on a channel of its own wakes this client, so that it may ignore those to others.
-    pub(super) fn is_told_alone(&self) -> bool {
-        let contender = self.contender.as_ref();
-        self.is_listed() && contender.is_none_or(|it| it.may_be_listed()) && !self.has_listeners()
-    }
-
     /// A release woke this client, and no other.
     pub(super) fn be_called(&mut self, wake_ups: &mut WakeUps) {
         self.is_called = true;

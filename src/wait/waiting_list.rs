@@ -70,17 +70,6 @@ impl Waiters {
         }
     }
 
-    /// Whether a message with this text is for the clients that are not listed, and this one is. See
-    /// `lua/lock/unlock.lua`.
-    pub(super) fn is_for_others(&self, key: &LockKey, text: &[u8]) -> bool {
-        let is_told_alone = || {
-            self.shard(key)
-                .get(key)
-                .is_some_and(WaitQueue::is_told_alone)
-        };
-        text == b"00" && is_told_alone()
-    }
-
     /// Whether this client is subscribed to the lock's messages, and not listed as waiting.
     pub(crate) fn listens_unlisted(&self, key: &LockKey) -> bool {
         self.shard(key)

@@ -396,6 +396,14 @@ impl Keys {
                 let members = ordered(members).into_iter().take(most);
                 Reply::List(members.map(|(_, member)| member).collect())
             }
+            "zpopmin" => {
+                let first = ordered(members).into_iter().next();
+                let first = first.map(|(score, member)| {
+                    members.remove(&member);
+                    vec![member, score.to_string()]
+                });
+                Reply::List(first.unwrap_or_default())
+            }
             // `0 -1 withscores`: all.
             "zrange" if args[3] == "-1" => {
                 let all = ordered(members).into_iter();

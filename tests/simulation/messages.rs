@@ -68,9 +68,7 @@ impl SimulatedMessages {
     pub(crate) async fn handle_messages(&mut self, core: &Core) {
         while let Some(message) = self.arrived.recv().await {
             for key in core.waiters.subscriptions().locks_on(&message.channel) {
-                // A listed client does not ask after a message to those that are not listed.
-                let is_for_it = message.text != "00" || core.waiters.listens_unlisted(&key);
-                if core.waiters.is_listening(&key) && is_for_it {
+                if core.waiters.is_listening(&key) {
                     self.network.note_heard(core.id, message.clone());
                 }
                 let (channel, text) = (&message.channel, message.text.as_bytes());

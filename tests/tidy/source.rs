@@ -359,7 +359,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/lock/unlock.lua",
-        "16ca466219b3a8ff2ade2f6654e2a6401db2b09a",
+        "3f64a4b71284d3adf2b2aa45a34e98aa2bf9bd05",
     ),
     (
         "lua/multi_lock/acquire.lua",
