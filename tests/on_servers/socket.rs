@@ -114,6 +114,12 @@ fn acquires() -> Vec<Cmd> {
     keys().iter().map(|key| acquire(key)).collect()
 }
 
+/// Redis 6.2 wraps an error of a script.
+fn assert_wrong_type(error: &redis::ServerError) {
+    let text = format!("{error:?}");
+    assert!(text.contains("WRONGTYPE"), "{text}");
+}
+
 /// More than two batches.
 const CALLERS: usize = 150;
 
@@ -134,7 +140,7 @@ async fn each_caller_of_a_batch_gets_the_answer_to_its_own_command() {
         for (at, answer) in answers.into_iter().enumerate() {
             match (at, answer.unwrap()) {
                 (100, answer) => assert_eq!(answer, Value::Int(-1)),
-                (101, Value::ServerError(error)) => assert_eq!(error.code(), "WRONGTYPE"),
+                (101, Value::ServerError(error)) => assert_wrong_type(&error),
                 (_, answer) => assert_eq!(answer, Value::Nil, "caller {at}"),
             }
         }
@@ -143,7 +149,7 @@ async fn each_caller_of_a_batch_gets_the_answer_to_its_own_command() {
         for (at, answer) in answers.into_iter().enumerate() {
             match (at, answer.unwrap()) {
                 (100, answer) => assert_eq!(answer, Value::Nil),
-                (101, Value::ServerError(error)) => assert_eq!(error.code(), "WRONGTYPE"),
+                (101, Value::ServerError(error)) => assert_wrong_type(&error),
                 (_, answer) => assert_eq!(answer, Value::Int(1), "caller {at}"),
             }
         }

@@ -63,6 +63,17 @@ impl Migration<'_> {
         answer == "OK"
     }
 
+    /// How many commands the two nodes have refused with TRYAGAIN. A server before 7.0 answers ASK for a command
+    /// of which it has only some keys, so only the new owner refuses it.
+    pub(crate) async fn refused(&self) -> u64 {
+        let mut refused = 0;
+        for node in [&self.from, &self.to] {
+            let errors = node.redis().await.errorstats().await;
+            refused += errors.get("TRYAGAIN").copied().unwrap_or_default();
+        }
+        refused
+    }
+
     /// Moves key after key until none is left.
     pub(crate) async fn move_keys(&self) {
         loop {
