@@ -14,7 +14,7 @@ use left::LeftByJava;
 use queues::{QUEUE, QUEUES, behind_java, behind_lockdog, queue_of};
 
 use super::objects::{Held, Object, WRITE};
-use super::{NEVER, SAFETY, java_at, without_timers};
+use super::{NEVER, SAFETY, has_every_kind, java_at, without_timers};
 use crate::kinds;
 use crate::support::RedisServer;
 use crate::support::child::{Copy, argument, await_go_ahead, tell};
@@ -39,11 +39,6 @@ const OTHERS: [Object; 3] = [Object::Permits, Object::Semaphore, Object::Latch];
 
 const fn alike(object: Object) -> (Object, Object) {
     (object, object)
-}
-
-/// Older versions of Redisson have only the plain lock.
-fn has_every_kind() -> bool {
-    std::env::var("LOCKDOG_TEST_REDISSON").map_or(true, |version| version == "4.7.0")
 }
 
 fn has_lease(name: &str) -> bool {
