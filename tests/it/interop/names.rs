@@ -5,7 +5,8 @@ use std::time::SystemTime;
 use lockdog::ClientBuilder;
 
 use super::{
-    NEVER, SAFETY, a_waiter_listens, assert_woken, channel, java_at, waiter, without_timers,
+    NEVER, SAFETY, a_waiter_listens, assert_woken, channel, is_empty, java_at, waiter,
+    without_timers,
 };
 use crate::support::redisson::Builder;
 use crate::support::{RedisServer, eventually};
@@ -96,7 +97,7 @@ async fn share(
         // The recorder receives the messages a moment later, and Redisson deletes its latch after the
         // answer to its unlock.
         eventually(SAFETY, "three messages, and no key left", async || {
-            messages.seen().len() == 3 && redis.keys().await.is_empty()
+            messages.seen().len() == 3 && is_empty(&redis).await
         })
         .await;
         assert!(messages.seen().iter().all(|seen| *seen == told), "{name:?}");

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use lockdog::{Client, Lock, Owner, Unlocked};
 
 use super::{
-    NEVER, SAFETY, a_waiter_listens, assert_woken, has_every_kind, holder, java_at, ours_at,
-    waiter, without_timers,
+    NEVER, SAFETY, a_waiter_listens, assert_woken, has_every_kind, holder, is_empty, java_at,
+    ours_at, waiter, without_timers,
 };
 use crate::kinds::{FAIR, FENCED, Kind, NON_REENTRANT, NON_REENTRANT_FAIR, PLAIN};
 use crate::support::redis::Redis;
@@ -157,7 +157,8 @@ async fn java_waits_for_the_rest_of_a_least_time_and_no_longer() {
     let waits = waits.map(|kind| java_waits_for_the_rest(kind, &client, &java));
     futures_util::future::join_all(waits).await;
     // Java's client may still delete what its unlock left.
-    server.redis().await.eventually_empty().await;
+    let redis = server.redis().await;
+    eventually(SAFETY, "no key is left", async || is_empty(&redis).await).await;
 }
 
 async fn java_waits_for_the_rest(kind: &Kind, client: &Client, java: &Redisson) {
