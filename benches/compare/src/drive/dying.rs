@@ -1,18 +1,18 @@
 //! W8d: how long nobody gets a fair lock while clients with many waiters die. lockdog only.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lockdog::{Client, Lock};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::Result;
+use crate::drive::process::{Process, until_input_ends};
 use crate::drive::stage::{Stage, Stopwatch};
 use crate::drive::tally::{Latencies, Tally};
 use crate::protocol::{Event, Request};
@@ -51,10 +51,7 @@ pub(crate) fn wait_in_line(url: &str, name: &str, lease_ms: &str, waiters: &str)
         }
         tokio::select! {
             failed = waiting.join_next() => failed.ok_or("there is no waiter")??,
-            read = spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())) => {
-                read??;
-                Ok(())
-            }
+            ended = until_input_ends() => ended,
         }
     });
     // A thread may still read the input.
@@ -85,13 +82,8 @@ impl Clients {
         let (sender, turns) = unbounded_channel();
         let mut living = Vec::with_capacity(request.clients);
         for number in 0..request.clients {
-            let client = Command::new(std::env::current_exe()?)
-                .args(["drive", "waiters", url, &request.name, &lease_ms, &waiters])
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .spawn()?;
-            let mut client = Process(client);
-            let output = client.0.stdout.take().ok_or("a client has no output")?;
+            let args = ["drive", "waiters", url, &request.name, &lease_ms, &waiters];
+            let (client, output) = Process::start(&args)?;
             living.push(client);
             let sender = sender.clone();
             thread::spawn(move || {
@@ -148,7 +140,7 @@ impl Clients {
         // The time without a turn at the end may be the longest.
         tally.sample(end.saturating_duration_since(last));
         for client in &mut self.living {
-            if client.0.try_wait()?.is_some() {
+            if client.has_ended()? {
                 return Err("a client ended before it was killed".into());
             }
         }
@@ -160,23 +152,7 @@ impl Clients {
         if self.living.len() < 2 {
             return Ok(());
         }
-        let mut client = self.living.pop().ok_or("no client is left")?;
-        client.0.kill()?;
-        if client.0.wait()?.code().is_some() {
-            return Err("a client ended before it was killed".into());
-        }
-        Ok(())
-    }
-}
-
-/// Ended when dropped.
-pub(super) struct Process(pub(super) Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may have ended by now.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.living.pop().ok_or("no client is left")?.kill()
     }
 }
 

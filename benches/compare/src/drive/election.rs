@@ -1,7 +1,6 @@
 //! W15: how soon the next candidate leads, after the leader has resigned or its process was killed. lockdog only.
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
 use lockdog::{Client, Election, Leadership, Owner};
@@ -9,7 +8,7 @@ use serde_json::{Map, Value, json};
 use tokio::task::{JoinSet, spawn_blocking};
 
 use crate::Result;
-use crate::drive::dying::Process;
+use crate::drive::process::{Process, until_input_ends};
 use crate::drive::stage::{Stage, Stopwatch};
 use crate::drive::tally::{Latencies, Tally};
 use crate::drive::wake::until_it_waits;
@@ -61,7 +60,7 @@ pub(crate) fn lead(url: &str, name: &str, lease_ms: &str) -> Result<()> {
         let client = client.build().await?;
         let lead = client.election(name).campaign("process").await?;
         println!("{}", lead.term());
-        spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await??;
+        until_input_ends().await?;
         lead.resign().await?;
         Ok(())
     })
@@ -136,13 +135,7 @@ async fn kill(request: &Request, clients: &[Client], turn: u64) -> Result<Durati
     let url = request.urls.first().ok_or("a URL is missing")?;
     let name = format!("{}:{turn}", request.name);
     let lease_ms = format!("{:.0}", request.lease_s * 1e3);
-    let leader = Command::new(std::env::current_exe()?)
-        .args(["drive", "leader", url, &name, &lease_ms])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let mut leader = Process(leader);
-    let output = leader.0.stdout.take().ok_or("the leader has no output")?;
+    let (leader, output) = Process::start(&["drive", "leader", url, &name, &lease_ms])?;
     let line = spawn_blocking(|| {
         let mut line = String::new();
         let read = BufReader::new(output).read_line(&mut line);
@@ -155,10 +148,7 @@ async fn kill(request: &Request, clients: &[Client], turn: u64) -> Result<Durati
     let queued = UNTIL_ALL_WAIT + until_it_waits(turn) * 100;
     tokio::time::sleep(queued).await;
     let began = Instant::now();
-    leader.0.kill()?;
-    if leader.0.wait()?.code().is_some() {
-        return Err("the leader ended before it was killed".into());
-    }
+    leader.kill()?;
     let next = candidates.next().await?;
     if next.at < began {
         return Err("a candidate led before the leader was killed".into());

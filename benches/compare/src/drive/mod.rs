@@ -9,6 +9,7 @@ mod hold;
 mod latch;
 mod library;
 mod lockdog;
+mod process;
 mod raw;
 mod rslock;
 mod stage;
