@@ -28,6 +28,19 @@ pub(crate) struct Origins(BTreeMap<String, [f64; 2]>);
 /// Sees each command that the server executes.
 pub(crate) struct Monitor {
     reader: BufReader<TcpStream>,
+    line: Vec<u8>,
+}
+
+/// What comes next of a [`Monitor`].
+enum Seen {
+    /// The name of a command, and whether a script called it.
+    Command(String, bool),
+    /// Another line.
+    Other,
+    /// Nothing, for a moment.
+    Nothing,
+    /// The connection is closed.
+    End,
 }
 
 /// Commands that clients sent, and commands that scripts called.
@@ -108,52 +121,57 @@ impl Monitor {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.write_all(b"MONITOR\r\n")?;
         stream.set_read_timeout(Some(LONGEST_LOOK))?;
-        let reader = BufReader::with_capacity(1 << 20, stream);
-        Ok(Self { reader })
+        Ok(Self {
+            reader: BufReader::with_capacity(1 << 20, stream),
+            line: Vec::new(),
+        })
     }
 
     /// Waits until a script calls a command, as the first pair does.
     pub(crate) fn until_a_script_runs(mut self, patience: Duration) -> Result<()> {
         let end = Instant::now() + patience;
-        let mut line = Vec::new();
         while Instant::now() < end {
-            match self.reader.read_until(b'\n', &mut line) {
-                Ok(0) => break,
-                Ok(_) => {
-                    if let Some((_, true)) = parse(&String::from_utf8_lossy(&line)) {
-                        break;
-                    }
-                    line.clear();
-                }
-                // What has come of a line stays.
-                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-                Err(failure) => return Err(failure.into()),
+            if let Seen::Command(_, true) | Seen::End = self.next()? {
+                break;
             }
         }
         Ok(())
+    }
+
+    fn next(&mut self) -> Result<Seen> {
+        let seen = match self.reader.read_until(b'\n', &mut self.line) {
+            Ok(0) => Seen::End,
+            Ok(_) => match parse(&String::from_utf8_lossy(&self.line)) {
+                Some((name, by_script)) => Seen::Command(name, by_script),
+                None => Seen::Other,
+            },
+            // What has come of a line stays.
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                return Ok(Seen::Nothing);
+            }
+            Err(failure) => return Err(failure.into()),
+        };
+        self.line.clear();
+        Ok(seen)
     }
 }
 
 impl Origins {
     /// Looks on for a moment.
     pub(crate) fn watch(port: u16) -> Result<Self> {
-        let mut reader = Monitor::start(port)?.reader;
+        let mut monitor = Monitor::start(port)?;
         let end = Instant::now() + LONGEST_LOOK;
         let mut seen: BTreeMap<String, [f64; 2]> = BTreeMap::new();
-        let mut line = Vec::new();
         for _ in 0..ENOUGH_LINES {
             if Instant::now() > end {
                 break;
             }
-            line.clear();
-            match reader.read_until(b'\n', &mut line) {
-                Ok(0) => break,
-                Ok(_) => {}
-                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
-                Err(failure) => return Err(failure.into()),
-            }
-            if let Some((name, by_script)) = parse(&String::from_utf8_lossy(&line)) {
-                seen.entry(name).or_default()[usize::from(by_script)] += 1.0;
+            match monitor.next()? {
+                Seen::Command(name, by_script) => {
+                    seen.entry(name).or_default()[usize::from(by_script)] += 1.0;
+                }
+                Seen::Other => {}
+                Seen::Nothing | Seen::End => break,
             }
         }
         Ok(Self(seen))
