@@ -360,12 +360,16 @@ pub(crate) const LIBRARIES: [&str; 13] = [
 mod tests {
     use super::*;
 
+    fn only(workload: &str) -> Options {
+        Options {
+            only: vec![workload.to_owned()],
+            ..Options::default()
+        }
+    }
+
     #[test]
     fn w14_asks_only_lockdog_and_for_each_kind_of_lock() {
-        let options = Options {
-            only: vec!["W14".to_owned()],
-            ..Options::default()
-        };
+        let options = only("W14");
         for planned in cells(&options, &PROCESSES) {
             let asked: Vec<_> = planned.libraries.iter().map(Part::driver).collect();
             let kind = |kind: &str| ("lockdog", Some(kind.to_owned()));
@@ -384,11 +388,7 @@ mod tests {
     #[test]
     fn w8_compares_the_fair_lock_with_the_plain_one_and_with_redisson() {
         let asked = |workload: &str| -> Vec<Vec<_>> {
-            let options = Options {
-                only: vec!["W8".to_owned()],
-                ..Options::default()
-            };
-            let mut planned = cells(&options, &PROCESSES);
+            let mut planned = cells(&only("W8"), &PROCESSES);
             planned.retain(|planned| planned.cell.workload == workload);
             let parts = |planned: Planned| planned.libraries.iter().map(Part::driver).collect();
             planned.into_iter().map(parts).collect()
@@ -404,10 +404,7 @@ mod tests {
 
     #[test]
     fn w16_gives_half_of_its_clients_to_each_of_two_libraries() {
-        let options = Options {
-            only: vec!["W16".to_owned()],
-            ..Options::default()
-        };
+        let options = only("W16");
         for planned in cells(&options, &PROCESSES) {
             assert_eq!(planned.cell.clients % 2, 0, "{}", planned.cell);
             let halves: Vec<_> = planned.libraries.iter().map(Part::halves).collect();
