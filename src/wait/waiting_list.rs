@@ -32,19 +32,24 @@ impl Waiters {
 
     /// The lock's waiting list, unless the server has refused its use lately.
     pub(crate) fn list_of(&self, key: &LockKey) -> Option<String> {
-        if !self.has_lists {
-            return None;
-        }
-        let refused_until = Moment(self.lists_refused_until.load(Ordering::Relaxed));
-        if refused_until != Moment(0) && self.clock.now() < refused_until {
+        if !self.has_lists || self.are_lists_refused() {
             return None;
         }
         key.waiting_list()
     }
 
+    fn are_lists_refused(&self) -> bool {
+        let until = Moment(self.lists_refused_until.load(Ordering::Relaxed));
+        until != Moment(0) && self.clock.now() < until
+    }
+
     /// The server did not allow the use of a waiting list. The next try is far off, because each one is an entry in
     /// the server's log of refusals. Until then a release wakes this client together with all others.
     pub(crate) fn refuse_lists(&self) {
+        // Of many commands that are refused at once, the first one unlists all queues.
+        if self.are_lists_refused() {
+            return;
+        }
         let until = self.clock.now() + REFUSED_FOR;
         self.lists_refused_until.store(until.0, Ordering::Relaxed);
         for shard in &self.shards {
