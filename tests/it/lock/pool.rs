@@ -92,7 +92,7 @@ async fn a_pool_with_a_url_serves_callers_and_waits_by_messages() {
         .build()
         .await
         .unwrap();
-    assert!(logs.at_least(Level::WARN).is_empty());
+    assert!(logs.loud().is_empty());
     let held = Client::connect(server.url()).await.unwrap();
     let held = held.lock("l").lock().lease(LONG).await.unwrap();
     let waiting = waiter(&client.lock("l"));

@@ -68,6 +68,13 @@ impl Logs {
         lines
     }
 
+    /// The lines that an operator has to read, but for the starts of clients.
+    pub(crate) fn loud(&self) -> Vec<Line> {
+        let mut lines = self.at_least(Level::INFO);
+        lines.retain(|line| line.target != "lockdog::client");
+        lines
+    }
+
     /// The lines about the servers' configuration.
     pub(crate) fn of_set_up(&self) -> Vec<Line> {
         let mut lines = self.lines();
