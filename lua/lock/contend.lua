@@ -11,7 +11,7 @@
 -- Returns
 --   the answer of acquire.lua
 --   -4  the lock is free and was left to others; the client is listed
---   {n} as n, but the server did not allow the script to list the client
+--   {n} as n, but the server does not allow the script to list the client
 --
 -- The list decides only which client is woken, so all that concerns it may fail: a server without memory, or a user
 -- without access to the key. It is no key of KEYS, because then the server would refuse the whole script to such a
@@ -26,6 +26,16 @@ for i = 1, n - 4 do
     args[i] = ARGV[i]
 end
 
+-- Whether the server refuses all writes for now, and not this one for ever. Redis 6 has more text before the code.
+local function is_for_now(refusal)
+    for _, code in ipairs({ 'OOM', 'READONLY', 'NOREPLICAS', 'MISCONF' }) do
+        if refusal:find(code, 1, true) then
+            return true
+        end
+    end
+    return false
+end
+
 local answer = -4
 if ARGV[n] ~= '1' or redis.call('exists', KEYS[1]) == 1 then
     answer = acquire(KEYS, args)
@@ -35,7 +45,7 @@ if answer == -4 or (type(answer) == 'number' and answer >= -1) then
     local clock = redis.call('time')
     local listed = redis.pcall('zadd', list, clock[1] * 1000000 + clock[2] - ARGV[n - 1], client)
     if type(listed) == 'table' then
-        return { answer }
+        return is_for_now(listed.err) and answer or { answer }
     end
     -- Longer than the pause between two commands of a waiting client, so that only a list that no client uses expires.
     redis.pcall('pexpire', list, 60000)

@@ -28,6 +28,12 @@ impl ListedClient {
         Self { list, own }
     }
 
+    /// Ends the subscription by which unlocks count on the list to wake this client. Returns the one to the
+    /// client's own channel: a message may be on its way, until the server has executed the unsubscribe.
+    pub(super) fn leave(self) -> Option<Subscription> {
+        self.own.is_listening().then_some(self.own)
+    }
+
     pub(super) fn is_listening(&self) -> bool {
         self.own.is_listening() && self.list.is_listening()
     }

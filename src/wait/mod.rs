@@ -347,6 +347,7 @@ mod tests {
     use crate::clock::testing::cpu_time;
     use crate::hold::Terms;
     use crate::key::kind;
+    use super::listed::ListedClient;
     use crate::user_code::FreeAtEachCall;
 
     fn waiting() -> (Arc<Waiters>, Arc<LockKey>, WaiterGuard) {
@@ -385,6 +386,27 @@ mod tests {
         assert!(place.decline().is_none());
         assert!(waiters.receiver(&key, WaiterKind::Sole, now).is_none());
         drop(place);
+    }
+
+    #[test]
+    fn a_client_that_leaves_the_list_hears_its_own_channel_until_its_wait_ends() {
+        let (waiters, key, place) = waiting();
+        let list = key.waiting_list().unwrap();
+        let own = format!("{list}:{}", key.listed_as(Uuid::nil()));
+        let mut queues = waiters.shard(&key);
+        let queue = queues.get_mut(&*key).unwrap();
+        let client = key.listed_as(Uuid::nil());
+        queue.listed(|| {
+            ListedClient::subscribe(&waiters.subscriptions, &key, list.clone(), &client)
+        });
+        drop(queues);
+        let channels = waiters.subscriptions.list();
+        channels.set_all(SubscriptionState::Listening);
+        assert_eq!(channels.names().len(), 2);
+        waiters.refuse_lists();
+        assert_eq!(channels.names(), [own]);
+        drop(place);
+        assert!(channels.is_empty());
     }
 
     #[cfg(target_os = "linux")]

@@ -35,8 +35,10 @@ pub(super) struct WaitQueue {
     pub(super) contender: Option<Arc<Waiter>>,
     // Dropped in this order.
     pub(super) listed: Option<ListedClient>,
+    /// The client's own channel, since it left the list.
+    pub(super) unlisted: Option<Subscription>,
     subscription: Option<Subscription>,
-    /// A release woke this client and no other, and it has not had the lock since.
+    /// A release woke this client and no other, and it has neither had nor released the lock since.
     pub(super) is_called: bool,
     /// See [`WaitQueue::be_second`].
     pub(super) second_until: Option<Moment>,

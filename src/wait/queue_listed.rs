@@ -1,6 +1,7 @@
 //! A queue whose client is listed on the server: a release wakes one of the listed clients, and the next one is to
 //! ask soon if that one does not.
 
+use std::mem;
 use std::time::Duration;
 
 use super::listed::ListedClient;
@@ -13,12 +14,17 @@ use crate::clock::Moment;
 impl WaitQueue {
     /// The client's channels. `subscribe` is called if it has none.
     pub(super) fn listed(&mut self, subscribe: impl FnOnce() -> ListedClient) -> ListedClient {
-        self.listed.get_or_insert_with(subscribe).clone()
+        let listed = self.listed.get_or_insert_with(subscribe).clone();
+        self.unlisted = None;
+        listed
     }
 
-    /// A release is to wake this client together with all others, because it waits in another way.
+    /// A release is to wake this client together with all others, because it waits in another way. One that woke
+    /// this client alone just before still reaches it.
     pub(super) fn unlist(&mut self) {
-        self.listed = None;
+        if let Some(listed) = self.listed.take() {
+            self.unlisted = listed.leave();
+        }
     }
 
     pub(super) fn is_listed(&self) -> bool {
@@ -57,8 +63,9 @@ impl WaitQueue {
 
     /// This client released the lock, which woke one client.
     pub(super) fn leave_to_others(&mut self, until: Moment) {
-        // The message may come before the answer of the unlock: then it was this client that the unlock woke.
-        if self.is_called {
+        // The message may come before the answer of the unlock: then it was this client that the unlock woke. An
+        // earlier message, whose waiter gave up, counts for one unlock at most.
+        if mem::take(&mut self.is_called) {
             return;
         }
         self.retreat = Some(Retreat {

@@ -331,7 +331,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/lock/contend.lua",
-        "387cf3c8f112ed7e4b8de40ac49a63732363fc1c",
+        "1acbed4ef80e0e241e30ab472be9d9bffa529c53",
     ),
     (
         "lua/lock/force_unlock.lua",

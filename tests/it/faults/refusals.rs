@@ -1,14 +1,17 @@
 //! Permanent states of the server: an immediate error that names its cause.
 
+use std::future::IntoFuture;
 use std::time::Duration;
 
 use lockdog::error::LostReason;
-use lockdog::{Client, Error, Unlocked};
+use lockdog::{Client, Error, Guard, Unlocked};
+use tokio::task::JoinHandle;
 
 use crate::faults::SOON;
 use crate::faults::scripts::{acquire, renew};
 use crate::faults::stand::{NAME, PATIENCE, Stand};
 use crate::kinds::{FENCED, FENCED_FROM_ONE};
+use crate::support::redis::WAITING;
 use crate::support::{Data, RedisServer, eventually};
 
 /// The parts of an [`Error::Refused`]. Fails the test for another error.
@@ -57,6 +60,47 @@ async fn without_memory_only_acquires_are_refused() {
     assert!(stand.redis.errorstats().await.values().sum::<u64>() >= 3);
     stand.redis.cmd(&["CONFIG", "SET", "maxmemory", "0"]).await;
     stand.assert_recovered().await;
+}
+
+/// The server refuses the entry in the list of waiting clients for now, and not for ever.
+#[tokio::test]
+async fn a_client_that_waited_without_memory_is_listed_the_next_time() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let (holder, waiting) =
+        tokio::join!(Client::connect(server.url()), Client::connect(server.url()));
+    let (holder, waiting) = (holder.unwrap(), waiting.unwrap());
+    let hold = async || {
+        let request = holder.lock(NAME).try_lock().lease(PATIENCE);
+        request.await.unwrap().expect("it is free")
+    };
+    let wait = || tokio::spawn(waiting.lock(NAME).lock().into_future());
+    let handed_over = async |held: Guard, waiter: JoinHandle<Result<Guard, Error>>| {
+        held.unlock().await.unwrap();
+        let next = tokio::time::timeout(PATIENCE, waiter).await;
+        next.unwrap().unwrap().unwrap().unlock().await.unwrap();
+    };
+    let is_listed = async || redis.exists(&format!("{WAITING}{{{NAME}}}")).await;
+
+    let (held, waiter) = (hold().await, wait());
+    eventually(SOON, "the client is listed", is_listed).await;
+    handed_over(held, waiter).await;
+    eventually(SOON, "the list is empty", async || !is_listed().await).await;
+
+    // The server knows all scripts now, so each attempt is one command.
+    redis.reset_stats().await;
+    let held = hold().await;
+    redis.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let waiter = wait();
+    let has_asked_again = async || redis.commandstats().await.get("evalsha") >= Some(&3);
+    eventually(SOON, "the waiter has asked again", has_asked_again).await;
+    assert!(!is_listed().await);
+    redis.cmd(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    handed_over(held, waiter).await;
+
+    let (held, waiter) = (hold().await, wait());
+    eventually(SOON, "the client is listed again", is_listed).await;
+    handed_over(held, waiter).await;
 }
 
 /// FE1 and FE2: a refused acquire leaves no lock and no token, and a held lock keeps its token.
