@@ -342,12 +342,12 @@ const LONGEST_RETREAT: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
 mod tests {
+    use super::listed::ListedClient;
     use super::*;
     #[cfg(target_os = "linux")]
     use crate::clock::testing::cpu_time;
     use crate::hold::Terms;
     use crate::key::kind;
-    use super::listed::ListedClient;
     use crate::user_code::FreeAtEachCall;
 
     fn waiting() -> (Arc<Waiters>, Arc<LockKey>, WaiterGuard) {

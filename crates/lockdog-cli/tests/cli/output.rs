@@ -1,6 +1,5 @@
 //! The output: as JSON, and where it cannot be written.
 
-
 use crate::program::lockdog;
 use crate::support::RedisServer;
 
@@ -42,7 +41,10 @@ async fn a_command_whose_reader_has_left_ends_as_the_signal_would_end_it() {
 async fn a_command_that_cannot_write_says_so_and_ends_with_125() {
     let server = start().await;
     for args in COMMANDS {
-        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let full = std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
         let ended = lockdog(&server, args).stdout(full).end().await;
         ended.code(125).complains("the output cannot be written");
     }
