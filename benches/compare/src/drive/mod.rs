@@ -3,6 +3,7 @@
 mod bare;
 mod bare_scripts;
 mod crew;
+mod crowd;
 mod dying;
 mod election;
 mod hold;
@@ -72,6 +73,7 @@ async fn measure<L: Library>(request: &Request, stage: &mut Stage) -> Result<Map
         "W5" => hold::locks(request, stage).await,
         "W12" => hold::permits(request, stage).await,
         "W13" => latch::measure(request, stage).await,
+        "W17" => crowd::measure(request, stage).await,
         "W15r" => election::resigned(request, stage).await,
         "W15k" => election::killed(request, stage).await,
         "rtt" | "idle" | "serial" => bare::measure(request, stage).await,

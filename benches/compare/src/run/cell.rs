@@ -5,13 +5,13 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Cell {
     /// W1 to W7, W7-local, W8a to W8d, W8w, W9a to W9c, W11a to W11c, W12, W13, W14, W15r, W15k, W16,
-    /// or rtt; under a delay they are parts of W10.
+    /// W17, or rtt; under a delay they are parts of W10.
     pub(crate) workload: &'static str,
     pub(crate) condition: Condition,
     pub(crate) clients: usize,
     /// Of each client.
     pub(crate) owners: usize,
-    /// W5: how many are held; W12: how many permits.
+    /// W5: how many are held; W12: how many permits; W17: how many locks the owners wait for.
     pub(crate) locks: usize,
 }
 
@@ -116,6 +116,7 @@ impl Cell {
             ("W5", _) => format!("{} locks", self.locks),
             ("W12", _) => format!("{} permits", self.locks),
             ("W16", _) => format!("{} clients", self.clients),
+            ("W17", _) => format!("{} waiters", self.locks * self.owners),
             ("W6", _) => match self.condition {
                 Condition::Killed => format!("{}, one killed", owners(self.owners)),
                 Condition::Frozen => format!("{}, one frozen", owners(self.owners)),

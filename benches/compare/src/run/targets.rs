@@ -112,12 +112,20 @@ pub(crate) fn all() -> Vec<Target> {
     add(held, "commands_per_100_and_period", AtMost(1.1), One);
     add(held, "bytes_per_lock", AtMost(600.0), One);
     add(held, "client_cpu_percent", AtMost(3.0), One);
+    let held = Cell::new("W5", 1).holding(1_000_000);
+    add(held, "locks_lost", AtMost(0.0), One);
+    add(held, "commands_per_100_and_period", AtMost(1.0), One);
+    add(held, "bytes_per_lock", AtMost(500.0), One);
+    add(held, "client_cpu_percent", AtMost(25.0), One);
     add(
         Cell::new("W5", 1).holding(10_000),
         "shutdown_s",
         AtMost(2.0),
         One,
     );
+
+    let crowd = Cell::new("W17", 100).holding(1_000);
+    add(crowd, "max_us", AtMost(200_000.0), One);
 
     let permits = Cell::new("W12", 1).holding(100_000);
     add(permits, "locks_lost", AtMost(0.0), One);
