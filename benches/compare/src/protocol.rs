@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 pub(crate) struct Request {
     pub(crate) cell: u64,
     pub(crate) workload: String,
-    /// One server, or five for W6.
+    /// One server, five for W6, or the three masters of a cluster for W18.
     pub(crate) urls: Vec<String>,
     /// Tasks or threads of each client.
     pub(crate) owners: usize,

@@ -1,4 +1,4 @@
-//! Owners that acquire and unlock in a loop: W1, W2, W3, W6, W7, W8, W9, W11, W14, W16.
+//! Owners that acquire and unlock in a loop: W1, W2, W3, W6, W7, W8, W9, W11, W14, W16, W18.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -9,7 +9,7 @@ use crate::drive::library::Library;
 use crate::protocol::Request;
 
 pub(crate) struct Lockdog {
-    /// One for each server.
+    /// One for each server, or for the cluster.
     clients: Vec<Client>,
     kind: Kind,
 }
@@ -55,9 +55,13 @@ impl Library for Lockdog {
             _ => Reentry::Counted,
         };
         let mut clients = Vec::with_capacity(request.urls.len());
-        for url in &request.urls {
-            let client = Client::builder().url(url).reentry(reentry);
-            clients.push(client.build().await?);
+        if request.workload == "W18" {
+            clients.push(Client::builder().cluster(&request.urls).build().await?);
+        } else {
+            for url in &request.urls {
+                let client = Client::builder().url(url).reentry(reentry);
+                clients.push(client.build().await?);
+            }
         }
         let kind = Kind::of(request)?;
         if let (Kind::Semaphore, Some(client)) = (kind, clients.first()) {

@@ -62,7 +62,7 @@ async fn cells<L: Library>() -> Result<()> {
 
 async fn measure<L: Library>(request: &Request, stage: &mut Stage) -> Result<Map<String, Value>> {
     match request.workload.as_str() {
-        "W1" | "W2" | "W3" | "W6" | "W7" | "W7-local" | "W14" | "W16" => {
+        "W1" | "W2" | "W3" | "W6" | "W7" | "W7-local" | "W14" | "W16" | "W18" => {
             crew::measure::<L>(request, stage).await
         }
         "W8a" | "W8b" | "W8c" | "W9a" | "W9b" | "W9c" | "W11a" | "W11b" | "W11c" => {

@@ -5,7 +5,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Cell {
     /// W1 to W7, W7-local, W8a to W8d, W8w, W9a to W9c, W11a to W11c, W12, W13, W14, W15r, W15k, W16,
-    /// W17, or rtt; under a delay they are parts of W10.
+    /// W17, W18, or rtt; under a delay they are parts of W10.
     pub(crate) workload: &'static str,
     pub(crate) condition: Condition,
     pub(crate) clients: usize,

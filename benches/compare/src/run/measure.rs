@@ -15,13 +15,15 @@ use crate::run::libraries::Libraries;
 use crate::run::options::Options;
 use crate::run::plan::{Part, Planned};
 use crate::run::proxy::Proxy;
-use crate::run::server::Server;
+use crate::run::server::{self, Server};
 
 pub(crate) struct Measurer {
-    /// For all but W6.
+    /// For all but W6 and W18.
     alone: Server,
     /// For W6; started when first needed.
     five: Vec<Server>,
+    /// The masters of a cluster, for W18; started when first needed.
+    cluster: Vec<Server>,
     proxy: Proxy,
     cells: u64,
     /// By library and cell, from the first round: MONITOR is not free.
@@ -36,6 +38,7 @@ impl Measurer {
             proxy: Proxy::start(alone.port())?,
             alone,
             five: Vec::new(),
+            cluster: Vec::new(),
             cells: 0,
             origins: BTreeMap::new(),
             core: options.core,
@@ -177,6 +180,9 @@ impl Measurer {
         while cell.workload == "W6" && self.five.len() < 5 {
             self.five.push(Server::start(self.core)?);
         }
+        if cell.workload == "W18" && self.cluster.is_empty() {
+            self.cluster = server::cluster(3, self.core)?;
+        }
         for server in self.servers(cell) {
             server.clear()?;
         }
@@ -203,6 +209,7 @@ impl Measurer {
     fn servers(&mut self, cell: Cell) -> &mut [Server] {
         match cell.workload {
             "W6" => &mut self.five,
+            "W18" => &mut self.cluster,
             _ => std::slice::from_mut(&mut self.alone),
         }
     }

@@ -195,11 +195,11 @@ fn part(cell: Cell, library: &'static str) -> Option<Part> {
         ("raw", "W2") => "serial",
         ("raw", "W4") if cell.condition == Condition::Plain => "idle",
         ("raw", "rtt") => "rtt",
-        (_, "rtt") | ("raw", "W3" | "W4" | "W5" | "W12" | "W16" | "W17") => return None,
+        (_, "rtt") | ("raw", "W3" | "W4" | "W5" | "W12" | "W16" | "W17" | "W18") => return None,
         // It awaits all five, so a fault ends it.
         ("raw", "W6") if cell.condition != Condition::Plain => return None,
         ("redisson" | "redsync" | "rslock", "W5" | "W12" | "W17")
-        | ("redsync" | "rslock", "W7") => {
+        | ("redsync" | "rslock", "W7" | "W18") => {
             return None;
         }
         ("raw" | "redisson" | "redsync" | "rslock", "W14") => return None,
@@ -237,6 +237,7 @@ fn full() -> Vec<Cell> {
     cells.extend(delayed());
     // Last, as clients that have met a fault may be busy with it for long.
     cells.extend(faults());
+    cells.push(Cell::new("W18", 64));
     cells.push(Cell::new("W17", 100).holding(1_000));
     cells
         .extend([1_000, 10_000, 100_000, 1_000_000].map(|locks| Cell::new("W5", 1).holding(locks)));

@@ -18,6 +18,7 @@ pub(crate) struct Server {
     port: u16,
     /// The core it is bound to.
     core: Option<usize>,
+    options: &'static [&'static str],
     connection: Connection,
     /// Where it would write, if it did.
     folder: TempDir,
@@ -25,14 +26,19 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(core: Option<usize>) -> Result<Self> {
+        Self::start_with(core, &[])
+    }
+
+    fn start_with(core: Option<usize>, options: &'static [&'static str]) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         // Free now, and another program is unlikely to take it.
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let (process, connection) = launch(port, core, &folder)?;
+        let (process, connection) = launch(port, core, &folder, options)?;
         Ok(Self {
             process,
             port,
             core,
+            options,
             connection,
             folder,
         })
@@ -73,7 +79,7 @@ impl Server {
         if self.process.try_wait()?.is_none() {
             return self.signal(Signal::CONT);
         }
-        (self.process, self.connection) = launch(self.port, self.core, &self.folder)?;
+        (self.process, self.connection) = launch(self.port, self.core, &self.folder, self.options)?;
         Ok(())
     }
 
@@ -96,11 +102,57 @@ impl Drop for Server {
     }
 }
 
-fn launch(port: u16, core: Option<usize>, folder: &TempDir) -> Result<(Child, Connection)> {
+/// The masters of a new cluster. None has a replica.
+pub(crate) fn cluster(masters: u16, core: Option<usize>) -> Result<Vec<Server>> {
+    let mut servers = Vec::new();
+    for _ in 0..masters {
+        servers.push(Server::start_with(core, &["--cluster-enabled", "yes"])?);
+    }
+    let first = servers.first().map(Server::port);
+    let mut from = 0;
+    for (i, server) in (1..).zip(&mut servers) {
+        let end = SLOTS / masters * i + if i == masters { SLOTS % masters } else { 0 };
+        let mut slots = redis::cmd("CLUSTER");
+        let slots = slots.arg("ADDSLOTSRANGE").arg(from).arg(end - 1);
+        slots.query::<()>(server.connection())?;
+        from = end;
+        let mut meet = redis::cmd("CLUSTER");
+        let meet = meet.arg("MEET").arg("127.0.0.1").arg(first);
+        meet.query::<()>(server.connection())?;
+    }
+    let patience = Instant::now() + Duration::from_secs(30);
+    while !servers.iter_mut().all(|server| knows_all(server, masters)) {
+        if Instant::now() > patience {
+            return Err("the cluster was not complete in time".into());
+        }
+        sleep(Duration::from_millis(50));
+    }
+    Ok(servers)
+}
+
+fn knows_all(server: &mut Server, masters: u16) -> bool {
+    let info: Option<String> = redis::cmd("CLUSTER")
+        .arg("INFO")
+        .query(server.connection())
+        .ok();
+    let size = format!("cluster_size:{masters}\r");
+    info.is_some_and(|info| info.contains("cluster_state:ok") && info.contains(&size))
+}
+
+/// Of a cluster.
+const SLOTS: u16 = 16_384;
+
+fn launch(
+    port: u16,
+    core: Option<usize>,
+    folder: &TempDir,
+    options: &[&str],
+) -> Result<(Child, Connection)> {
     let mut process = Command::new("redis-server")
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
         .args(["--save", "", "--appendonly", "no", "--dir"])
         .arg(folder.path())
+        .args(options)
         .stdout(Stdio::null())
         .spawn()
         .map_err(|failure| format!("redis-server: {failure}"))?;

@@ -124,6 +124,9 @@ pub(crate) fn all() -> Vec<Target> {
         One,
     );
 
+    let cluster = Cell::new("W18", 64);
+    add(cluster, "pairs_per_s", AtLeast(5.0), Library("redisson"));
+
     let crowd = Cell::new("W17", 100).holding(1_000);
     add(crowd, "max_us", AtMost(200_000.0), One);
 

@@ -162,7 +162,7 @@ const PAIRS: [&str; 8] = [
     "server_cpu_us_per_pair",
 ];
 
-const WORKLOADS: [(&str, &str, &[&str]); 17] = [
+const WORKLOADS: [(&str, &str, &[&str]); 18] = [
     ("W1", "each owner has its own lock", &PAIRS),
     (
         "W2",
@@ -353,5 +353,10 @@ const WORKLOADS: [(&str, &str, &[&str]); 17] = [
             "commands_per_pair",
             "client_cpu_us_per_pair",
         ],
+    ),
+    (
+        "W18",
+        "a cluster of three masters; each owner has its own lock",
+        &PAIRS,
     ),
 ];

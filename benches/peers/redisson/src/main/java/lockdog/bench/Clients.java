@@ -18,12 +18,13 @@ final class Clients {
 
     private Clients() {}
 
-    /** W6 has one client for each server, the others as many as asked for, a hand-over always two. */
+    /** W6 has one client for each server, W18 one for the cluster, the others as many as asked for, a hand-over always two. */
     static Clients connect(Request request) {
         Clients made = new Clients();
         try {
             switch (request.workload()) {
                 case "W6" -> request.urls().forEach(url -> made.add(url, request.owners()));
+                case "W18" -> made.addOfCluster(request.urls(), request.owners());
                 case "W4", "W8w" -> made.add(request, 2);
                 // No call of these waits for a connection.
                 case "W13" -> {
@@ -86,6 +87,16 @@ final class Clients {
                 .setAddress(url)
                 .setConnectionPoolSize(Math.max(POOL, owners))
                 .setConnectionMinimumIdleSize(Math.max(IDLE, owners))
+                .setSubscriptionConnectionPoolSize(Math.max(SUBSCRIPTIONS, owners));
+        clients.add(Redisson.create(config));
+    }
+
+    private void addOfCluster(List<String> urls, int owners) {
+        Config config = new Config();
+        config.useClusterServers()
+                .addNodeAddress(urls.toArray(String[]::new))
+                .setMasterConnectionPoolSize(Math.max(POOL, owners))
+                .setMasterConnectionMinimumIdleSize(Math.max(IDLE, owners))
                 .setSubscriptionConnectionPoolSize(Math.max(SUBSCRIPTIONS, owners));
         clients.add(Redisson.create(config));
     }

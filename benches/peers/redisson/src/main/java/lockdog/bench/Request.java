@@ -8,7 +8,7 @@ import java.util.List;
 /**
  * One cell of the benchmarks.
  *
- * @param urls one server; five for W6
+ * @param urls one server; five for W6; the masters of a cluster for W18
  * @param owners of one client
  * @param name begins the name of every lock
  * @param api {@code async} for W1 by futures instead of threads

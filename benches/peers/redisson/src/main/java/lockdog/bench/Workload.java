@@ -19,7 +19,7 @@ final class Workload {
     private static final int PERMITS = 4;
     private static final Set<String> KNOWN = Set.of(
             "W1", "W2", "W3", "W4", "W6", "W7", "W8a", "W8b", "W8c", "W8w", "W9a", "W9b", "W9c", "W11a",
-            "W11b", "W11c", "W13", "W16");
+            "W11b", "W11c", "W13", "W16", "W18");
 
     private final Request request;
     private final Clients clients;
@@ -73,7 +73,7 @@ final class Workload {
                     : new ThreadOwner(pairs(lock(0, own)));
             case "W2", "W3", "W8a", "W8b", "W16" ->
                 new ThreadOwner(waiting(lock(client, request.name())));
-            case "W8c" -> new ThreadOwner(pairs(lock(client, own)));
+            case "W8c", "W18" -> new ThreadOwner(pairs(lock(client, own)));
             case "W9a", "W9b", "W9c" -> new ThreadOwner(waiting(readWrite(client).readLock()));
             case "W11a", "W11b" -> new ThreadOwner(permits(semaphore(client, request.name()), true));
             case "W11c" -> new ThreadOwner(permits(semaphore(client, own), false));
