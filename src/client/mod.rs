@@ -131,7 +131,8 @@ impl Client {
     /// It is granted in the order in which its waiters, of all clients, arrived at the server. Waiters of
     /// Redisson and of lockdog wait in one queue. A call that ends or is dropped leaves the queue. A
     /// waiter whose client crashed, or whose future is not polled, delays the others by at most
-    /// [`ClientBuilder::fair_absence`] and a poll cap while a client of lockdog waits or unlocks.
+    /// [`ClientBuilder::fair_absence`] and a poll cap while a client of lockdog waits or unlocks. This time
+    /// counts from the last query of its client.
     ///
     /// `try_lock()` without a wait takes no place in the queue, and returns `None` while the queue has a
     /// waiter. [`ClientBuilder::max_hand_overs`] and [`ClientBuilder::max_hand_over_time`] do not apply.

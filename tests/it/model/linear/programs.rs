@@ -1,14 +1,14 @@
-//! Random histories of correct and incorrect objects, and the verdict of the search.
+//! Random histories of correct objects.
 
 use super::objects::{
     Count, CountCall, LockCall, OneHolder, Permits, PermitsCall, Register, RegisterCall, Values,
     ValuesCall,
 };
-use super::search::{PATIENCE, Patience, Sequential, Timed, Verdict, judge};
+use super::search::{Sequential, Timed};
 use crate::support::Dice;
 
 /// Threads that use one object.
-trait Program {
+pub(super) trait Program {
     type Object: Sequential;
 
     /// The next call of a thread after this answer, with each answer that the object may give. The
@@ -19,7 +19,7 @@ trait Program {
     fn undo(call: &CallOf<Self>) -> Option<CallOf<Self>>;
 }
 
-type CallOf<P> = <<P as Program>::Object as Sequential>::Call;
+pub(super) type CallOf<P> = <<P as Program>::Object as Sequential>::Call;
 
 enum Thread<C> {
     Idle,
@@ -27,32 +27,43 @@ enum Thread<C> {
     Answered { began: u64, call: C },
 }
 
-/// Each call takes effect at one moment. Of a hundred calls, `unknown` have an unknown outcome: they take effect at
-/// any later time, or never.
-fn history<P: Program>(start: &P::Object, unknown: u64, dice: &mut Dice) -> Vec<Timed<CallOf<P>>> {
+/// How many threads make how many calls. Of a hundred calls, `unknown` have an unknown outcome.
+#[derive(Clone, Copy)]
+pub(super) struct Size {
+    pub(super) threads: usize,
+    pub(super) calls: usize,
+    pub(super) unknown: u64,
+}
+
+/// Each call takes effect at one moment; one with an unknown outcome at any later time, or never.
+pub(super) fn history<P: Program>(
+    start: &P::Object,
+    size: Size,
+    dice: &mut Dice,
+) -> Vec<Timed<CallOf<P>>> {
     let mut object = start.clone();
     let mut history = Vec::new();
-    let mut threads: Vec<Thread<CallOf<P>>> = (0..THREADS).map(|_| Thread::Idle).collect();
-    let mut told: Vec<Option<CallOf<P>>> = vec![None; THREADS];
+    let mut threads: Vec<Thread<CallOf<P>>> = (0..size.threads).map(|_| Thread::Idle).collect();
+    let mut told: Vec<Option<CallOf<P>>> = vec![None; size.threads];
     let mut pending: Vec<CallOf<P>> = Vec::new();
     let mut begun = 0;
     let mut now = 0;
-    while begun < CALLS || threads.iter().any(|it| !matches!(it, Thread::Idle)) {
+    while begun < size.calls || threads.iter().any(|it| !matches!(it, Thread::Idle)) {
         now += 1;
-        let any = dice.roll((THREADS + pending.len()) as u64) as usize;
-        if any >= THREADS {
-            let call = pending.remove(any - THREADS);
+        let any = dice.roll((size.threads + pending.len()) as u64) as usize;
+        if any >= size.threads {
+            let call = pending.remove(any - size.threads);
             if dice.roll(10) > 0 {
                 object = object.after(&call).unwrap_or(object);
             }
             continue;
         }
         threads[any] = match std::mem::replace(&mut threads[any], Thread::Idle) {
-            Thread::Idle if begun == CALLS => Thread::Idle,
+            Thread::Idle if begun == size.calls => Thread::Idle,
             Thread::Idle => {
                 begun += 1;
                 let answers = P::call(told[any].as_ref(), begun as u32, dice);
-                if dice.roll(100) < unknown {
+                if dice.roll(100) < size.unknown {
                     let call = answers[0].clone();
                     let undo = P::undo(&call);
                     for call in [Some(call), undo].into_iter().flatten() {
@@ -94,7 +105,7 @@ fn history<P: Program>(start: &P::Object, unknown: u64, dice: &mut Dice) -> Vec<
     history
 }
 
-struct Locking;
+pub(super) struct Locking;
 
 impl Program for Locking {
     type Object = OneHolder;
@@ -137,7 +148,7 @@ impl Program for Locking {
     }
 }
 
-struct Reading;
+pub(super) struct Reading;
 
 impl Program for Reading {
     type Object = Register;
@@ -178,7 +189,7 @@ impl Program for Reading {
     }
 }
 
-struct Taking;
+pub(super) struct Taking;
 
 impl Program for Taking {
     type Object = Permits;
@@ -218,7 +229,7 @@ impl Program for Taking {
     }
 }
 
-struct Counting;
+pub(super) struct Counting;
 
 impl Program for Counting {
     type Object = Count;
@@ -241,7 +252,7 @@ impl Program for Counting {
     }
 }
 
-struct Grouping;
+pub(super) struct Grouping;
 
 impl Program for Grouping {
     type Object = Values;
@@ -276,82 +287,4 @@ impl Program for Grouping {
     }
 }
 
-/// All histories are legal, and the search says so, of all but a few.
-fn judged<P: Program>(start: &P::Object, what: &str) {
-    let mut undecided = 0;
-    for number in 0..histories() {
-        let mut dice = Dice::of(number * 2 + 1);
-        let unknown = dice.roll(30);
-        let history = history::<P>(start, unknown, &mut dice);
-        match judge(start, &history, PATIENCE) {
-            Verdict::Legal => {}
-            Verdict::Illegal => panic!("{what} {number} is said to be illegal: {history:#?}"),
-            Verdict::Undecided => undecided += 1,
-        }
-    }
-    println!(
-        "{what}: {undecided} of {} histories are undecided",
-        histories()
-    );
-    assert!(
-        undecided * 1_000 <= histories(),
-        "{undecided} histories of {what} are undecided"
-    );
-}
-
-#[test]
-fn histories_of_right_programs_are_legal() {
-    judged::<Locking>(&OneHolder::default(), "locking");
-    judged::<Reading>(&Register::default(), "reading");
-    judged::<Taking>(&Permits::new(SEATS), "taking");
-    judged::<Counting>(&Count::default(), "counting");
-    judged::<Grouping>(&Values::default(), "grouping");
-}
-
-/// Another hold has the lock while a hold has it: from the answer of an acquire up to its release.
-#[test]
-fn a_second_holder_is_refused_among_calls_without_answers() {
-    for number in 0..20 {
-        let mut dice = Dice::of(number * 2 + 1);
-        let mut history = history::<Locking>(&OneHolder::default(), dice.roll(6), &mut dice);
-        let (hold, ended) = first_hold(&history);
-        let call = LockCall::Acquire {
-            hold: 1_000_000,
-            token: 0,
-        };
-        history.push(Timed {
-            call,
-            began: ended + 1,
-            ended: Some(ended + 1),
-        });
-        let patience = Patience {
-            attempts: 2,
-            steps: 200_000,
-        };
-        let verdict = judge(&OneHolder::default(), &history, patience);
-        assert_eq!(verdict, Verdict::Illegal, "history {number}, hold {hold}");
-    }
-}
-
-/// A hold that is released later, by a known outcome.
-fn first_hold(history: &[Timed<LockCall>]) -> (u32, u64) {
-    let is_released = |hold: u32| {
-        let of_hold = |it: &&Timed<LockCall>| matches!(it.call, LockCall::Release { hold: released, .. } if released == hold);
-        history.iter().filter(of_hold).any(|it| it.ended.is_some())
-    };
-    let found = history.iter().find_map(|it| match (it.call, it.ended) {
-        (LockCall::Acquire { hold, .. }, Some(ended)) if is_released(hold) => Some((hold, ended)),
-        _ => None,
-    });
-    found.expect("some hold is released")
-}
-
-/// `LOCKDOG_CASES`, or as many as run in a second.
-fn histories() -> u64 {
-    let cases = std::env::var("LOCKDOG_CASES").ok();
-    cases.map_or(10, |cases| cases.parse().expect("it is a number"))
-}
-
-const THREADS: usize = 8;
-const CALLS: usize = 200;
-const SEATS: u32 = 3;
+pub(super) const SEATS: u32 = 3;

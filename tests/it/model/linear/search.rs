@@ -1,12 +1,16 @@
 //! Whether a history of calls has an order in which a sequential object answers them the same way.
 //!
-//! The search is that of Wing and Gong, with four savings. A call that only reads is taken at once where its
-//! answer fits. Calls without an answer come last, because most of them explain nothing. Of acquires without an
-//! answer that differ in nothing but their hold, only the first is tried, because nothing is known of any of these
-//! holds. And what was seen to fail is remembered, also by later attempts: an attempt that takes too long begins
-//! again in another order.
+//! The search is that of Wing and Gong, with four savings:
+//!
+//! - A call that only reads is taken at once where its answer fits.
+//! - A call without an answer is taken only directly before a call that needs it. Nothing is lost: no end
+//!   requires it earlier, so in any order it can change places with a next call that does not need it.
+//! - Of acquires without an answer that differ in nothing but their hold, only the first is tried, because
+//!   nothing is known of any of these holds.
+//! - What was seen to fail is remembered, also by later attempts: an attempt that takes too long begins again in
+//!   another order. What failed also fails with fewer calls without an answer left.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::Hash;
 
@@ -85,19 +89,18 @@ pub(super) fn judge_until<S: Sequential>(
         history,
         until,
         twins: twins::<S>(history),
-        words: history.len().div_ceil(64),
-        is_hasty: true,
-        failed: HashSet::new(),
+        positions: positions(history),
+        answered: vec![0; history.len().div_ceil(64)],
+        failed: HashMap::new(),
     };
-    for attempt in 0..patience.attempts {
-        // The first half only.
-        if search.is_hasty && attempt * 2 >= patience.attempts {
-            search.be_thorough();
+    for call in 0..history.len() {
+        if search.end(call).is_some() {
+            take(&mut search.answered, call);
         }
+    }
+    for attempt in 0..patience.attempts {
         match search.attempt(start, attempt, patience.steps) {
             Verdict::Undecided => {}
-            // It has not tried everything.
-            Verdict::Illegal if search.is_hasty => search.be_thorough(),
             verdict => return verdict,
         }
     }
@@ -124,8 +127,34 @@ fn twins<S: Sequential>(history: &[Timed<S::Call>]) -> Vec<Option<usize>> {
     twins
 }
 
-/// The calls that were taken, one bit for each.
-type Taken = Vec<u64>;
+/// The place of each call in the order of their begins.
+fn positions<C>(history: &[Timed<C>]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..history.len()).collect();
+    order.sort_by_key(|call| history[*call].began);
+    let mut positions = vec![0; history.len()];
+    for (position, call) in order.into_iter().enumerate() {
+        positions[call] = position;
+    }
+    positions
+}
+
+/// Calls, one bit for each.
+type Calls = Vec<u64>;
+
+fn take(calls: &mut Calls, call: usize) {
+    calls[call / 64] |= 1 << (call % 64);
+}
+
+fn has(calls: &Calls, call: usize) -> bool {
+    calls[call / 64] >> (call % 64) & 1 == 1
+}
+
+fn is_subset(some: &Calls, of: &Calls) -> bool {
+    some.iter().zip(of).all(|(some, of)| some & !of == 0)
+}
+
+/// A call without an answer that was taken last, and the object before it.
+type Unanswered<S> = Option<(usize, S)>;
 
 struct Search<'a, S: Sequential> {
     history: &'a [Timed<S::Call>],
@@ -134,31 +163,28 @@ struct Search<'a, S: Sequential> {
     /// Of calls whose outcome is unknown in the whole history: each of these acquires has its release, also without
     /// an answer, so one is as good as the other.
     twins: Vec<Option<usize>>,
-    words: usize,
-    /// A call without an answer is taken only where one with an answer needs it next.
-    is_hasty: bool,
-    /// No completion exists from this state after these calls in any order.
-    failed: HashSet<(Taken, S)>,
+    positions: Vec<usize>,
+    /// The calls that have to be explained.
+    answered: Calls,
+    /// No completion exists after these calls with an answer, from this object, with this call taken last: and that
+    /// although no more than these calls without an answer were taken.
+    failed: HashMap<(Calls, S, Unanswered<S>), Vec<Calls>>,
 }
 
 /// A point at which one of several calls can be next.
 struct Branch<S> {
-    taken: Taken,
+    taken: Calls,
     state: S,
+    last: Unanswered<S>,
     /// What was not tried yet; the best is last.
     untried: Vec<(usize, S)>,
 }
 
 impl<S: Sequential> Search<'_, S> {
-    fn be_thorough(&mut self) {
-        self.is_hasty = false;
-        self.failed.clear();
-    }
-
     fn attempt(&mut self, start: &S, attempt: u64, mut steps: u64) -> Verdict {
         let ranks = self.ranks(attempt);
-        let none = vec![0; self.words];
-        let Some(first) = self.branch(none, start.clone(), &ranks) else {
+        let none = vec![0; self.answered.len()];
+        let Some(first) = self.branch(none, start.clone(), None, &ranks) else {
             return Verdict::Legal;
         };
         let mut stack = vec![first];
@@ -168,24 +194,50 @@ impl<S: Sequential> Search<'_, S> {
             }
             steps -= 1;
             let Some((call, state)) = branch.untried.pop() else {
-                if let Some(Branch { taken, state, .. }) = stack.pop() {
-                    self.failed.insert((taken, state));
+                if let Some(branch) = stack.pop() {
+                    self.remember(branch);
                 }
                 continue;
             };
             let mut taken = branch.taken.clone();
-            taken[call / 64] |= 1 << (call % 64);
-            let known = (taken, state);
-            if self.failed.contains(&known) {
-                continue;
-            }
-            let (taken, state) = known;
-            match self.branch(taken, state, &ranks) {
+            take(&mut taken, call);
+            let is_answered = has(&self.answered, call);
+            let last = (!is_answered).then(|| (call, branch.state.clone()));
+            match self.branch(taken, state, last, &ranks) {
+                Some(branch) if self.has_failed(&branch) => {}
                 Some(branch) => stack.push(branch),
                 None => return Verdict::Legal,
             }
         }
         Verdict::Illegal
+    }
+
+    /// The calls with an answer, and those without.
+    fn divided(&self, taken: &Calls) -> (Calls, Calls) {
+        let both = taken.iter().zip(&self.answered);
+        both.map(|(taken, answered)| (taken & answered, taken & !answered))
+            .unzip()
+    }
+
+    fn remember(&mut self, branch: Branch<S>) {
+        let (answered, unanswered) = self.divided(&branch.taken);
+        let key = (answered, branch.state, branch.last);
+        let failed = self.failed.entry(key).or_default();
+        failed.retain(|more| !is_subset(&unanswered, more));
+        failed.push(unanswered);
+    }
+
+    fn has_failed(&self, branch: &Branch<S>) -> bool {
+        let (answered, unanswered) = self.divided(&branch.taken);
+        let has = |last: Unanswered<S>| {
+            let key = (answered.clone(), branch.state.clone(), last);
+            let failed = self.failed.get(&key).into_iter().flatten();
+            failed
+                .into_iter()
+                .any(|fewer| is_subset(fewer, &unanswered))
+        };
+        // With no call taken last, more can be next.
+        has(None) || (branch.last.is_some() && has(branch.last.clone()))
     }
 
     /// The order in which calls are tried: by their ends, from attempt to attempt more or less shuffled. Those that
@@ -210,10 +262,15 @@ impl<S: Sequential> Search<'_, S> {
     }
 
     /// What can be next. `None` if all calls with an answer were taken.
-    fn branch(&self, mut taken: Taken, state: S, ranks: &[u64]) -> Option<Branch<S>> {
-        let is_taken = |taken: &Taken, call: usize| taken[call / 64] >> (call % 64) & 1 == 1;
+    fn branch(
+        &self,
+        mut taken: Calls,
+        state: S,
+        mut last: Unanswered<S>,
+        ranks: &[u64],
+    ) -> Option<Branch<S>> {
         loop {
-            let open = |call: &usize| !is_taken(&taken, *call);
+            let open = |call: &usize| !has(&taken, *call);
             let first_end = (0..self.history.len())
                 .filter(open)
                 .filter_map(|call| self.end(call))
@@ -225,41 +282,54 @@ impl<S: Sequential> Search<'_, S> {
             let mut untried = Vec::new();
             let mut reads = None;
             for call in (0..self.history.len()).filter(can_be_next) {
-                let is_answered = self.end(call).is_some();
-                match state.after(&self.history[call].call) {
-                    // It can be taken now, whatever comes next.
-                    Some(_) if is_answered && S::is_read(&self.history[call].call) => {
-                        reads = Some(call);
-                        break;
-                    }
-                    // A call without an answer and without an effect can be ignored.
-                    Some(after) if is_answered || after != state => untried.push((call, after)),
-                    _ => {}
+                let Some(after) = state.after(&self.history[call].call) else {
+                    continue;
+                };
+                let is_answered = has(&self.answered, call);
+                // It can be taken now, whatever comes next.
+                if is_answered && S::is_read(&self.history[call].call) {
+                    reads = Some(call);
+                    break;
+                }
+                // A call without an answer and without an effect can be ignored.
+                if (is_answered || after != state) && !self.is_in_vain(&last, call, &after) {
+                    untried.push((call, after));
                 }
             }
-            if self.is_hasty && reads.is_none() {
-                let is_answered = |call: &usize| self.end(*call).is_some();
-                let fits = |state: &S, call: usize| state.after(&self.history[call].call).is_some();
-                let waiting: Vec<usize> = (0..self.history.len())
-                    .filter(can_be_next)
-                    .filter(|call| is_answered(call) && !fits(&state, *call))
-                    .collect();
-                untried.retain(|(call, after)| {
-                    is_answered(call) || waiting.iter().any(|waits| fits(after, *waits))
-                });
-            }
             match reads {
-                Some(call) => taken[call / 64] |= 1 << (call % 64),
+                Some(call) => {
+                    take(&mut taken, call);
+                    // It did not fit before that call.
+                    last = None;
+                }
                 None => {
                     untried.sort_by_key(|(call, _)| std::cmp::Reverse(ranks[*call]));
                     return Some(Branch {
                         taken,
                         state,
+                        last,
                         untried,
                     });
                 }
             }
         }
+    }
+
+    /// Whether the call without an answer that was taken last need not be directly before this one: this one undoes
+    /// it, or the two lead to the same object in the other order.
+    fn is_in_vain(&self, last: &Unanswered<S>, call: usize, after: &S) -> bool {
+        let Some((last, before)) = last else {
+            return false;
+        };
+        let is_answered = has(&self.answered, call);
+        if !is_answered && after == before {
+            return true;
+        }
+        let first = before.after(&self.history[call].call);
+        let both = first.and_then(|state| state.after(&self.history[*last].call));
+        // Of two without an answer, one order is tried.
+        let is_other_tried = is_answered || self.positions[call] < self.positions[*last];
+        is_other_tried && both.as_ref() == Some(after)
     }
 }
 
