@@ -295,7 +295,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/group/holders.lua",
-        "dde4a033d6af6ae29cbc3e780648a586dc0484c4",
+        "883eff8ae3a4e746b995c39aa717e7e4fb1bbf06",
     ),
     (
         "lua/group/renew.lua",
