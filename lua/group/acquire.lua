@@ -14,6 +14,9 @@
 --   -3       the target is above 1 and the hold does not have all of the values: it was lost
 --   -6       the owner of the hold has some of the values by another hold
 --
+-- The time of a value ends 5 ms after the key. A Redisson client may take a value at the end of its time. If the key
+-- has less than a millisecond left then, Redisson does not extend it, and loses the value at once.
+--
 -- Idempotent: the target is absolute, and times only grow. A value whose lease has ended is free, and a grant
 -- deletes what its earlier owner left. A grant also checks a few other fields, and deletes those whose leases
 -- ended minutes ago.
@@ -86,7 +89,7 @@ for i = 4, #ARGV do
     local value = ARGV[i]
     local ends, count = value .. ':' .. field .. ':expire_time', value .. ':' .. field .. ':lock_count'
     before[i] = redis.call('hmget', key, value, ends, count)
-    local lease_end = math.max(tonumber(before[i][2] or nil) or 0, now + lease)
+    local lease_end = math.max(tonumber(before[i][2] or nil) or 0, now + lease + 5)
     local counted = math.max(tonumber(before[i][3] or nil) or 0, target)
     redis.call('hset', key, value, field, ends, text(lease_end), count, text(counted))
     if others[value] then

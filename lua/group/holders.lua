@@ -4,12 +4,14 @@
 -- ARGV[1..]  the hashes of the values
 --
 -- Returns three elements for each value that has an owner whose lease has not ended: the owner's field, its
--- count, and the milliseconds until its lease ends.
+-- count, and the milliseconds until its lease ends. A value ends with the key at the latest, which ends before the
+-- time of its last values: see lua/group/acquire.lua.
 --
 -- Example: { x = a, x:a:lock_count = 2, x:a:expire_time = now + 700 }, values x and y -> { "a", "2", 700 }.
 
 local clock = redis.call('time')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local key_left = redis.call('pttl', KEYS[1])
 local found = {}
 for _, value in ipairs(ARGV) do
     local holder = redis.call('hget', KEYS[1], value)
@@ -18,7 +20,7 @@ for _, value in ipairs(ARGV) do
     if ends and ends > now then
         found[#found + 1] = holder
         found[#found + 1] = redis.call('hget', KEYS[1], prefix .. ':lock_count') or '0'
-        found[#found + 1] = ends - now
+        found[#found + 1] = key_left < 0 and ends - now or math.min(ends - now, key_left)
     end
 end
 return found

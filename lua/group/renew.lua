@@ -6,13 +6,14 @@
 -- ARGV[3n]     the hashes of its values, separated by single spaces
 --
 -- Returns a list, one element for each hold:
---   1   the hold has all of its values, for the lease or longer
+--   1   the hold has all of its values, for the lease or longer. Their times end 5 ms after the key: see
+--       lua/group/acquire.lua
 --   0   the hold does not have all of them: it was lost
 --   -1  the server could not check it, for example because the key has another type
 --
 -- Idempotent: times only grow. HDEL of a field that cannot exist comes first, because a server out of memory
 -- lets a script continue that has already written.
--- Example: { x = a, x:a:expire_time = now + 100, .. }, field a, lease 30000 -> x:a:expire_time = now + 30000, 1.
+-- Example: { x = a, x:a:expire_time = now + 100, .. }, field a, lease 30000 -> x:a:expire_time = now + 30005, 1.
 
 local clock = redis.call('time')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -27,8 +28,8 @@ local function extend(key, field, lease, values)
     for value in string.gmatch(values, '%S+') do
         local ends = value .. ':' .. field .. ':expire_time'
         local before = tonumber(redis.call('hget', key, ends) or nil) or 0
-        if before < now + lease then
-            redis.call('hset', key, ends, string.format('%.0f', now + lease))
+        if before < now + lease + 5 then
+            redis.call('hset', key, ends, string.format('%.0f', now + lease + 5))
         end
     end
     if redis.call('pttl', key) < lease then

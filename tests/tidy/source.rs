@@ -287,7 +287,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/group/acquire.lua",
-        "47b06765c22610a48e7e45e1da2d72aaa9d44819",
+        "a8abba8efbafd1a9f803e71e6306a820937db261",
     ),
     (
         "lua/group/force_unlock.lua",
@@ -295,11 +295,11 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/group/holders.lua",
-        "dde4a033d6af6ae29cbc3e780648a586dc0484c4",
+        "883eff8ae3a4e746b995c39aa717e7e4fb1bbf06",
     ),
     (
         "lua/group/renew.lua",
-        "9c6fee7478f352aa6ae6ef8148716409e263a1eb",
+        "48dc0662e559b2bb3b96ee409d21785622a05d03",
     ),
     (
         "lua/group/touch.lua",

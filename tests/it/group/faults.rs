@@ -54,6 +54,36 @@ async fn a_value_is_free_when_its_owners_lease_is_over() {
     test.redis.assert_clean().await;
 }
 
+/// A Redisson client that takes a value in the last millisecond of the key does not extend the key, and loses
+/// the value at once. It comes when the time of the value ends.
+#[tokio::test]
+async fn the_key_ends_before_the_time_of_its_values() {
+    let test = Fixture::start().await;
+    let set = |it: ClientBuilder| it.watchdog_lease(ms(6_000));
+    let lock = test.another_with(&["Jack"], set).await;
+    let guard = lock.lock().await.unwrap();
+    assert_key_ends_first(&test, "acquired").await;
+    renewed(&[&guard]).await;
+    assert_key_ends_first(&test, "renewed").await;
+    guard.unlock().await.unwrap();
+    test.redis.assert_clean().await;
+}
+
+async fn assert_key_ends_first(test: &Fixture, when: &str) {
+    let hash = test.redis.hash(GROUP).await;
+    let ends = hash.iter().find(|it| it.0.ends_with(":expire_time"));
+    let ends: i64 = ends.expect("the value is taken").1.parse().unwrap();
+    // If the server pauses between the two, the key seems to end earlier. So the latest of some results counts.
+    let key_ends = "local now = redis.call('time') \
+        return now[1] * 1000 + math.floor(now[2] / 1000) + redis.call('pttl', KEYS[1])";
+    let mut latest = 0;
+    for _ in 0..5 {
+        let seen: i64 = test.redis.ask(&["EVAL", key_ends, "1", GROUP]).await;
+        latest = latest.max(seen);
+    }
+    assert!(latest < ends, "{when}: {} ms later", latest - ends);
+}
+
 /// The watchdog renews all values, and detects that one was taken.
 #[tokio::test]
 async fn the_watchdog_renews_values_and_notices_a_loss() {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use lockdog::{Client, Error, Owner, Unlocked};
 
-use super::{LONG, SOON, ms, renewed, waiter};
+use super::{LONG, SOON, ms, patient, renewed, waiter};
 use crate::support::redis::WAITING;
 use crate::support::security::{
     documented, of_a_counted_semaphore, of_a_fair_lock, of_a_fenced_lock, of_a_group_lock,
@@ -74,9 +74,9 @@ async fn a_client_that_may_use_only_a_part_of_a_waiting_list_does_not_count_as_l
         assert_eq!(rules.len(), all - 1);
         let (server, redis) = with_user(&rules).await;
         let (holder, listed, narrow) = tokio::join!(
-            Client::connect(server.url()),
-            Client::connect(server.url()),
-            Client::connect(url(&server))
+            patient(server.url()).build(),
+            patient(server.url()).build(),
+            patient(url(&server)).build()
         );
         let (holder, listed, narrow) = (holder.unwrap(), listed.unwrap(), narrow.unwrap());
         let held = holder.lock("orders:1").lock().await.unwrap();

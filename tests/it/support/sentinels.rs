@@ -135,15 +135,20 @@ impl Sentinels {
         master.port() != old && is_master(master).await == Some(true)
     }
 
-    /// Waits until both replicas have executed all that the master executed before this call.
+    /// Waits until both replicas follow the master and have executed all that it executed before this call. What
+    /// the master says about them is not enough: Valkey 9 calls a replica online that has yet to load the data.
     pub(crate) async fn await_replication(&self) {
         let master = self.master().await;
-        let written = offset(master, "master_repl_offset").await;
+        let info = Replication::of(master).await;
+        let written = info.number("master_repl_offset");
         let written = written.expect("a master has an offset");
         let replicas = self.servers.iter();
         for replica in replicas.filter(|it| it.port() != master.port()) {
             eventually(SWITCHED_WITHIN, "a replica has it all", async || {
-                offset(replica, "slave_repl_offset").await >= Some(written)
+                let info = Replication::of(replica).await;
+                info.number("master_port") == Some(master.port().into())
+                    && info.value("master_link_status") == Some("up")
+                    && info.number("slave_repl_offset") >= Some(written)
             })
             .await;
         }
@@ -193,12 +198,23 @@ impl Sentinels {
     }
 }
 
-/// A replication offset of a server, which has this name in INFO.
-async fn offset(server: &RedisServer, name: &str) -> Option<u64> {
-    let info: String = server.redis().await.ask(&["INFO", "replication"]).await;
-    let mut lines = info.lines();
-    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    value.trim().parse().ok()
+/// What a server says about its replication.
+struct Replication(String);
+
+impl Replication {
+    async fn of(server: &RedisServer) -> Self {
+        Self(server.redis().await.ask(&["INFO", "replication"]).await)
+    }
+
+    fn value(&self, name: &str) -> Option<&str> {
+        let mut lines = self.0.lines();
+        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        Some(value.trim())
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        self.value(name)?.parse().ok()
+    }
 }
 
 /// Whether a server reports that it is the master. `None` without an answer.

@@ -369,5 +369,6 @@ fn is_redissons(field: &str) -> bool {
     !field.contains('.')
 }
 
-/// Longer than the client's deduction from the longest lease for clocks that run at different rates.
-const ENDS_MS: u64 = 60;
+/// Longer than the client's deduction from the longest lease for clocks that run at different rates, and the time for
+/// which a value outlives its lease.
+const ENDS_MS: u64 = 65;
