@@ -23,6 +23,9 @@ pub(super) struct Awaited {
     waits: HashMap<usize, (Uuid, u64)>,
     /// The time at which each client last read a message.
     heard: HashMap<Uuid, u64>,
+    /// The time up to which each client considers a hold of its own valid. Its waiters ask no earlier, and
+    /// do not subscribe, also if another client has freed the lock by force (invariant 9, decision 19).
+    believed: HashMap<Uuid, u64>,
     /// The subscribed connections of Redisson, and the time of each subscription.
     redissons: HashMap<usize, u64>,
 }
@@ -37,6 +40,7 @@ impl Awaited {
             freed: None,
             waits: HashMap::new(),
             heard: HashMap::new(),
+            believed: HashMap::new(),
             redissons: HashMap::new(),
         })
     }
@@ -47,6 +51,12 @@ impl Awaited {
             Some(now) => drop(self.waits.insert(task, (client, now))),
             None => drop(self.waits.remove(&task)),
         }
+    }
+
+    /// A client considers a hold of its own valid up to this time, if it is not lost earlier; `None`: no hold.
+    pub(super) fn believe(&mut self, client: Uuid, until: Option<u64>, now: u64) {
+        let believed = self.believed.entry(client).or_default();
+        *believed = until.unwrap_or_else(|| now.min(*believed));
     }
 
     /// Returns whether the client of a waiter learns that the lock is free.
@@ -82,11 +92,17 @@ impl Awaited {
     }
 
     pub(super) fn look(&self, now: u64) -> Result<(), String> {
-        let waits = self.waits.values();
+        // The time since which each waiter may ask.
+        let waits = self.waits.values().map(|(client, since)| {
+            let believed = self.believed.get(client).copied();
+            (client, believed.unwrap_or(0).max(*since))
+        });
         if let Some(free) = self.free {
             // A waiter polls once per poll cap. There are pauses between its steps.
             let longest = 2 * self.poll_cap + WOKEN_MS;
-            let late = waits.clone().map(|(_, since)| now - free.max(*since));
+            let late = waits
+                .clone()
+                .map(|(_, since)| now.saturating_sub(free.max(since)));
             if let Some(late) = late.max().filter(|late| *late > longest) {
                 return Err(format!("free and awaited for {late} ms"));
             }
@@ -96,7 +112,7 @@ impl Awaited {
         };
         let called = waits.filter_map(|(client, since)| {
             let heard = *self.heard.get(client)?;
-            (heard >= freed && heard >= *since).then(|| now - heard)
+            (heard >= freed && heard >= since).then(|| now - heard)
         });
         if let Some(late) = called.max().filter(|late| *late > WOKEN_MS) {
             return Err(format!(
@@ -115,3 +131,36 @@ impl Awaited {
 const WOKEN_MS: u64 = 500;
 /// The message, a command under way, and the one behind the message.
 const REDISSON_MS: u64 = 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_waiter_may_be_late_while_its_client_believes_in_a_hold() {
+        let (client, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let mut awaited = Awaited {
+            poll_cap: 30,
+            has_messages: true,
+            free: None,
+            freed: None,
+            waits: HashMap::new(),
+            heard: HashMap::new(),
+            believed: HashMap::new(),
+            redissons: HashMap::new(),
+        };
+        awaited.wait(0, client, Some(0));
+        awaited.believe(client, Some(2000), 0);
+        awaited.see(true, false, 10);
+        let latest = 2000 + 2 * 30 + WOKEN_MS;
+        assert_eq!(awaited.look(latest), Ok(()));
+        assert!(awaited.look(latest + 1).is_err());
+        // The client learns of the loss.
+        awaited.believe(client, None, 1000);
+        assert_eq!(awaited.look(latest - 1000), Ok(()));
+        assert!(awaited.look(latest - 999).is_err());
+        // The belief of another client delays no waiter of this one.
+        awaited.believe(other, Some(2000), 1000);
+        assert!(awaited.look(latest - 999).is_err());
+    }
+}

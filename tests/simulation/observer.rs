@@ -348,6 +348,15 @@ impl Observer {
         let Some(awaited) = &mut self.awaited else {
             return;
         };
+        for (core, clock) in &self.found.clients {
+            let holds = core.holds.all();
+            let valid = holds.iter().filter_map(|hold| {
+                let state = hold.state();
+                let is_valid = state.is_valid(core.clock.now());
+                is_valid.then(|| clock.at_server(state.deadline) / 1_000_000)
+            });
+            awaited.believe(core.id, valid.max(), now_ms);
+        }
         let [waits, listens] = awaited.see(was_held, is_held, now_ms);
         self.seen.awaited += u64::from(waits);
         self.seen.listened += u64::from(listens);

@@ -11,6 +11,7 @@ pub(super) enum GroupCommand<'a> {
     /// An unlock or a settlement.
     Lower {
         field: &'a str,
+        target: u32,
     },
     Force {
         field: &'a str,
@@ -30,7 +31,10 @@ impl<'a> GroupCommand<'a> {
         let args: Vec<&str> = args[3 + keys..].iter().map(String::as_str).collect();
         let number = |text: &str| text.parse::<u32>().ok();
         match args[..] {
-            [field, _target, CHANNEL, _publish, ..] => Self::Lower { field },
+            [field, target, CHANNEL, _publish, ..] => Self::Lower {
+                field,
+                target: number(target).expect("a target is a small number"),
+            },
             [field, CHANNEL, _publish, ..] => Self::Force { field },
             [field, target, lease, ref values @ ..] if number(lease).is_some() => Self::Acquire {
                 field,
@@ -47,7 +51,7 @@ impl<'a> GroupCommand<'a> {
     /// The holds that the command concerns.
     pub(super) fn fields(&self) -> &[&'a str] {
         match self {
-            Self::Acquire { field, .. } | Self::Lower { field } | Self::Force { field } => {
+            Self::Acquire { field, .. } | Self::Lower { field, .. } | Self::Force { field } => {
                 std::slice::from_ref(field)
             }
             Self::Renew { fields } => fields,
@@ -55,10 +59,18 @@ impl<'a> GroupCommand<'a> {
         }
     }
 
+    /// The count to which the command sets its hold, unless it fails.
+    pub(super) fn target(&self) -> Option<u32> {
+        match self {
+            Self::Acquire { target, .. } | Self::Lower { target, .. } => Some(*target),
+            Self::Force { .. } | Self::Renew { .. } | Self::Other => None,
+        }
+    }
+
     /// The hold whose count the command may change.
     pub(super) fn counted(&self) -> Option<&'a str> {
         match self {
-            Self::Acquire { field, .. } | Self::Lower { field } => Some(field),
+            Self::Acquire { field, .. } | Self::Lower { field, .. } => Some(field),
             Self::Force { .. } | Self::Renew { .. } | Self::Other => None,
         }
     }

@@ -20,6 +20,11 @@ pub(super) struct Observer {
     lost: HashSet<(usize, u64)>,
     /// The last executed command about each hold's count.
     executed: HashMap<String, u64>,
+    /// The latest of the executed commands about each hold's count, and the holds whose counts an earlier one
+    /// has changed since: a late inner acquire shows too large a count, and a late inner unlock too small a
+    /// one, until a later command sets it (invariant 3).
+    latest: HashMap<String, u64>,
+    stepped_back: HashSet<String>,
     /// Fields that one command has reached twice: the second delivery may have created them again.
     reached_twice: HashSet<String>,
     /// Fields that a command has deleted, and those that a force unlock has deleted.
@@ -75,6 +80,8 @@ impl Observer {
             found,
             lost: HashSet::new(),
             executed: HashMap::new(),
+            latest: HashMap::new(),
+            stepped_back: HashSet::new(),
             reached_twice: HashSet::new(),
             deleted: HashSet::new(),
             forced: HashSet::new(),
@@ -102,6 +109,16 @@ impl Observer {
         let now = self.found.now_ms() as f64;
         if let Some(field) = command.counted() {
             self.executed.insert(field.to_owned(), serial);
+            let latest = self.latest.entry(field.to_owned()).or_insert(serial);
+            let is_late = serial < *latest;
+            *latest = serial.max(*latest);
+            let target = command.target().map(i64::from);
+            let mut has = after.of_field(field);
+            if is_late {
+                self.stepped_back.insert(field.to_owned());
+            } else if has.all(|(_, has)| Some(has.count) == target) {
+                self.stepped_back.remove(field);
+            }
         }
         for field in command.fields() {
             if before.of_field(field).count() > 0 && after.of_field(field).count() == 0 {
@@ -306,7 +323,8 @@ impl Observer {
 
     /// Whether no command about the hold's count was overtaken by a later one.
     fn in_order(&self, field: &str) -> bool {
-        self.executed.get(field).copied() == self.network.last_sent(field)
+        let is_last = self.executed.get(field).copied() == self.network.last_sent(field);
+        is_last && !self.stepped_back.contains(field)
     }
 }
 
