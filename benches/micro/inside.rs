@@ -260,4 +260,5 @@ const TERMS: Terms = Terms {
     watched: true,
     max_hold: None,
     local: false,
+    at_least: None,
 };

@@ -6,9 +6,10 @@ use super::HoldState;
 use crate::clock::Moment;
 
 impl HoldState {
-    /// Keeps the lock for this time after the first sending of the acquire that was granted last.
-    pub(crate) fn keep_for(&mut self, at_least: Duration) {
-        self.kept_until = self.kept_until.max(self.renewed + at_least);
+    /// Keeps the lock for this time after the sending of the acquire that was answered. It does not count from
+    /// an earlier sending: that one may have been refused, and others may have had the lock since then.
+    pub(crate) fn keep_for(&mut self, at_least: Duration, sent: Moment) {
+        self.kept_until = self.kept_until.max(sent + at_least);
     }
 
     /// How long the lock has to stay although the hold ended; zero if it may be released.

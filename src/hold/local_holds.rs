@@ -253,6 +253,7 @@ mod tests {
             watched: true,
             max_hold: None,
             local: false,
+            at_least: None,
         };
         holds.change(hold, |state| state.grant(now, &terms, now));
     }

@@ -107,6 +107,7 @@ mod tests {
             watched,
             max_hold: None,
             local: false,
+            at_least: None,
         }
     }
 

@@ -36,6 +36,8 @@ pub(crate) struct Terms {
     pub(crate) max_hold: Option<Duration>,
     /// The claim may be counted locally if the hold exists and does not need a longer lease.
     pub(crate) local: bool,
+    /// How long the lock stays in Redis at least.
+    pub(crate) at_least: Option<Duration>,
 }
 
 /// What one claim adds to the counts of its hold.
@@ -346,6 +348,7 @@ mod tests {
             watched,
             max_hold: None,
             local: false,
+            at_least: None,
         }
     }
 

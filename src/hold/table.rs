@@ -293,6 +293,7 @@ mod tests {
             watched: true,
             max_hold: None,
             local: false,
+            at_least: None,
         };
         assert!(holds.change(&hold, |state| state.grant(now, &terms, now)));
         hold

@@ -85,12 +85,6 @@ impl Inner {
         let owner = options.owner()?;
         let key = self.key()?;
         let terms = options.terms_of(key, &self.session.core().settings)?;
-        let guard = acquire(&self.session, key, self.options, owner, &terms, wait).await?;
-        if let (Some(claim), Some(at_least)) =
-            (guard.as_ref().and_then(Guard::claim), options.hold_at_least)
-        {
-            claim.hold().state().keep_for(at_least);
-        }
-        Ok(guard)
+        acquire(&self.session, key, self.options, owner, &terms, wait).await
     }
 }

@@ -45,6 +45,7 @@ pub(super) async fn acquire(
         watched,
         max_hold,
         local: false,
+        at_least: None,
     };
     let key = Arc::new(hold.key().partner().ok_or(Error::Closed)?);
     let options = HandleOptions {

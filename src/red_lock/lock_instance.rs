@@ -469,6 +469,7 @@ mod on_servers {
                 watched: false,
                 max_hold: None,
                 local: false,
+                at_least: None,
             },
             is_fenced: false,
             max_lease: lease,

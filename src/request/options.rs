@@ -75,6 +75,7 @@ impl AcquireOptions {
             // So the lock stays for this time even if the client dies.
             lease: terms.lease.max(lease::whole(at_least)),
             local: false,
+            at_least: Some(at_least),
             ..terms
         })
     }
@@ -99,6 +100,7 @@ impl AcquireOptions {
             watched: self.lease.is_none(),
             max_hold: self.max_hold,
             local: reentry == Reentry::Local && self.max_hold.is_none(),
+            at_least: None,
         })
     }
 }

@@ -191,6 +191,7 @@ const TERMS: Terms = Terms {
     watched: false,
     max_hold: None,
     local: false,
+    at_least: None,
 };
 
 /// See [`Client`](crate::Client).

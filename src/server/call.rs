@@ -159,6 +159,7 @@ impl Server {
         }
         sent.repeated |= sent.unanswered;
         sent.first = sent.first.or(Some(now));
+        sent.last = Some(now);
         sent.unanswered = true;
         sent.was_sent = true;
         let on = sent.on.insert(on);

@@ -23,6 +23,8 @@ pub(crate) struct TimeBox {
 pub(crate) struct Sent {
     /// The moment before the first sending.
     pub(crate) first: Option<Moment>,
+    /// The moment before the last sending.
+    pub(crate) last: Option<Moment>,
     /// The connection of the last sending.
     pub(crate) on: Option<Connection>,
     /// A sending was not answered: it may have run, or may still run.

@@ -273,6 +273,9 @@ impl PendingAcquire {
         let granted = core.holds.change(&self.hold, |state| {
             state.certain = self.sent.is_answered();
             let granted = !self.is_taken_over() && state.grant(sent, terms, now);
+            if let (true, Some(at_least)) = (granted, terms.at_least) {
+                state.keep_for(at_least, self.sent.last.unwrap_or(now));
+            }
             if granted && self.hold.key().kind().has_shared_ttl() && !terms.watched {
                 // A reader of Redisson may shorten the lock's TTL, so the watchdog renews this lease.
                 state.expose(core.settings.watchdog_lease);

@@ -263,6 +263,7 @@ fn unconfirmed(lease: Duration) -> Terms {
         watched: false,
         max_hold: None,
         local: false,
+        at_least: None,
     }
 }
 

@@ -234,5 +234,6 @@ mod tests {
         watched: true,
         max_hold: None,
         local: false,
+        at_least: None,
     };
 }

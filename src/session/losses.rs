@@ -168,6 +168,7 @@ mod tests {
             watched: true,
             max_hold: None,
             local: false,
+            at_least: None,
         };
         let flags = hold.state().flags_of_acquire(terms.watched);
         core.holds.change(&hold, |state| {

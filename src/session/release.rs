@@ -404,6 +404,7 @@ mod tests {
             watched: true,
             max_hold: None,
             local: false,
+            at_least: None,
         };
         let flags = ClaimFlags {
             watched: true,

@@ -365,6 +365,7 @@ mod tests {
             watched: true,
             max_hold: None,
             local: false,
+            at_least: None,
         };
         let request = WaitRequest {
             owner: Owner::new(),

@@ -327,6 +327,7 @@ mod tests {
             watched: true,
             max_hold: None,
             local: false,
+            at_least: None,
         };
         let key = LockKey::new(&kind::PLAIN, name, None).unwrap();
         let hold = core.holds.enter(&Arc::new(key), Owner::new());

@@ -362,6 +362,14 @@ impl Observes for Observer {
         value
     }
 
+    fn refuse(&mut self, delivery: &Delivery, _error: &str) {
+        // A server without memory lowers no count, and the client does not ask again. The next acquire lowers
+        // nothing either.
+        if let GroupCommand::Lower { field, .. } = GroupCommand::of(&delivery.args) {
+            self.stepped_back.insert(field.to_owned());
+        }
+    }
+
     fn look(&mut self) {
         let stand = self.stand();
         for client in 0..self.found.clients.len() {

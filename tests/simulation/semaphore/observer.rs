@@ -332,7 +332,8 @@ impl Observer {
             );
         }
         for (field, has) in self.books().shares {
-            if self.reached_twice.contains(&field) {
+            // A late acquire may enter a field again that another client has reclaimed.
+            if self.reached_twice.contains(&field) || self.reclaimed.contains(&field) {
                 continue;
             }
             let known = listed.get(&field).map(|count| i64::from(*count));
