@@ -56,6 +56,16 @@ struct Times {
     calm: Option<u64>,
 }
 
+impl Times {
+    /// How long after the last fault a query may still end without an answer.
+    fn reconnected(&self) -> u64 {
+        // The client finds within a command timeout that a connection is silent, or that an attempt to connect
+        // hangs. After several attempts in a row it pauses before the next one. A query that began before the
+        // connection was there ends within another command timeout.
+        self.command_timeout + LONGEST_BACKOFF + OPENED + self.command_timeout
+    }
+}
+
 /// How often each case occurred that the simulation is meant to test.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
@@ -142,11 +152,9 @@ impl Observer {
         }
     }
 
-    /// No fault occurs from now on. A client detects a connection without answers within a command
-    /// timeout.
+    /// No fault occurs from now on.
     pub(super) fn calm(&mut self) {
-        let silent = self.times.command_timeout * 2 + RECONNECTED;
-        self.times.calm = Some(self.network.now() + silent);
+        self.times.calm = Some(self.network.now() + self.times.reconnected());
     }
 
     fn begin(&mut self, waiting: &Waiting) {
@@ -220,7 +228,7 @@ impl Observer {
         self.answers.clear();
         self.set(None);
         let now = self.network.now();
-        let again = now + self.times.command_timeout * 2 + RECONNECTED;
+        let again = now + self.times.reconnected();
         self.times.calm = self.times.calm.map(|calm| calm.max(again));
         let latest = self.latest(now);
         for wait in self.waits.values_mut() {
@@ -440,5 +448,7 @@ impl Observes for Observer {
     }
 }
 
-/// How long a client may need to restore its connections, in nanoseconds.
-const RECONNECTED: u64 = 100_000_000;
+/// The longest pause of a client before an attempt to connect that follows others, in nanoseconds.
+const LONGEST_BACKOFF: u64 = 250_000_000;
+/// How long an attempt takes on a calm network, in nanoseconds.
+const OPENED: u64 = 3_000_000;
