@@ -50,11 +50,12 @@ impl ClientBuilder {
         let id = Uuid::new_v4();
         let name = self.client_name.as_deref().unwrap_or(DEFAULT_NAME);
         let name = name.replace(ID, &id.to_string());
+        let by_credentials = self.credentials.is_some();
+        let user = address.as_ref().and_then(|it| it.user(by_credentials));
         let expected = ClientProfile {
-            user: address.as_ref().and_then(Address::user).or_else(|| {
+            user: user.or_else(|| {
                 // The caller's code may return a user, and another one for each connection.
-                let is_given = self.credentials.is_some();
-                is_given.then(|| "<the user of the credentials>".to_owned())
+                by_credentials.then(|| "<the user of the credentials>".to_owned())
             }),
             by_pool: self.pool.is_some(),
             listens: matches!(wake, Wake::PubSub),

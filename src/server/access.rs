@@ -34,10 +34,13 @@ impl Address {
         change_all(self.servers_mut(), change);
     }
 
-    /// The user on the servers that keep the data; `None` for the default user.
-    pub(crate) fn user(&self) -> Option<String> {
-        let info = self.servers().first()?;
-        info.redis_settings().username().map(str::to_owned)
+    /// The user that logs in at the servers that keep the data; `None` for the default user. Without a
+    /// password of the settings or of the caller's credentials no user logs in.
+    pub(crate) fn user(&self, has_credentials: bool) -> Option<String> {
+        let settings = self.servers().first()?.redis_settings();
+        let logs_in = has_credentials || settings.password().is_some();
+        let user = settings.username().filter(|_| logs_in);
+        user.map(str::to_owned)
     }
 
     /// Changes user or password of the sentinels. False if there are none.
@@ -170,6 +173,21 @@ mod tests {
             for server in address.servers() {
                 assert_eq!(server.redis_settings().protocol(), wanted, "{url}");
             }
+        }
+    }
+
+    #[test]
+    fn a_user_without_a_password_does_not_log_in() {
+        for (url, has_credentials, wanted) in [
+            ("redis://ann:pw@a", false, Some("ann")),
+            ("redis://ann@a", false, None),
+            ("redis://ann@a", true, Some("ann")),
+            ("redis://:pw@a", false, None),
+            ("redis+sentinel://ann:pw@a/orders", false, Some("ann")),
+            ("redis+cluster://ann@a,b", false, None),
+        ] {
+            let user = Address::parse(url).unwrap().user(has_credentials);
+            assert_eq!(user.as_deref(), wanted, "{url}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Beside Redisson on the same server, and against recordings of Redisson.
 
 mod clocks;
+mod configured;
 mod contention;
 mod crowds;
 mod deaths;

@@ -154,9 +154,10 @@ pub(crate) struct Release {
     /// Do not ask; needs --holder
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Only if this holder has it: its field, as `lockdog inspect` shows it
+    /// Only if this holder has it: its field, as `lockdog inspect` shows it. A RedLock has another field on each
+    /// server: repeat the flag
     #[arg(long, value_name = "FIELD")]
-    pub(crate) holder: Option<String>,
+    pub(crate) holder: Vec<String>,
 }
 
 /// Report each change of locks, one per line

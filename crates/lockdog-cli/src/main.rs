@@ -20,6 +20,7 @@ mod ls;
 mod manual;
 mod output;
 mod release;
+mod release_quorum;
 mod run;
 mod top;
 mod watch;
@@ -85,6 +86,9 @@ fn start(cli: Cli) -> Result<u8, Failed> {
             Command::Run(args) => run::run(args, &settings, output).await,
             Command::Ls(args) => ls::ls(&args, &settings, output).await,
             Command::Inspect(args) => inspect::inspect(&args, &settings, output).await,
+            Command::Release(args) if settings.is_quorum() => {
+                release_quorum::release(&args, &settings, output).await
+            }
             Command::Release(args) => release::release(&args, &settings, output).await,
             Command::Watch(args) => watch::watch(&args, &settings, output).await,
             Command::Top(args) => top::top(&args, &settings, output).await,

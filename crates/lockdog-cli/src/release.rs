@@ -17,20 +17,10 @@ pub(crate) async fn release(
     settings: &Settings,
     output: Output,
 ) -> Result<u8, Failed> {
-    if !args.force {
+    check_flags(args)?;
+    if args.holder.len() > 1 {
         return Err(Failed::new(
-            "a lock is released by its holder; --force takes it away from the holder",
-        ));
-    }
-    let is_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
-    if args.yes && args.holder.is_none() || !is_terminal && !args.yes {
-        return Err(Failed::new(
-            "without a question, --yes and --holder FIELD are needed; `lockdog inspect` shows the field",
-        ));
-    }
-    if settings.is_quorum() {
-        return Err(Failed::new(
-            "it works on one server; give the --url and the --holder of each server in turn",
+            "one server has one holder to release; several --holder are for several --url",
         ));
     }
     let client = settings.connect().await?.remove(0);
@@ -59,6 +49,22 @@ pub(crate) async fn release(
     Ok(NO)
 }
 
+/// Whether the user asked for it, and will see or has seen the holder.
+pub(crate) fn check_flags(args: &Release) -> Result<(), Failed> {
+    if !args.force {
+        return Err(Failed::new(
+            "a lock is released by its holder; --force takes it away from the holder",
+        ));
+    }
+    let is_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
+    if args.yes && args.holder.is_empty() || !is_terminal && !args.yes {
+        return Err(Failed::new(
+            "without a question, --yes and --holder FIELD are needed; `lockdog inspect` shows the field",
+        ));
+    }
+    Ok(())
+}
+
 /// A key of another shape is not touched, whatever the flags say.
 pub(crate) fn check_kind(info: &LockInfo) -> Result<(), Failed> {
     match info.kind {
@@ -77,7 +83,7 @@ pub(crate) fn check_kind(info: &LockInfo) -> Result<(), Failed> {
 
 /// The holder that the user means; `None` if that one does not have the lock.
 fn chosen<'a>(args: &Release, info: &'a LockInfo) -> Result<Option<&'a HolderInfo>, Failed> {
-    match (&args.holder, &info.holders[..]) {
+    match (args.holder.first(), &info.holders[..]) {
         (Some(field), holders) => Ok(holders.iter().find(|it| it.field() == field)),
         (None, []) => Ok(None),
         (None, [holder]) => Ok(Some(holder)),
@@ -88,7 +94,7 @@ fn chosen<'a>(args: &Release, info: &'a LockInfo) -> Result<Option<&'a HolderInf
 }
 
 /// Asks on the terminal for the name.
-fn is_confirmed(name: &str, holder: &HolderInfo) -> Result<bool, Failed> {
+pub(crate) fn is_confirmed(name: &str, holder: &HolderInfo) -> Result<bool, Failed> {
     complain(format_args!(
         "type the name {} to take it away from {}:",
         clean(name),

@@ -46,6 +46,15 @@ impl Redisson {
         }
     }
 
+    /// A client with the settings of this configuration file, and no others.
+    pub(crate) fn of_file(yaml: &str) -> Builder {
+        Builder {
+            settings: json!({ "yaml": yaml }),
+            own_jvm: false,
+            clock: 0,
+        }
+    }
+
     /// The logical thread of this name: one Java thread, created by its first call.
     pub(crate) fn thread(&self, name: &str) -> JavaThread {
         JavaThread {

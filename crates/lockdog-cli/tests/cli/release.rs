@@ -1,11 +1,11 @@
 //! `lockdog release`: only the holder that was shown loses the lock.
 
-use lockdog::Client;
 use lockdog::error::LostReason;
+use lockdog::{Client, RedLock};
 
-use crate::program::lockdog;
-use crate::support::RedisServer;
-use crate::support::prelude::{SOON, ms};
+use crate::program::{lockdog, lockdog_at};
+use crate::support::prelude::{LONG, SOON, ms};
+use crate::support::{RedisServer, eventually};
 
 #[tokio::test]
 async fn only_the_named_holder_loses_the_lock_and_learns_it() {
@@ -60,6 +60,79 @@ async fn only_the_named_holder_loses_the_lock_and_learns_it() {
 }
 
 #[tokio::test]
+async fn a_red_lock_is_released_on_a_quorum_or_on_no_server() {
+    let mut servers = Vec::new();
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let server = RedisServer::start().await;
+        let client = Client::builder().url(server.url());
+        clients.push(client.watchdog_lease(LONG).build().await.unwrap());
+        servers.push(server);
+    }
+    let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
+    let urls = urls.join(" ");
+    let lock = RedLock::new(clients.iter().map(|client| client.lock("orders")));
+    let guard = lock.lock().await.unwrap();
+    let mut fields = Vec::new();
+    eventually(SOON, "each server has granted it", async || {
+        fields.clear();
+        for server in &servers {
+            let hash = server.redis().await.hash("orders").await;
+            fields.extend(hash.into_keys());
+        }
+        fields.len() == 3
+    })
+    .await;
+
+    let release = async |fields: &[&str]| {
+        let mut args = vec![
+            "--command-timeout",
+            "4s",
+            "release",
+            "orders",
+            "--force",
+            "--yes",
+            "--json",
+        ];
+        for field in fields {
+            args.extend(["--holder", field]);
+        }
+        lockdog_at(&urls, &args).end().await
+    };
+    let [one, two, three] = [&*fields[0], &*fields[1], &*fields[2]];
+    let stale = format!("{two}0");
+    for (named, held_by) in [(&[one][..], two), (&[one, &stale, "x"], two)] {
+        let ended = release(named).await.code(1).json();
+        assert_eq!(ended["released_on"], 0, "{ended}");
+        assert_eq!(ended["instances"][1]["held_by"], held_by, "{ended}");
+    }
+    for server in &servers {
+        assert!(server.redis().await.exists("orders").await);
+    }
+
+    servers[2].kill();
+    let ended = release(&[one, two, three]).await.code(0).json();
+    let counts = (&ended["released"], &ended["released_on"], &ended["need"]);
+    assert_eq!(counts, (&true.into(), &2.into(), &2.into()), "{ended}");
+    assert_eq!(ended["instances"][0]["from"], one, "{ended}");
+    assert!(ended["instances"][2]["error"].is_string(), "{ended}");
+    for server in &servers[..2] {
+        assert!(!server.redis().await.exists("orders").await);
+    }
+    let ended = release(&[one, two, three]).await.code(1);
+    assert_eq!(ended.json()["free_on"], 2);
+    drop(guard);
+
+    let again = clients[0].lock("orders").lock().await.unwrap();
+    let field = clients[0].holds()[0].field.clone();
+    servers[1].kill();
+    let ended = release(&[&field]).await.code(1).json();
+    assert_eq!(ended["released_on"], 0, "{ended}");
+    assert!(servers[0].redis().await.exists("orders").await);
+    drop(again);
+}
+
+#[tokio::test]
 async fn each_reader_and_the_waiters_of_a_fair_lock_are_shown() {
     let server = RedisServer::start().await;
     let client = Client::connect(server.url()).await.unwrap();
@@ -87,7 +160,7 @@ async fn each_reader_and_the_waiters_of_a_fair_lock_are_shown() {
     let other = Client::connect(server.url()).await.unwrap();
     let waiting = other.fair_lock("fair");
     let waiter = tokio::spawn(async move { waiting.lock().await.map(drop) });
-    crate::support::eventually(SOON, "it waits in the queue", async || {
+    eventually(SOON, "it waits in the queue", async || {
         client.inspect("fair").await.unwrap().queued == 1
     })
     .await;

@@ -15,7 +15,7 @@ import org.redisson.config.SentinelServersConfig;
 import org.redisson.config.SubscriptionMode;
 
 /**
- * What a session begins with: {@code urls}, one for each server, where {@code redis+sentinel://host:port,../master}
+ * What a session begins with: {@code yaml}, a configuration file in that form, or {@code urls}, one for each server, where {@code redis+sentinel://host:port,../master}
  * is the master of sentinels and {@code redis+cluster://host:port,..} a cluster, and optionally
  * {@code watchdogTimeoutMs}, {@code namePrefix}, {@code timeoutMs}, {@code connectTimeoutMs},
  * {@code retryAttempts}, and {@code stringCodec} for that codec. Whatever is not given has Redisson's default,
@@ -26,11 +26,23 @@ final class Settings {
 
     /** One client's settings for each server. */
     static List<Config> parse(JsonObject settings) {
+        if (settings.has("yaml")) {
+            return List.of(file(settings.get("yaml").getAsString()));
+        }
         List<Config> configs = new ArrayList<>();
         for (JsonElement url : settings.getAsJsonArray("urls")) {
             configs.add(client(url.getAsString(), settings));
         }
         return configs;
+    }
+
+    private static Config file(String yaml) {
+        try {
+            return Config.fromYAML(yaml);
+        } catch (Exception failed) {
+            // Redisson 3 declares a checked one here, and Redisson 4 none.
+            throw new IllegalArgumentException(failed);
+        }
     }
 
     private static Config client(String url, JsonObject settings) {

@@ -1,0 +1,185 @@
+//! `lockdog release` on several servers: takes a RedLock away from the holder that was shown.
+
+use lockdog::report::{HolderInfo, LockInfo, LockKind};
+use lockdog::{Client, Error};
+use serde_json::{Value, json};
+
+use crate::args::Release;
+use crate::connect::Settings;
+use crate::describe;
+use crate::failed::{Failed, NO, YES, one_line};
+use crate::output::{Output, clean, complain};
+use crate::release::{check_flags, check_kind, consequence, free, is_confirmed};
+
+/// What one server said.
+struct Instance {
+    client: Client,
+    answer: Result<LockInfo, Error>,
+    /// The holder that loses the lock here.
+    chosen: Option<HolderInfo>,
+    is_released: bool,
+}
+
+pub(crate) async fn release(
+    args: &Release,
+    settings: &Settings,
+    output: Output,
+) -> Result<u8, Failed> {
+    check_flags(args)?;
+    let mut all = Vec::new();
+    for client in settings.connect().await? {
+        all.push(Instance::new(client, args).await?);
+    }
+    if all.iter().all(|it| it.answer.is_err()) {
+        let failed = all.into_iter().find_map(|it| it.answer.err());
+        return Err(failed.expect("there are three or more").into());
+    }
+    let need = all.len() / 2 + 1;
+    let can_lose = all.iter().filter(|it| it.is_free() || it.chosen.is_some());
+    // On fewer servers the holder might keep its quorum, and would only have fewer servers to spare.
+    let is_enough = can_lose.count() >= need;
+    let chosen = all.iter().find_map(|it| it.chosen.clone());
+    let (true, Some(first)) = (is_enough, chosen) else {
+        report(args, &all, output);
+        return Ok(NO);
+    };
+    if !args.yes {
+        // Also with --quiet: who answers has to see the holders.
+        for instance in &all {
+            match &instance.answer {
+                Ok(info) => describe::lines(info, Some(&[]))
+                    .into_iter()
+                    .for_each(complain),
+                Err(error) => complain(one_line(&error.to_string())),
+            }
+        }
+        if !is_confirmed(&args.name, &first)? {
+            output.note("nothing was released");
+            return Ok(NO);
+        }
+    }
+    for instance in &mut all {
+        instance.release(&args.name).await;
+    }
+    let is_released = report(args, &all, output);
+    Ok(if is_released { YES } else { NO })
+}
+
+impl Instance {
+    async fn new(client: Client, args: &Release) -> Result<Self, Failed> {
+        let answer = client.inspect(&args.name).await;
+        let mut chosen = None;
+        if let Ok(info) = &answer {
+            check_kind(info)?;
+            if let LockKind::Fair | LockKind::ReadWrite = info.kind {
+                return Err(Failed::new(format_args!(
+                    "{} is {} on {}, and no RedLock; release it with that --url alone",
+                    clean(&info.key),
+                    describe::kind(info),
+                    clean(&info.server)
+                )));
+            }
+            let mut holders = info.holders.iter();
+            let is_meant = |it: &&HolderInfo| {
+                args.holder.is_empty() || args.holder.iter().any(|field| field == it.field())
+            };
+            chosen = holders.find(is_meant).cloned();
+        }
+        Ok(Self {
+            client,
+            answer,
+            chosen,
+            is_released: false,
+        })
+    }
+
+    /// Whether no one holds the lock here, as far as it is known.
+    fn is_free(&self) -> bool {
+        self.answer.as_ref().is_ok_and(|info| !info.is_held())
+    }
+
+    /// Takes the lock away from the chosen holder, and asks who has it then.
+    async fn release(&mut self, name: &str) {
+        let (Ok(info), Some(holder)) = (&self.answer, &self.chosen) else {
+            return;
+        };
+        match free(&self.client, name, &info.kind, holder).await {
+            Ok(is_released) => {
+                self.is_released = is_released;
+                self.answer = self.client.inspect(name).await;
+            }
+            Err(error) => self.answer = Err(error),
+        }
+    }
+
+    fn holder(&self) -> Option<&HolderInfo> {
+        self.answer.as_ref().ok()?.holders.first()
+    }
+
+    fn object(&self) -> Value {
+        let from = self.chosen.as_ref().filter(|_| self.is_released);
+        json!({
+            "server": self.answer.as_ref().ok().map(|info| &info.server),
+            "released": self.is_released,
+            "from": from.map(HolderInfo::field),
+            "held_by": self.holder().map(HolderInfo::field),
+            "error": self.answer.as_ref().err().map(|error| one_line(&error.to_string())),
+        })
+    }
+
+    fn line(&self) -> String {
+        let info = match &self.answer {
+            Ok(info) => info,
+            Err(error) => return one_line(&error.to_string()),
+        };
+        let server = clean(&info.server);
+        match (self.is_released, self.holder()) {
+            (true, None) => format!("{server}: released"),
+            (true, Some(holder)) => format!(
+                "{server}: released; held by {} now",
+                describe::short(holder)
+            ),
+            (false, Some(holder)) => format!(
+                "{server}: not released; held by {}",
+                describe::short(holder)
+            ),
+            (false, None) => format!("{server}: free"),
+        }
+    }
+}
+
+/// Returns whether the holder lost the lock, and others can have it.
+fn report(args: &Release, all: &[Instance], output: Output) -> bool {
+    let need = all.len() / 2 + 1;
+    let free = all.iter().filter(|it| it.is_free()).count();
+    let released = all.iter().filter(|it| it.is_released).count();
+    let is_released = released > 0 && free >= need;
+    if output.json {
+        let instances: Vec<Value> = all.iter().map(Instance::object).collect();
+        output.object(json!({
+            "key": args.name, "kind": "red_lock", "released": is_released, "released_on": released,
+            "free_on": free, "servers": all.len(), "need": need, "instances": instances,
+        }));
+        return is_released;
+    }
+    let name = clean(&args.name);
+    let state = if is_released {
+        "was released"
+    } else {
+        "was not released"
+    };
+    let follows = all
+        .iter()
+        .find(|it| it.is_released)
+        .and_then(|it| it.chosen.as_ref());
+    let follows = follows.filter(|_| is_released).map_or("", consequence);
+    let end = if follows.is_empty() { "" } else { "; " };
+    output.line(format_args!(
+        "{name} {state}: released on {released} of {} servers, free on {free}; {need} are a quorum{end}{follows}",
+        all.len()
+    ));
+    for instance in all {
+        output.line(format_args!("  {}", instance.line()));
+    }
+    is_released
+}
