@@ -1,20 +1,20 @@
 //! `lockdog release` on several servers: takes a RedLock away from the holder that was shown.
 
+use lockdog::Client;
 use lockdog::report::{HolderInfo, LockInfo, LockKind};
-use lockdog::{Client, Error};
 use serde_json::{Value, json};
 
 use crate::args::Release;
 use crate::connect::Settings;
 use crate::describe;
-use crate::failed::{Failed, NO, YES, one_line};
+use crate::failed::{Failed, NO, YES};
 use crate::output::{Output, clean, complain};
 use crate::release::{check_flags, check_kind, consequence, free, is_confirmed};
 
 /// What one server said.
 struct Instance {
     client: Client,
-    answer: Result<LockInfo, Error>,
+    answer: Result<LockInfo, Failed>,
     /// The holder that loses the lock here.
     chosen: Option<HolderInfo>,
     is_released: bool,
@@ -32,7 +32,7 @@ pub(crate) async fn release(
     }
     if all.iter().all(|it| it.answer.is_err()) {
         let failed = all.into_iter().find_map(|it| it.answer.err());
-        return Err(failed.expect("there are three or more").into());
+        return Err(failed.expect("there are three or more"));
     }
     let need = all.len() / 2 + 1;
     let can_lose = all.iter().filter(|it| it.is_free() || it.chosen.is_some());
@@ -50,7 +50,7 @@ pub(crate) async fn release(
                 Ok(info) => describe::lines(info, Some(&[]))
                     .into_iter()
                     .for_each(complain),
-                Err(error) => complain(one_line(&error.to_string())),
+                Err(failed) => complain(&failed.text),
             }
         }
         if !is_confirmed(&args.name, &first)? {
@@ -67,7 +67,7 @@ pub(crate) async fn release(
 
 impl Instance {
     async fn new(client: Client, args: &Release) -> Result<Self, Failed> {
-        let answer = client.inspect(&args.name).await;
+        let answer = client.inspect(&args.name).await.map_err(Failed::from);
         let mut chosen = None;
         if let Ok(info) = &answer {
             check_kind(info)?;
@@ -106,9 +106,9 @@ impl Instance {
         match free(&self.client, name, &info.kind, holder).await {
             Ok(is_released) => {
                 self.is_released = is_released;
-                self.answer = self.client.inspect(name).await;
+                self.answer = self.client.inspect(name).await.map_err(Failed::from);
             }
-            Err(error) => self.answer = Err(error),
+            Err(failed) => self.answer = Err(failed),
         }
     }
 
@@ -123,14 +123,14 @@ impl Instance {
             "released": self.is_released,
             "from": from.map(HolderInfo::field),
             "held_by": self.holder().map(HolderInfo::field),
-            "error": self.answer.as_ref().err().map(|error| one_line(&error.to_string())),
+            "error": self.answer.as_ref().err().map(|failed| &failed.text),
         })
     }
 
     fn line(&self) -> String {
         let info = match &self.answer {
             Ok(info) => info,
-            Err(error) => return one_line(&error.to_string()),
+            Err(failed) => return failed.text.clone(),
         };
         let server = clean(&info.server);
         match (self.is_released, self.holder()) {

@@ -4,7 +4,7 @@ use lockdog::error::LostReason;
 use lockdog::{Client, RedLock};
 
 use crate::program::{lockdog, lockdog_at};
-use crate::support::prelude::{LONG, SOON, ms};
+use crate::support::prelude::{SOON, ms};
 use crate::support::{RedisServer, eventually};
 
 #[tokio::test]
@@ -65,8 +65,7 @@ async fn a_red_lock_is_released_on_a_quorum_or_on_no_server() {
     let mut clients = Vec::new();
     for _ in 0..3 {
         let server = RedisServer::start().await;
-        let client = Client::builder().url(server.url());
-        clients.push(client.watchdog_lease(LONG).build().await.unwrap());
+        clients.push(Client::connect(server.url()).await.unwrap());
         servers.push(server);
     }
     let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
