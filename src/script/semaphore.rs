@@ -265,7 +265,7 @@ pub(crate) async fn reclaim(
     client: &str,
     time: TimeBox,
     sent: &mut Sent,
-) -> Result<u64, Failure> {
+) -> Result<u32, Failure> {
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/semaphore/reclaim.lua")));
     let channel = key.channel().unwrap_or_default();
@@ -284,7 +284,8 @@ pub(crate) async fn reclaim(
     )
     .await?
     {
-        Value::Int(given @ 0..) => Ok(given as u64),
+        // The permits of one client are a `u32` everywhere; a larger sum counts as the largest one.
+        Value::Int(given @ 0..) => Ok(u32::try_from(given).unwrap_or(u32::MAX)),
         other => Err(unexpected(&other)),
     }
 }
