@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::permit::done;
+use super::permit::{ask, done};
 use super::{Arg, HandOver, Remembered, ScriptCall, TransferReply, call, unexpected};
 use crate::hold::LedgerView;
 use crate::key::{LockKey, Script};
@@ -288,24 +288,6 @@ pub(crate) async fn reclaim(
         Value::Int(given @ 0..) => Ok(u32::try_from(given).unwrap_or(u32::MAX)),
         other => Err(unexpected(&other)),
     }
-}
-
-/// Runs a script with both keys of the semaphore.
-async fn ask(
-    server: &Server,
-    key: &LockKey,
-    (kind, script): (CommandKind, &'static Script),
-    args: &[Arg<'_>],
-    time: TimeBox,
-    sent: &mut Sent,
-) -> Result<Value, Failure> {
-    let call = ScriptCall {
-        kind,
-        script,
-        keys: &[key.key(), &ledger(key)],
-        args,
-    };
-    call.through(server, time, sent).await
 }
 
 impl LedgerView {
