@@ -57,7 +57,8 @@ pub trait AnyLock:
     /// Acquires the lock, and waits for it without limit: see [`Lock::lock`].
     fn lock(&self) -> LockRequest;
 
-    /// Acquires the lock with one attempt, or within [`TryLockRequest::wait`]: see [`Lock::try_lock`].
+    /// Acquires the lock with one attempt, or within [`TryLockRequest::wait`]: see [`Lock::try_lock`]. Keep
+    /// the guard: `try_lock().await?.is_some()` drops it at once.
     fn try_lock(&self) -> TryLockRequest;
 
     /// Ends a hold whose guard was forgotten: see [`Lock::unlock`].

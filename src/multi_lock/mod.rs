@@ -164,7 +164,8 @@ impl MultiLock {
     /// Acquires all members with one attempt, or within [`TryLockRequest::wait`]. Corresponds to Redisson's
     /// `tryLock()`, `tryLock(wait, unit)` and `tryLock(wait, lease, unit)`.
     ///
-    /// Returns `None` if another owner has a member. No member is held then.
+    /// Returns `None` if another owner has a member. No member is held then. Keep the guard:
+    /// `try_lock().await?.is_some()` drops it at once. See [`Lock::try_lock`].
     ///
     /// # Errors
     ///

@@ -127,6 +127,8 @@ impl PermitSemaphore {
     /// free. Corresponds to Redisson's `tryAcquire()`, `tryAcquire(wait, unit)` and
     /// `tryAcquire(wait, lease, unit)`.
     ///
+    /// Keep the permit: `try_acquire().await?.is_some()` drops it, which releases it at once.
+    ///
     /// # Errors
     ///
     /// As [`acquire`](Self::acquire). If the server cannot be reached, it returns an error, never `None`.

@@ -233,7 +233,8 @@ impl RedLock {
     /// Acquires the lock with one attempt, or within [`TryLockRequest::wait`]. Corresponds to Redisson's
     /// `tryLock()`, `tryLock(wait, unit)` and `tryLock(wait, lease, unit)`.
     ///
-    /// Returns `None` if other owners have too many instances, so that no quorum is left.
+    /// Returns `None` if other owners have too many instances, so that no quorum is left. Keep the guard:
+    /// `try_lock().await?.is_some()` drops it at once. See [`Lock::try_lock`].
     ///
     /// # Errors
     ///

@@ -49,18 +49,7 @@ pub(crate) async fn count_down(
 ) -> Result<bool, Failure> {
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/latch/count_down.lua")));
-    let channel = key.channel().unwrap_or_default();
-    let call = ScriptCall {
-        kind: CommandKind::Query,
-        script: &SCRIPT,
-        keys: &[key.key(), &key.mark(&call.request)],
-        args: &[
-            Arg::Number(lease::millis(call.kept)),
-            Arg::Text(&channel),
-            Arg::Text(server.publishes()),
-        ],
-    };
-    done(&call.through(server, time, sent).await?)
+    change(server, key, &SCRIPT, None, call, time, sent).await
 }
 
 /// Sets the count if there is none, once for each request. Returns false if there was one. See
@@ -75,20 +64,7 @@ pub(crate) async fn try_set(
 ) -> Result<bool, Failure> {
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/latch/try_set.lua")));
-    let channel = key.channel().unwrap_or_default();
-    let digits = count.to_string();
-    let call = ScriptCall {
-        kind: CommandKind::Query,
-        script: &SCRIPT,
-        keys: &[key.key(), &key.mark(&call.request)],
-        args: &[
-            Arg::Text(&digits),
-            Arg::Number(lease::millis(call.kept)),
-            Arg::Text(&channel),
-            Arg::Text(server.publishes()),
-        ],
-    };
-    done(&call.through(server, time, sent).await?)
+    change(server, key, &SCRIPT, Some(count), call, time, sent).await
 }
 
 /// Ends the latch, once for each request. Returns false if there was none. See `lua/latch/delete.lua`.
@@ -101,16 +77,36 @@ pub(crate) async fn delete(
 ) -> Result<bool, Failure> {
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/latch/delete.lua")));
+    change(server, key, &SCRIPT, None, call, time, sent).await
+}
+
+/// Runs a script that changes the latch. If it takes a count, that is its first argument.
+async fn change(
+    server: &Server,
+    key: &LockKey,
+    script: &'static Script,
+    count: Option<i64>,
+    call: Remembered,
+    time: TimeBox,
+    sent: &mut Sent,
+) -> Result<bool, Failure> {
     let channel = key.channel().unwrap_or_default();
+    let digits = count.map(|count| count.to_string());
+    let always = [
+        Arg::Number(lease::millis(call.kept)),
+        Arg::Text(&channel),
+        Arg::Text(server.publishes()),
+    ];
+    let args: Vec<Arg<'_>> = digits
+        .iter()
+        .map(|digits| Arg::Text(digits))
+        .chain(always)
+        .collect();
     let call = ScriptCall {
         kind: CommandKind::Query,
-        script: &SCRIPT,
+        script,
         keys: &[key.key(), &key.mark(&call.request)],
-        args: &[
-            Arg::Number(lease::millis(call.kept)),
-            Arg::Text(&channel),
-            Arg::Text(server.publishes()),
-        ],
+        args: &args,
     };
     done(&call.through(server, time, sent).await?)
 }

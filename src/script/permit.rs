@@ -1,5 +1,5 @@
 //! The transitions of a semaphore whose permits have leases, except those that it shares with a lock. A plain
-//! semaphore uses [`add`] too.
+//! semaphore uses [`add`] and [`ask`] too.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -261,8 +261,8 @@ pub(crate) async fn add(
     done(&call.through(server, time, sent).await?)
 }
 
-/// Runs a script with both keys of the semaphore.
-async fn ask(
+/// Runs a script with both keys of a semaphore of either kind.
+pub(super) async fn ask(
     server: &Server,
     key: &LockKey,
     (kind, script): (CommandKind, &'static Script),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::permit::done;
+use super::permit::{ask, done};
 use super::{Arg, HandOver, Remembered, ScriptCall, TransferReply, call, unexpected};
 use crate::hold::LedgerView;
 use crate::key::{LockKey, Script};
@@ -265,7 +265,7 @@ pub(crate) async fn reclaim(
     client: &str,
     time: TimeBox,
     sent: &mut Sent,
-) -> Result<u64, Failure> {
+) -> Result<u32, Failure> {
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/semaphore/reclaim.lua")));
     let channel = key.channel().unwrap_or_default();
@@ -284,27 +284,10 @@ pub(crate) async fn reclaim(
     )
     .await?
     {
-        Value::Int(given @ 0..) => Ok(given as u64),
+        // The permits of one client are a `u32` everywhere; a larger sum counts as the largest one.
+        Value::Int(given @ 0..) => Ok(u32::try_from(given).unwrap_or(u32::MAX)),
         other => Err(unexpected(&other)),
     }
-}
-
-/// Runs a script with both keys of the semaphore.
-async fn ask(
-    server: &Server,
-    key: &LockKey,
-    (kind, script): (CommandKind, &'static Script),
-    args: &[Arg<'_>],
-    time: TimeBox,
-    sent: &mut Sent,
-) -> Result<Value, Failure> {
-    let call = ScriptCall {
-        kind,
-        script,
-        keys: &[key.key(), &ledger(key)],
-        args,
-    };
-    call.through(server, time, sent).await
 }
 
 impl LedgerView {

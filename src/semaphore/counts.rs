@@ -69,7 +69,7 @@ impl Semaphore {
     /// # Cancel safety
     ///
     /// If it is cancelled, the permits may or may not be released.
-    pub async fn reclaim(&self, client: Uuid) -> Result<u64> {
+    pub async fn reclaim(&self, client: Uuid) -> Result<u32> {
         if client == self.inner.core().id {
             let why = "it is this client; release or drop its permits instead".to_owned();
             return Err(Error::invalid("client", why));

@@ -118,6 +118,8 @@ impl Semaphore {
     /// Acquires one permit with one attempt, or within [`TrySemaphoreRequest::wait`]. Returns `None` if none
     /// is free. Corresponds to Redisson's `tryAcquire()` and `tryAcquire(wait)`.
     ///
+    /// Keep the permit: `try_acquire().await?.is_some()` drops it, which releases it at once.
+    ///
     /// # Errors
     ///
     /// As [`acquire`](Self::acquire). If the server cannot be reached, it returns an error, never `None`.

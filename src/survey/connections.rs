@@ -26,7 +26,7 @@ pub struct ConnectionInfo {
     /// The time since its last command.
     pub idle: Duration,
     /// The number of channels to which it listens.
-    pub subscriptions: u64,
+    pub subscriptions: u32,
 }
 
 /// The connections to all servers.
@@ -62,6 +62,7 @@ fn parse(line: &str, server: &str) -> Option<ConnectionInfo> {
     };
     let number = |name: &str| get(name).and_then(|value| value.parse::<u64>().ok());
     let text = |name: &str| get(name).unwrap_or_default().to_owned();
+    let channels = number("sub").unwrap_or(0) + number("ssub").unwrap_or(0);
     Some(ConnectionInfo {
         server: server.to_owned(),
         id: number("id")?,
@@ -70,7 +71,7 @@ fn parse(line: &str, server: &str) -> Option<ConnectionInfo> {
         library: text("lib-name"),
         age: Duration::from_secs(number("age").unwrap_or(0)),
         idle: Duration::from_secs(number("idle").unwrap_or(0)),
-        subscriptions: number("sub").unwrap_or(0) + number("ssub").unwrap_or(0),
+        subscriptions: u32::try_from(channels).unwrap_or(u32::MAX),
     })
 }
 

@@ -15,7 +15,7 @@ use crate::recorder::{Target, counter, histogram};
 
 /// The groups so far.
 pub(crate) struct Groups {
-    most: usize,
+    most: u32,
     known: RwLock<Known>,
 }
 
@@ -47,7 +47,7 @@ enum Outcome {
 }
 
 impl Groups {
-    pub(crate) fn new(most: usize) -> Self {
+    pub(crate) fn new(most: u32) -> Self {
         Self {
             most,
             known: RwLock::default(),
@@ -81,7 +81,7 @@ impl Groups {
     /// The name under which this group is, or will be.
     fn place<'a>(&self, known: &Known, name: &'a str) -> &'a str {
         let own = known.keys().filter(|it| !matches!(&***it, "" | OTHER));
-        match own.count() >= self.most && !name.is_empty() {
+        match own.count() >= self.most as usize && !name.is_empty() {
             true => OTHER,
             false => name,
         }

@@ -51,11 +51,11 @@ impl Metrics {
     ///
     /// Defaults to 20.
     #[must_use = "it returns other metrics"]
-    pub fn max_groups(&self, groups: usize) -> Self {
+    pub fn max_groups(&self, groups: u32) -> Self {
         Self::of(self.inner.target.clone(), groups.clamp(1, 100))
     }
 
-    fn of(target: Target, groups: usize) -> Self {
+    fn of(target: Target, groups: u32) -> Self {
         target.with(names::describe);
         let families = target.with(|recorder| Families::new(recorder));
         let gauges = target.with(|recorder| Gauges::new(recorder));
@@ -110,4 +110,4 @@ impl fmt::Debug for Metrics {
     }
 }
 
-const DEFAULT_GROUPS: usize = 20;
+const DEFAULT_GROUPS: u32 = 20;
