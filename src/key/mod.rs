@@ -1,5 +1,6 @@
 //! Lock names and kinds, and the keys and channels that Redisson derives from a name.
 
+mod counters;
 mod fingerprint;
 mod hashed;
 mod highway;
@@ -18,6 +19,7 @@ use std::sync::{Arc, LazyLock};
 use crate::error::Error;
 use crate::slot::slot;
 
+pub(crate) use counters::{counted_by, pattern_of_counters};
 pub use fingerprint::lock_hash;
 use hashed::Hashed;
 pub(crate) use kind::{Kind, Mode, QueueSide, QueueTimeouts, Script, WRITER};

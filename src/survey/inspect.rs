@@ -9,7 +9,7 @@ use super::ask::{ask, ask_if_permitted, command, page, read, whole};
 use super::fields::{self, HashForm};
 use super::{LockInfo, LockKind};
 use crate::error::Result;
-use crate::key::{LockKey, WRITER, kind};
+use crate::key::{LockKey, WRITER, counted_by, kind};
 use crate::lock::{HolderInfo, Ttl};
 use crate::server::Failure;
 use crate::session::Core;
@@ -216,6 +216,16 @@ async fn beside(core: &Core, info: &mut LockInfo) -> Result<()> {
                 };
             }
         }
+        LockKind::Foreign(kind) if kind == "string" && counted_by(&key).is_some() => {
+            let lock = counted_by(&key).unwrap_or_default();
+            let (held, token) =
+                tokio::join!(number(core, lock, "EXISTS"), number(core, &key, "GET"));
+            if let (Some(0), Some(token)) = (held?, token?) {
+                info.kind = LockKind::UnusedCounter;
+                info.token = Some(token);
+            }
+            return Ok(());
+        }
         LockKind::Foreign(kind) if kind == "string" => {
             let leased = of(&kind::PERMIT)
                 .and_then(|key| key.permits())
@@ -245,7 +255,7 @@ async fn beside(core: &Core, info: &mut LockInfo) -> Result<()> {
         LockKind::Free => vec![plain.channel(), channel(&kind::READ)],
         LockKind::ReadWrite => vec![channel(&kind::READ)],
         LockKind::Semaphore | LockKind::PermitSemaphore => vec![channel(&kind::SEMAPHORE)],
-        LockKind::Foreign(_) => return Ok(()),
+        LockKind::UnusedCounter | LockKind::Foreign(_) => return Ok(()),
         _ => vec![plain.channel()],
     };
     let channels: Vec<String> = channels.into_iter().flatten().collect();

@@ -78,6 +78,9 @@ pub enum LockKind {
     Semaphore,
     /// A semaphore whose permits have leases.
     PermitSemaphore,
+    /// The counter of the fencing tokens of a lock that is free. It stays on the server after the last unlock,
+    /// because tokens never go back.
+    UnusedCounter,
     /// A key that is no known lock, with its Redis type. Latches, and semaphores that were never acquired, are
     /// shown as this too: both are numbers.
     Foreign(String),
@@ -85,7 +88,7 @@ pub enum LockKind {
 
 impl LockKind {
     /// A word for it, which does not change: `free`, `reentrant`, `fenced`, `fair`, `election`, `read_write`,
-    /// `group`, `semaphore`, `permit_semaphore` or `foreign`.
+    /// `group`, `semaphore`, `permit_semaphore`, `unused_counter` or `foreign`.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Free => "free",
@@ -97,6 +100,7 @@ impl LockKind {
             Self::Group => "group",
             Self::Semaphore => "semaphore",
             Self::PermitSemaphore => "permit_semaphore",
+            Self::UnusedCounter => "unused_counter",
             Self::Foreign(_) => "foreign",
         }
     }

@@ -11,6 +11,7 @@ use super::ask::{command, page};
 use super::{LockInfo, LockKind, inspect};
 use crate::background::ensure_runtime;
 use crate::error::{Error, Result};
+use crate::key::pattern_of_counters;
 use crate::server::{Failure, Node};
 use crate::session::Session;
 
@@ -36,6 +37,7 @@ pub struct Locks {
     pause: Duration,
     max_keys: u64,
     with_semaphores: bool,
+    with_counters: bool,
     at: Option<Position>,
     found: VecDeque<LockInfo>,
     seen: HashSet<String>,
@@ -46,8 +48,8 @@ pub struct Locks {
 struct Position {
     /// The servers that are not done, the current one last.
     nodes: Vec<Arc<Node>>,
-    /// The types of keys that are not done on the current server, the current one last.
-    types: Vec<&'static str>,
+    /// The types and patterns of keys that are not done on the current server, the current ones last.
+    passes: Vec<(&'static str, String)>,
     cursor: u64,
 }
 
@@ -59,6 +61,7 @@ impl Locks {
             pause: Duration::ZERO,
             max_keys: u64::MAX,
             with_semaphores: false,
+            with_counters: false,
             at: None,
             found: VecDeque::new(),
             seen: HashSet::new(),
@@ -71,6 +74,15 @@ impl Locks {
     /// Defaults to locks only.
     pub fn with_semaphores(mut self) -> Self {
         self.with_semaphores = true;
+        self
+    }
+
+    /// Also finds the counters of fencing tokens whose locks are free ([`LockKind::UnusedCounter`]). The pattern is
+    /// then also that of their locks' names.
+    ///
+    /// Defaults to locks only.
+    pub fn with_counters(mut self) -> Self {
+        self.with_counters = true;
         self
     }
 
@@ -137,12 +149,12 @@ impl Locks {
             core.server.connect().await.map_err(of)?;
             self.at = Some(Position {
                 nodes: core.server.nodes(),
-                types: self.types(),
+                passes: self.passes(),
                 cursor: 0,
             });
             return Ok(());
         };
-        let (Some(node), Some(kind)) = (at.nodes.last(), at.types.last()) else {
+        let (Some(node), Some((kind, pattern))) = (at.nodes.last(), at.passes.last()) else {
             return Ok(());
         };
         if self.scanned > 0 && !self.pause.is_zero() {
@@ -151,7 +163,7 @@ impl Locks {
         let (cursor, keys) = scan(
             node,
             at.cursor,
-            &self.pattern,
+            pattern,
             kind,
             core.server.command_timeout(),
         )
@@ -163,7 +175,12 @@ impl Locks {
         for some in new.chunks(AT_ONCE) {
             for inspected in join_all(some.iter().map(|key| inspect(core, key))).await {
                 let inspected = inspected?;
-                if !matches!(inspected.kind, LockKind::Foreign(_) | LockKind::Free) {
+                let is_wanted = match inspected.kind {
+                    LockKind::Foreign(_) | LockKind::Free => false,
+                    LockKind::UnusedCounter => self.with_counters,
+                    _ => true,
+                };
+                if is_wanted {
                     found.push(inspected);
                 }
             }
@@ -175,26 +192,31 @@ impl Locks {
             }
         }
         self.scanned += PAGE;
-        let types = self.types();
+        let passes = self.passes();
         let Some(at) = &mut self.at else {
             return Ok(());
         };
         at.cursor = cursor;
         if cursor == 0 {
-            at.types.pop();
-            if at.types.is_empty() {
+            at.passes.pop();
+            if at.passes.is_empty() {
                 at.nodes.pop();
-                at.types = types;
+                at.passes = passes;
             }
         }
         Ok(())
     }
 
-    fn types(&self) -> Vec<&'static str> {
-        match self.with_semaphores {
-            true => vec!["string", "hash"],
-            false => vec!["hash"],
+    fn passes(&self) -> Vec<(&'static str, String)> {
+        let mut passes = Vec::new();
+        if self.with_counters {
+            passes.push(("string", pattern_of_counters(&self.pattern)));
         }
+        if self.with_semaphores {
+            passes.push(("string", self.pattern.clone()));
+        }
+        passes.push(("hash", self.pattern.clone()));
+        passes
     }
 }
 

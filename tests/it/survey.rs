@@ -106,7 +106,18 @@ async fn locks_of_each_kind_are_found_with_their_holders() {
     );
     assert!(holder.inspect("plain").await.unwrap().holders[0].ours);
 
-    drop((again, plain, fenced, fair, read, write, group, seat, permit));
+    // The counter of a fenced lock that is held is a part of the lock.
+    assert!(all(client.locks("*").with_counters()).await.len() == 6);
+    let token = fenced.token();
+    fenced.unlock().await.unwrap();
+    for pattern in ["*", "fen*"] {
+        let found = all(client.locks(pattern).with_counters()).await;
+        let counter = &found["redisson_lock_token:{fenced}"];
+        assert_eq!(counter.kind, LockKind::UnusedCounter);
+        assert_eq!(counter.token, token);
+    }
+
+    drop((again, plain, fair, read, write, group, seat, permit));
     lead.resign().await.unwrap();
     drop(waiter.await.unwrap().unwrap());
     holder.shutdown().await;

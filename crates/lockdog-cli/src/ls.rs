@@ -36,7 +36,7 @@ pub(crate) async fn ls(args: &Ls, settings: &Settings, output: Output) -> Result
 async fn locks(client: &Client, args: &Ls, before: usize) -> Result<Vec<LockInfo>, Failed> {
     let mut locks = client.locks(&args.pattern).pause(args.pause);
     if args.all {
-        locks = locks.with_semaphores();
+        locks = locks.with_semaphores().with_counters();
     }
     let left = args.limit.saturating_sub(before as u64);
     all(locks, args.max_keys, left, args.hash.as_deref()).await

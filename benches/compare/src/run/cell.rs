@@ -99,7 +99,7 @@ impl Cell {
                 self.clients
             ),
             (_, "W8d") => format!(
-                "{} waiters of {} clients, one dies each second",
+                "{} waiters of {} clients, one dies each second while turns go on",
                 self.contenders(),
                 self.clients
             ),

@@ -164,7 +164,7 @@ async fn what_is_no_lock_and_what_never_ends_is_named() {
 async fn ls_finds_exactly_the_locks_among_many_keys_and_blocks_no_other_client() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let load = "for i = 1, 50000 do redis.call('SET', 's' .. i, i) end \
+    let load = "for i = 1, 98000 do redis.call('SET', 's' .. i, i) end \
                 for i = 1, 2000 do redis.call('HSET', 'h' .. i, 'name', i) end";
     redis.cmd(&["EVAL", load, "0"]).await;
     let client = Client::connect(server.url()).await.unwrap();
