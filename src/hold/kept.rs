@@ -12,6 +12,11 @@ impl HoldState {
         self.kept_until = self.kept_until.max(sent + at_least);
     }
 
+    /// Its lock may be released at once.
+    pub(crate) fn keep_no_longer(&mut self) {
+        self.kept_until = Moment(0);
+    }
+
     /// How long the lock has to stay although the hold ended; zero if it may be released.
     pub(crate) fn rest(&self, now: Moment) -> Duration {
         self.kept_until.since(now)

@@ -300,7 +300,13 @@ impl PendingAcquire {
         let claim = claim.reentering(!self.first);
         // Checked after the hold is visible, so that a shutdown either saw the hold or is seen here.
         // Without this, the hold could remain without a watchdog.
-        core.ensure_open()?;
+        if let Err(closed) = core.ensure_open() {
+            if was_first {
+                // The caller never had the lock, so no other owner has to wait for its least time.
+                self.hold.state().keep_no_longer();
+            }
+            return Err(closed);
+        }
         // Several permits are valid at a time, so the grant of a permit proves nothing about the others.
         if was_first && self.hold.key().kind().permits.is_none() {
             for other in core.holds.supersede(&self.hold) {

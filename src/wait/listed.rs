@@ -31,7 +31,9 @@ impl ListedClient {
     /// Ends the subscription by which unlocks count on the list to wake this client. Returns the one to the
     /// client's own channel: a message may be on its way, until the server has executed the unsubscribe.
     pub(super) fn leave(self) -> Option<Subscription> {
-        self.own.is_listening().then_some(self.own)
+        let Self { list, own } = self;
+        drop(list);
+        own.is_listening().then_some(own)
     }
 
     pub(super) fn is_listening(&self) -> bool {

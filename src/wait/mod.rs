@@ -406,6 +406,8 @@ mod tests {
         assert_eq!(channels.names().len(), 2);
         waiters.refuse_lists();
         assert_eq!(channels.names(), [own]);
+        waiters.handle_call(&key, b"1");
+        assert!(waiters.shard(&key).get(&key).is_some_and(|it| it.is_called));
         drop(place);
         assert!(channels.is_empty());
     }
@@ -619,6 +621,10 @@ mod tests {
         // The message came before the answer of the unlock.
         waiters.leave_to_others(&key);
         assert!(!leaves());
+        // The message counts for one unlock.
+        waiters.leave_to_others(&key);
+        assert!(leaves());
+        waiters.handle_call(&key, b"1");
         place.has_lock();
         drop(place);
         waiters.leave_to_others(&key);

@@ -642,22 +642,23 @@ impl Observes for Observer {
         value
     }
 
-    /// The check at every moment: a hold that its client considers valid exists in Redis, for longer
-    /// than the client considers it valid. A hash has one holder, so two holds cannot be considered
-    /// valid at once.
-    fn refuse(&mut self, delivery: &Delivery, _error: &str) {
+    fn refuse(&mut self, delivery: &Delivery, error: &str) {
         // A server without memory lowers no count, and the client does not ask again. The next acquire lowers
         // nothing either.
-        if let SimulatedCommand::Count {
-            field,
-            acquires: false,
-            ..
-        } = SimulatedCommand::of(&delivery.args)
+        if error.starts_with("OOM")
+            && let SimulatedCommand::Count {
+                field,
+                acquires: false,
+                ..
+            } = SimulatedCommand::of(&delivery.args)
         {
             self.stepped_back.insert(field.to_owned());
         }
     }
 
+    /// The check at every moment: a hold that its client considers valid exists in Redis, for longer
+    /// than the client considers it valid. A hash has one holder, so two holds cannot be considered
+    /// valid at once.
     fn look(&mut self) {
         let hash = self.redis.hash(KEY, self.found.now_ms());
         if hash.as_ref().is_some_and(|hash| hash.counts.len() > 1) {

@@ -331,7 +331,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/lock/contend.lua",
-        "1acbed4ef80e0e241e30ab472be9d9bffa529c53",
+        "522de596f66ac0e5f1d87fa2b58c24230bca6c68",
     ),
     (
         "lua/lock/force_unlock.lua",

@@ -35,7 +35,7 @@ pub(crate) async fn release(
         for line in describe::lines(&info, Some(&[])) {
             complain(line);
         }
-        if !is_confirmed(&args.name, holder)? {
+        if !is_confirmed(&args.name, &describe::short(holder))? {
             output.note("nothing was released");
             return Ok(NO);
         }
@@ -94,11 +94,10 @@ fn chosen<'a>(args: &Release, info: &'a LockInfo) -> Result<Option<&'a HolderInf
 }
 
 /// Asks on the terminal for the name.
-pub(crate) fn is_confirmed(name: &str, holder: &HolderInfo) -> Result<bool, Failed> {
+pub(crate) fn is_confirmed(name: &str, from: &str) -> Result<bool, Failed> {
     complain(format_args!(
-        "type the name {} to take it away from {}:",
-        clean(name),
-        describe::short(holder)
+        "type the name {} to take it away from {from}:",
+        clean(name)
     ));
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line);

@@ -14,6 +14,8 @@ use crate::release::{check_flags, check_kind, consequence, free, is_confirmed};
 /// What one server said.
 struct Instance {
     client: Client,
+    /// Its place among the URLs, from 1.
+    place: usize,
     answer: Result<LockInfo, Failed>,
     /// The holder that loses the lock here.
     chosen: Option<HolderInfo>,
@@ -27,22 +29,17 @@ pub(crate) async fn release(
 ) -> Result<u8, Failed> {
     check_flags(args)?;
     let mut all = Vec::new();
-    for client in settings.connect().await? {
-        all.push(Instance::new(client, args).await?);
+    for (place, client) in (1..).zip(settings.connect().await?) {
+        all.push(Instance::new(client, place, args).await?);
     }
     if all.iter().all(|it| it.answer.is_err()) {
         let failed = all.into_iter().find_map(|it| it.answer.err());
         return Err(failed.expect("there are three or more"));
     }
-    let need = all.len() / 2 + 1;
-    let can_lose = all.iter().filter(|it| it.is_free() || it.chosen.is_some());
-    // On fewer servers the holder might keep its quorum, and would only have fewer servers to spare.
-    let is_enough = can_lose.count() >= need;
-    let chosen = all.iter().find_map(|it| it.chosen.clone());
-    let (true, Some(first)) = (is_enough, chosen) else {
+    if !can_be_released(&all) {
         report(args, &all, output);
         return Ok(NO);
-    };
+    }
     if !args.yes {
         // Also with --quiet: who answers has to see the holders.
         for instance in &all {
@@ -53,20 +50,38 @@ pub(crate) async fn release(
                 Err(failed) => complain(&failed.text),
             }
         }
-        if !is_confirmed(&args.name, &first)? {
+        let chosen = all.iter().filter_map(|it| it.chosen.as_ref());
+        let chosen: Vec<String> = chosen.map(describe::short).collect();
+        if !is_confirmed(&args.name, &chosen.join(" and "))? {
             output.note("nothing was released");
             return Ok(NO);
         }
+        // Servers may have failed while the user was asked.
+        for instance in &mut all {
+            instance.ask(&args.name).await;
+        }
     }
-    for instance in &mut all {
-        instance.release(&args.name).await;
+    for next in 0..all.len() {
+        if !can_be_released(&all) {
+            break;
+        }
+        all[next].release(&args.name).await;
     }
     let is_released = report(args, &all, output);
     Ok(if is_released { YES } else { NO })
 }
 
+/// Whether the holder can lose the lock on a quorum. On fewer servers it might keep its quorum, and would only have
+/// fewer servers to spare.
+fn can_be_released(all: &[Instance]) -> bool {
+    let can_lose = |it: &&Instance| it.answer.is_ok() && it.chosen.is_some();
+    let is_gone_or_can = |it: &&Instance| it.is_gone() || can_lose(it);
+    let enough = all.iter().filter(is_gone_or_can).count() > all.len() / 2;
+    enough && all.iter().any(|it| it.is_released || can_lose(&it))
+}
+
 impl Instance {
-    async fn new(client: Client, args: &Release) -> Result<Self, Failed> {
+    async fn new(client: Client, place: usize, args: &Release) -> Result<Self, Failed> {
         let answer = client.inspect(&args.name).await.map_err(Failed::from);
         let mut chosen = None;
         if let Ok(info) = &answer {
@@ -87,6 +102,7 @@ impl Instance {
         }
         Ok(Self {
             client,
+            place,
             answer,
             chosen,
             is_released: false,
@@ -98,6 +114,15 @@ impl Instance {
         self.answer.as_ref().is_ok_and(|info| !info.is_held())
     }
 
+    /// Whether the holder does not have the lock here, as far as it is known. Another owner may have it already.
+    fn is_gone(&self) -> bool {
+        self.is_released || self.is_free()
+    }
+
+    async fn ask(&mut self, name: &str) {
+        self.answer = self.client.inspect(name).await.map_err(Failed::from);
+    }
+
     /// Takes the lock away from the chosen holder, and asks who has it then.
     async fn release(&mut self, name: &str) {
         let (Ok(info), Some(holder)) = (&self.answer, &self.chosen) else {
@@ -106,7 +131,10 @@ impl Instance {
         match free(&self.client, name, &info.kind, holder).await {
             Ok(is_released) => {
                 self.is_released = is_released;
-                self.answer = self.client.inspect(name).await.map_err(Failed::from);
+                if !is_released {
+                    self.chosen = None;
+                }
+                self.ask(name).await;
             }
             Err(failed) => self.answer = Err(failed),
         }
@@ -119,6 +147,7 @@ impl Instance {
     fn object(&self) -> Value {
         let from = self.chosen.as_ref().filter(|_| self.is_released);
         json!({
+            "place": self.place,
             "server": self.answer.as_ref().ok().map(|info| &info.server),
             "released": self.is_released,
             "from": from.map(HolderInfo::field),
@@ -130,7 +159,10 @@ impl Instance {
     fn line(&self) -> String {
         let info = match &self.answer {
             Ok(info) => info,
-            Err(failed) => return failed.text.clone(),
+            Err(failed) => {
+                let released = if self.is_released { "released; " } else { "" };
+                return format!("server {}: {released}{}", self.place, failed.text);
+            }
         };
         let server = clean(&info.server);
         match (self.is_released, self.holder()) {
@@ -148,12 +180,13 @@ impl Instance {
     }
 }
 
-/// Returns whether the holder lost the lock, and others can have it.
+/// Returns whether the holder lost the lock on a quorum, and others can have it or have it.
 fn report(args: &Release, all: &[Instance], output: Output) -> bool {
     let need = all.len() / 2 + 1;
     let free = all.iter().filter(|it| it.is_free()).count();
     let released = all.iter().filter(|it| it.is_released).count();
-    let is_released = released > 0 && free >= need;
+    let gone = all.iter().filter(|it| it.is_gone()).count();
+    let is_released = released > 0 && gone >= need;
     if output.json {
         let instances: Vec<Value> = all.iter().map(Instance::object).collect();
         output.object(json!({

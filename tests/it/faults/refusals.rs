@@ -67,17 +67,17 @@ async fn without_memory_only_acquires_are_refused() {
 async fn a_client_that_waited_without_memory_is_listed_the_next_time() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let (holder, waiting) =
-        tokio::join!(Client::connect(server.url()), Client::connect(server.url()));
+    let connect = || Client::builder().url(server.url()).command_timeout(SOON);
+    let (holder, waiting) = tokio::join!(connect().build(), connect().build());
     let (holder, waiting) = (holder.unwrap(), waiting.unwrap());
     let hold = async || {
-        let request = holder.lock(NAME).try_lock().lease(PATIENCE);
+        let request = holder.lock(NAME).try_lock().lease(SOON * 10);
         request.await.unwrap().expect("it is free")
     };
     let wait = || tokio::spawn(waiting.lock(NAME).lock().into_future());
     let handed_over = async |held: Guard, waiter: JoinHandle<Result<Guard, Error>>| {
         held.unlock().await.unwrap();
-        let next = tokio::time::timeout(PATIENCE, waiter).await;
+        let next = tokio::time::timeout(SOON * 4, waiter).await;
         next.unwrap().unwrap().unwrap().unlock().await.unwrap();
     };
     let is_listed = async || redis.exists(&format!("{WAITING}{{{NAME}}}")).await;

@@ -362,10 +362,12 @@ impl Observes for Observer {
         value
     }
 
-    fn refuse(&mut self, delivery: &Delivery, _error: &str) {
+    fn refuse(&mut self, delivery: &Delivery, error: &str) {
         // A server without memory lowers no count, and the client does not ask again. The next acquire lowers
         // nothing either.
-        if let GroupCommand::Lower { field, .. } = GroupCommand::of(&delivery.args) {
+        if error.starts_with("OOM")
+            && let GroupCommand::Lower { field, .. } = GroupCommand::of(&delivery.args)
+        {
             self.stepped_back.insert(field.to_owned());
         }
     }

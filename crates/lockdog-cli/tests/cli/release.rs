@@ -127,6 +127,8 @@ async fn a_red_lock_is_released_on_a_quorum_or_on_no_server() {
     servers[1].kill();
     let ended = release(&[&field]).await.code(1).json();
     assert_eq!(ended["released_on"], 0, "{ended}");
+    assert_eq!(ended["instances"][0]["held_by"], field, "{ended}");
+    assert_eq!(ended["instances"][1]["place"], 2, "{ended}");
     assert!(servers[0].redis().await.exists("orders").await);
     drop(again);
 }
