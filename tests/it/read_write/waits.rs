@@ -65,6 +65,7 @@ async fn the_end_of_the_last_read_wakes_a_writer_by_the_message_0() {
 #[tokio::test]
 async fn the_waiters_of_one_client_are_served_in_runs() {
     let test = Fixture::new().await;
+    let monitor = test.redis.monitor().await;
     let writes = write(&test.rw).await;
     let another = test.another().await;
     let mut waiting = Vec::new();
@@ -91,6 +92,18 @@ async fn the_waiters_of_one_client_are_served_in_runs() {
         drop(within_soon(one).await);
     }
     test.assert_clean().await;
+    // The server has seen the same order.
+    let granted = || {
+        let lines = monitor.seen().into_iter();
+        let grants = lines.filter(|line| line.contains("lua] \"hset\" \"doc\""));
+        let kind = |line: String| if line.contains(":write\"") { 'W' } else { 'R' };
+        grants.map(kind).collect::<String>()
+    };
+    eventually(SOON, "the recorder has seen all grants", async || {
+        granted().len() >= 7
+    })
+    .await;
+    assert_eq!(granted(), "WRRRWRR");
 }
 
 /// Consecutive readers acquire at the same time. If each waited for its own message they would acquire
