@@ -3,13 +3,20 @@
 use super::kind::FENCED;
 use super::prefixed;
 
-/// The key of the lock that this counter counts for; `None` if the name is not that of a counter.
-pub(crate) fn counted_by(counter: &str) -> Option<&str> {
-    let prefix = FENCED.counter?.prefix;
-    let name = counter.strip_prefix(prefix)?.strip_prefix(':')?;
+/// The keys of the locks that this counter counts for; none if the name is not that of a counter. The locks `b` and
+/// `{b}` have one counter.
+pub(crate) fn counted_by(counter: &str) -> Vec<&str> {
+    let prefix = FENCED.counter.map_or("", |counter| counter.prefix);
+    let name = counter
+        .strip_prefix(prefix)
+        .and_then(|it| it.strip_prefix(':'));
+    let Some(name) = name else {
+        return Vec::new();
+    };
     let inner = name.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
-    let is_tag = |inner: &&str| prefixed(prefix, inner) == counter;
-    Some(inner.filter(is_tag).unwrap_or(name))
+    let both = [inner, name.contains('{').then_some(name)];
+    let counts = |lock: &&str| !lock.is_empty() && prefixed(prefix, lock) == counter;
+    both.into_iter().flatten().filter(counts).collect()
 }
 
 /// A pattern of the counters of the locks whose keys match this pattern.
@@ -31,9 +38,21 @@ mod tests {
     fn a_counter_leads_back_to_its_lock() {
         for name in ["orders", "a{b}c", "{b}", "{", "a}"] {
             let key = LockKey::new(&FENCED, name, None).unwrap();
-            assert_eq!(counted_by(&key.counter().unwrap()), Some(name), "{name}");
+            let counter = key.counter().unwrap();
+            assert!(counted_by(&counter).contains(&name), "{name}");
         }
-        assert_eq!(counted_by("orders"), None);
-        assert_eq!(counted_by("redisson_lock_token"), None);
+        assert_eq!(counted_by("redisson_lock_token:{b}"), ["b", "{b}"]);
+        assert_eq!(
+            counted_by("redisson_lock_token:{orders}"),
+            ["orders", "{orders}"]
+        );
+        for other in [
+            "orders",
+            "redisson_lock_token",
+            "redisson_lock_token:",
+            "redisson_lock_token:b",
+        ] {
+            assert!(counted_by(other).is_empty(), "{other}");
+        }
     }
 }

@@ -216,11 +216,15 @@ async fn beside(core: &Core, info: &mut LockInfo) -> Result<()> {
                 };
             }
         }
-        LockKind::Foreign(kind) if kind == "string" && counted_by(&key).is_some() => {
-            let lock = counted_by(&key).unwrap_or_default();
-            let (held, token) =
-                tokio::join!(number(core, lock, "EXISTS"), number(core, &key, "GET"));
-            if let (Some(0), Some(token)) = (held?, token?) {
+        LockKind::Foreign(kind) if kind == "string" && !counted_by(&key).is_empty() => {
+            let mut locks = command(&["EXISTS"]);
+            locks.arg(counted_by(&key));
+            let (held, token) = tokio::join!(
+                ask_if_permitted(core, &key, locks),
+                number(core, &key, "GET"),
+            );
+            let held = held?.and_then(|answer| read::<u64>(&answer));
+            if let (Some(0), Some(token)) = (held, token?) {
                 info.kind = LockKind::UnusedCounter;
                 info.token = Some(token);
             }

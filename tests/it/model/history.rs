@@ -18,10 +18,11 @@ struct Interval {
     until: Duration,
 }
 
-/// Every two neighbours in time that overlap. O(n log n).
+/// Every two neighbours in time that overlap. O(n log n). A guard whose lease was over when its task looked at it
+/// was valid at no moment.
 fn overlaps(history: &[Interval]) -> Vec<(Interval, Interval)> {
     let mut by_lock: BTreeMap<usize, Vec<&Interval>> = BTreeMap::new();
-    for interval in history {
+    for interval in history.iter().filter(|it| it.from < it.until) {
         by_lock.entry(interval.lock).or_default().push(interval);
     }
     let mut found = Vec::new();
