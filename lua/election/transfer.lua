@@ -9,6 +9,7 @@
 --
 -- Returns
 --   { -1, term }  handed over, with this term as text; the script does not count the listeners
+--   { -3, term }  as { -1, term }, but the first hold was not there: an earlier run ended it, or it was lost
 --   -2            the first hold ended, and another waiter is first, which was notified; or no waiter is
 --                 present; or the second hold could not begin, for example because the counter is not a number
 --   nil           neither hold is there: the first one was lost
@@ -61,11 +62,11 @@ local answer = fair()
 if answer == -2 then
     return delete_value()
 end
-if answer ~= -1 then
+if answer ~= -1 and answer ~= -3 then
     return answer
 end
 if was_held and last > 0 then
-    return { -1, text(last) }
+    return { answer, text(last) }
 end
 -- The term is new, or the counter was deleted during the second leadership.
 local clock = redis.pcall('time')
@@ -79,4 +80,4 @@ if not stored or stored.err then
     redis.pcall('hdel', key, to)
     return delete_value()
 end
-return { -1, term }
+return { answer, term }

@@ -15,6 +15,7 @@
 -- Returns
 --   -1   handed over, and the TTL is the lease or longer; the script does not count the listeners
 --   -2   the first hold ended; the first present waiter was notified, if there is one
+--   -3   as -1, but the first hold was not there: an earlier run ended it, or it was lost
 --   nil  neither hold is there: the first one was lost
 --
 -- Idempotent: without the first field it changes no count, and a TTL only grows. HDEL comes first, because a
@@ -28,12 +29,12 @@ if redis.call('hdel', key, from) == 0 then
     if redis.call('hexists', key, to) == 0 then
         return nil
     end
-    -- This is a repetition, or an earlier query granted the lock to the second hold and its answer was lost. The
-    -- new holder counts its lease from this command.
+    -- This is a repetition, or a query granted the lock to the second hold. The new holder counts its lease from
+    -- this command.
     if redis.call('pttl', key) < tonumber(ARGV[3]) then
         redis.call('pexpire', key, ARGV[3])
     end
-    return -1
+    return -3
 end
 
 local function hand_over()

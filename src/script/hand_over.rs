@@ -26,6 +26,9 @@ pub(crate) struct HandOver<'a> {
 pub(crate) enum TransferReply {
     /// The next hold has the lock.
     Handed {
+        /// Whether the command ended the first hold. If not, an earlier sending ended it, or it was lost and a
+        /// query granted the lock to the next hold.
+        ended_first: bool,
         /// The number of subscribers of its channel, if known.
         listening: Option<u32>,
         /// The next hold's fencing token, if its kind issues tokens.

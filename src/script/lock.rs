@@ -308,7 +308,8 @@ pub(crate) async fn transfer(
         _ => None,
     };
     match handed {
-        Some((listening @ -1.., token)) => Ok(TransferReply::Handed {
+        Some((listening @ (-3 | -1..), token)) => Ok(TransferReply::Handed {
+            ended_first: listening != -3,
             // Below zero only if it is not known.
             listening: (listening >= 0).then(|| u32::try_from(listening).unwrap_or(u32::MAX)),
             token,

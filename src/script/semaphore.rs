@@ -166,6 +166,7 @@ pub(super) async fn transfer(
     {
         Value::Int(-3) => Ok(TransferReply::Declined),
         Value::Int(listening @ -1..) => Ok(TransferReply::Handed {
+            ended_first: true,
             // Below zero only if it is not known.
             listening: (listening >= 0).then(|| u32::try_from(listening).unwrap_or(u32::MAX)),
             token: None,

@@ -218,25 +218,27 @@ impl GateQueries {
         let mut sent = Sent::default();
         let counted = latch::count(&core.server, &self.key, time, &mut sent).await;
         core.server.abandon_unanswered(&counted, &sent);
-        let counted = match counted {
-            Ok(..=0) => return GateState::Open { before: now },
+        let found = matches!(counted, Ok(..=0)).then_some(now);
+        // After the message of the zero, the count may have been set again. The waiters are released all
+        // the same. The later moment counts, because a waiter may have come after the begin of this query.
+        if let Some(before) = found.max(self.zero_by_message(listener)) {
+            return GateState::Open { before };
+        }
+        match counted {
             Ok(_) => GateState::Closed { began: now },
             Err(failure) => GateState::Failed(failure.into()),
-        };
-        // After the message of the zero, the count may have been set again. The waiters are released all
-        // the same.
-        self.opened_by_message(listener).unwrap_or(counted)
+        }
     }
 
-    /// The open state, if a message said that the count is zero. The subscription began after the first waiter
+    /// A moment at or before a zero that a message told of. The subscription began after the first waiter
     /// came, so the message did too. A waiter that came later may have come while the message was in flight:
     /// the client assumes that this takes at most a poll cap.
-    fn opened_by_message(&self, listener: &Listener) -> Option<GateState> {
+    fn zero_by_message(&self, listener: &Listener) -> Option<Moment> {
         let received = listener.zero_received()?;
         // Without the gate there is no waiter, so the moment does not matter.
         let since = self.gate.upgrade().map_or(received, |gate| gate.since);
         let before = since.max(received.minus(self.core.settings.poll_cap));
-        Some(GateState::Open { before })
+        Some(before)
     }
 
     fn notify_waiters(&self, state: GateState) {

@@ -211,6 +211,10 @@ impl PendingUnlock {
                 self.sent = Sent::with([turn.permit()]);
                 None
             }
+            // The receiver has the lock, but this command did not end the hold.
+            Ok(TransferReply::Handed { ended_first, .. }) if !ended_first => {
+                Some(Ok(Answer::Missing))
+            }
             Ok(TransferReply::Handed { .. } | TransferReply::Freed) => {
                 Some(Ok(Answer::Released(Woken::All)))
             }

@@ -170,7 +170,12 @@ impl Transfer {
         sent: &Sent,
     ) -> bool {
         self.finished = true;
-        let Ok(TransferReply::Handed { listening, token }) = *answer else {
+        let Ok(TransferReply::Handed {
+            ended_first,
+            listening,
+            token,
+        }) = *answer
+        else {
             let is_no = matches!(answer, Ok(_) | Err(Failure::Refused { .. }));
             self.fail(hold, sent, is_no && sent.is_answered());
             return false;
@@ -191,8 +196,10 @@ impl Transfer {
             state.require_acceptance(now + core.settings.poll_cap);
         });
         self.next.hold().note_token(token);
-        hold.state().ended_as = End::HandedOn;
-        core.totals.count_hand_over();
+        if ended_first || sent.repeated {
+            hold.state().ended_as = End::HandedOn;
+            core.totals.count_hand_over();
+        }
         let handed = self.next.give_to_receiver(sent);
         if let Some(declined) = self.receiver.deliver(handed, now) {
             match self.next {

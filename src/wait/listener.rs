@@ -137,9 +137,9 @@ impl Listener {
         self.waiter.wake();
     }
 
-    /// When the first message said that the count of the latch is zero.
+    /// When the last message said that the count of the latch is zero.
     pub(crate) fn zero_received(&self) -> Option<Moment> {
-        self.waiter.zero_received.get().copied()
+        *self.waiter.zero_received.lock()
     }
 
     /// See [`WaiterGuard::subscribed`](super::WaiterGuard::subscribed).

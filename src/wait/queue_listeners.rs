@@ -17,8 +17,7 @@ impl WaitQueue {
     /// Notes for the listeners of a latch that its count is zero.
     pub(super) fn note_zero(&self, now: Moment) {
         for waiter in self.listening_in.values() {
-            // The first moment stays: it counts for all waiters.
-            let _ = waiter.zero_received.set(now);
+            *waiter.zero_received.lock() = Some(now);
         }
     }
 
@@ -28,5 +27,38 @@ impl WaitQueue {
 
     pub(super) fn remove_listener(&mut self, waiter: &Waiter) {
         self.listening_in.remove(&waiter.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::key::{LockKey, kind};
+    use crate::owner::Owner;
+    use crate::wait::Waiters;
+
+    /// CL2: two zeros come while a query is in flight. The second one ends the wait of a caller that joined
+    /// after the first one.
+    #[test]
+    fn the_last_zero_counts() {
+        let cap = Duration::from_secs(60);
+        let waiters = Waiters::new(Uuid::nil(), Clock::default(), cap, 10, true);
+        let waiters = Arc::new(waiters);
+        let key = Arc::new(LockKey::new(&kind::LATCH, "start", None).unwrap());
+        let listener = waiters.add_listener(&key, Owner::new()).unwrap();
+        assert_eq!(listener.zero_received(), None);
+        let first = waiters.clock.now();
+        let last = first + cap * 2;
+        for at in [first, last] {
+            let queues = waiters.shard(&key);
+            queues.get(&*key).expect("it has a listener").note_zero(at);
+            drop(queues);
+        }
+        assert_eq!(listener.zero_received(), Some(last));
     }
 }

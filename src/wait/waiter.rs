@@ -1,7 +1,7 @@
 //! One waiter, and what other parties of its client do for it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -44,8 +44,9 @@ pub(super) struct Waiter {
     pub(super) woken: WakeSignal,
     /// It was woken as the contender since its last acquire began.
     was_called: AtomicBool,
-    /// When a message said that the count of its latch is zero.
-    pub(super) zero_received: OnceLock<Moment>,
+    /// When the last message said that the count of its latch is zero. An earlier one may be about a zero from
+    /// before the wait of a caller that joined since then.
+    pub(super) zero_received: Mutex<Option<Moment>>,
     pub(super) in_queue: Mutex<WaiterEntry>,
     pub(super) asked_for_sign: Mutex<AskedForSign>,
     state: Mutex<WaiterState>,
@@ -92,7 +93,7 @@ impl Waiter {
             entered: now,
             woken: WakeSignal::new(),
             was_called: AtomicBool::new(false),
-            zero_received: OnceLock::new(),
+            zero_received: Mutex::default(),
             in_queue: Mutex::default(),
             asked_for_sign: Mutex::default(),
             state: Mutex::new(WaiterState {

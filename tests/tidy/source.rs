@@ -255,7 +255,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/election/transfer.lua",
-        "050d1884b8be6f63cfb94cfb2ac3d448863f5db5",
+        "7135be36ee8855a4d3296105322cf6f1c54bc46e",
     ),
     (
         "lua/election/unlock.lua",
@@ -271,7 +271,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/fair/transfer.lua",
-        "3d77aed813acb3fc833cf41795a1039ae2eefc7a",
+        "cc132d850d18c3118c3c9775dddc36d717f0ec0b",
     ),
     (
         "lua/fair/unlock.lua",

@@ -262,10 +262,32 @@ async fn a_transfer_to_a_hold_that_has_the_lock_extends_its_lease() {
         let keys = ["EVAL", TRANSFER, "4", NAME, QUEUE, PLACES, PRESENCE];
         let values = ["from", "to", lease, "prefix", "publish", "300000"];
         let answer: i64 = test.redis.ask(&[&keys[..], &values[..]].concat()).await;
-        assert_eq!(answer, -1);
+        // The first hold was not there.
+        assert_eq!(answer, -3);
         let left: i64 = test.redis.ask(&["PTTL", NAME]).await;
         assert!(left > least, "{left} ms are left");
     }
+}
+
+/// The first hold has expired, and a query whose answer is on its way granted the lock to the waiter.
+#[tokio::test]
+async fn a_hand_over_of_a_lost_lock_reports_the_loss() {
+    let test = Fixture::with(|builder| builder.poll_cap(LONG)).await;
+    let guard = test.lock.lock().lease(LONG).await.unwrap();
+    let waiter = test.queued(&test.lock).await;
+    // The waiter has read its answer, so that the unlock hands over.
+    tokio::time::sleep(ms(300)).await;
+    let next = test.queue().await.remove(0);
+    let granted = "redis.call('del', KEYS[1], KEYS[2], KEYS[3], KEYS[4])\n\
+        redis.call('hset', KEYS[1], ARGV[1], 1)\n\
+        redis.call('pexpire', KEYS[1], 10000)";
+    let keys = ["EVAL", granted, "4", NAME, QUEUE, PLACES, PRESENCE, &next];
+    test.redis.cmd(&keys).await;
+    let unlocked = guard.unlock().await;
+    assert!(matches!(unlocked, Err(Error::Lost(_))), "{unlocked:?}");
+    let guard = tokio::time::timeout(SOON, waiter).await;
+    guard.expect("in time").unwrap().unlock().await.unwrap();
+    test.eventually_empty().await;
 }
 
 /// FA6: the waiter of a stopped process keeps its place while its presence lasts.
