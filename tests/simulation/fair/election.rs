@@ -98,6 +98,11 @@ impl Terms {
         answer: &Value,
         holders: [&Counts; 2],
     ) -> Result<bool, String> {
+        // A command that ends a leader's hold deletes its value. A late copy of the acquire makes the ended hold
+        // again, for example after a force unlock, and not the value.
+        let [before, after] = holders;
+        let has_ended = |field: &str| before.contains_key(field) && !after.contains_key(field);
+        self.said = self.said.take().filter(|said| !has_ended(&said.field));
         let is_new = self.tokens.see(command.granting(), answer, holders)?;
         if let Some((field, term)) = self.tokens.last().filter(|_| is_new) {
             self.fields.insert(term, field.to_owned());
