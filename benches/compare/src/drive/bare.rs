@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use redis::Cmd;
 use redis::aio::MultiplexedConnection;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::Result;
 use crate::drive::bare_scripts::evaluate;
 use crate::drive::raw::{connect, load};
 use crate::drive::stage::{Stage, Stopwatch};
-use crate::drive::tally::{Latencies, Tally};
+use crate::drive::tally::Tally;
 use crate::drive::wake::until_it_waits;
 use crate::protocol::{Event, Request};
 
@@ -41,14 +41,7 @@ pub(crate) async fn measure(request: &Request, stage: &mut Stage) -> Result<Map<
 
     let watch = Stopwatch::start();
     let (_, tally) = tokio::spawn(task.repeat(request.seconds)).await??;
-    let (seconds, cpu) = (watch.seconds(), watch.cpu_seconds());
-
-    let pairs = tally.pairs;
-    let mut figures = Latencies::of(&[tally]).figures();
-    figures.insert("seconds".to_owned(), json!(seconds));
-    figures.insert("pairs".to_owned(), json!(pairs));
-    figures.insert("cpu_s".to_owned(), json!(cpu));
-    Ok(figures)
+    Ok(tally.figures(&watch))
 }
 
 struct Repeat {

@@ -4,13 +4,13 @@ use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
 use lockdog::{Client, Election, Leadership, Owner};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::task::{JoinSet, spawn_blocking};
 
 use crate::Result;
 use crate::drive::process::{Process, until_input_ends};
 use crate::drive::stage::{Stage, Stopwatch};
-use crate::drive::tally::{Latencies, Tally};
+use crate::drive::tally::Tally;
 use crate::drive::wake::until_it_waits;
 use crate::protocol::{Event, Request};
 
@@ -23,7 +23,7 @@ pub(crate) async fn resigned(request: &Request, stage: &mut Stage) -> Result<Map
 
     let watch = Stopwatch::start();
     let (leader, tally) = candidates.resign(leader, request.seconds).await?;
-    let figures = figures(tally, &watch);
+    let figures = tally.figures(&watch);
     drop((candidates, leader));
     shut_down(clients).await;
     Ok(figures)
@@ -44,7 +44,7 @@ pub(crate) async fn killed(request: &Request, stage: &mut Stage) -> Result<Map<S
             break;
         }
     }
-    let figures = figures(tally, &watch);
+    let figures = tally.figures(&watch);
     shut_down(clients).await;
     Ok(figures)
 }
@@ -181,15 +181,6 @@ fn check_terms(before: u64, after: u64) -> Result<()> {
     } else {
         Err(format!("term {after} follows term {before}").into())
     }
-}
-
-fn figures(tally: Tally, watch: &Stopwatch) -> Map<String, Value> {
-    let (seconds, cpu, pairs) = (watch.seconds(), watch.cpu_seconds(), tally.pairs);
-    let mut figures = Latencies::of(&[tally]).figures();
-    figures.insert("seconds".to_owned(), json!(seconds));
-    figures.insert("pairs".to_owned(), json!(pairs));
-    figures.insert("cpu_s".to_owned(), json!(cpu));
-    figures
 }
 
 const UNTIL_ALL_WAIT: Duration = Duration::from_millis(200);

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use lockdog::{Client, CountDownLatch};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::task::JoinSet;
 
 use crate::Result;
 use crate::drive::stage::{Stage, Stopwatch};
-use crate::drive::tally::{Latencies, Tally};
+use crate::drive::tally::Tally;
 use crate::protocol::{Event, Request};
 
 pub(crate) async fn measure(request: &Request, stage: &mut Stage) -> Result<Map<String, Value>> {
@@ -28,13 +28,7 @@ pub(crate) async fn measure(request: &Request, stage: &mut Stage) -> Result<Map<
 
     let watch = Stopwatch::start();
     let tally = turns.repeat(request.seconds).await?;
-    let (seconds, cpu) = (watch.seconds(), watch.cpu_seconds());
-
-    let pairs = tally.pairs;
-    let mut figures = Latencies::of(&[tally]).figures();
-    figures.insert("seconds".to_owned(), json!(seconds));
-    figures.insert("pairs".to_owned(), json!(pairs));
-    figures.insert("cpu_s".to_owned(), json!(cpu));
+    let figures = tally.figures(&watch);
     for client in turns.clients {
         client.shutdown().await;
     }

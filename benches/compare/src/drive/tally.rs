@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::drive::object;
+use crate::drive::stage::Stopwatch;
 
 /// What one owner did.
 pub(crate) struct Tally {
@@ -30,6 +31,16 @@ impl Tally {
     pub(crate) fn sample(&mut self, latency: Duration) {
         let ticks = latency.as_nanos() / TICK;
         self.samples.push(u32::try_from(ticks).unwrap_or(u32::MAX));
+    }
+
+    /// What one owner did in a window that ends now.
+    pub(crate) fn figures(self, watch: &Stopwatch) -> Map<String, Value> {
+        let (seconds, cpu, pairs) = (watch.seconds(), watch.cpu_seconds(), self.pairs);
+        let mut figures = Latencies::of(&[self]).figures();
+        figures.insert("seconds".to_owned(), json!(seconds));
+        figures.insert("pairs".to_owned(), json!(pairs));
+        figures.insert("cpu_s".to_owned(), json!(cpu));
+        figures
     }
 }
 
