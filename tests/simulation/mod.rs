@@ -27,6 +27,7 @@ mod lists;
 mod messages;
 mod network;
 mod observer;
+mod order;
 mod permits;
 mod plan;
 mod polls;

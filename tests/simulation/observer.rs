@@ -1,7 +1,7 @@
 //! Compares the clients with the server, and checks invariants 1 to 8, SP1, SP2, NR1 and NR2 of the
 //! design.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use super::findings::Findings;
 use super::kept::{Kept, KeptSeen};
 use super::keys::Hash;
 use super::network::{BatchesSeen, Delivery, Network};
+use super::order::CountOrder;
 use super::plan::{LockKind, Plan};
 use super::polls::Polls;
 use super::redis::Redis;
@@ -29,12 +30,7 @@ pub(super) struct Observer {
     /// Fields that were deleted by a force unlock; their holders learn of it late.
     forced: HashSet<String>,
     lost: HashSet<(usize, u64)>,
-    /// The last executed command about each hold's count.
-    executed: HashMap<String, u64>,
-    /// The latest of the executed commands about each hold's count, and the holds whose counts a repetition of an
-    /// earlier one has changed since.
-    latest: HashMap<String, u64>,
-    stepped_back: HashSet<String>,
+    order: CountOrder,
     /// Fields that a command has reached twice: the second time it may have lengthened the key's TTL beyond
     /// the hold's lease.
     reached_twice: HashSet<String>,
@@ -134,9 +130,7 @@ impl Observer {
             found,
             forced: HashSet::new(),
             lost: HashSet::new(),
-            executed: HashMap::new(),
-            latest: HashMap::new(),
-            stepped_back: HashSet::new(),
+            order: CountOrder::default(),
             reached_twice: HashSet::new(),
             deleted: HashSet::new(),
             tokens: Tokens::new(plan.lock.tokens(), KEY),
@@ -163,19 +157,12 @@ impl Observer {
             }
         }
         for field in command.counted() {
-            let last = self.executed.insert(field.to_owned(), serial);
-            self.seen.overtaken += u64::from(last.is_some_and(|last| last > serial));
-            let latest = self.latest.entry(field.to_owned()).or_insert(serial);
-            if serial < *latest {
-                self.stepped_back.insert(field.to_owned());
-            }
-            *latest = serial.max(*latest);
+            self.seen.overtaken += u64::from(self.order.execute(field, serial));
         }
         if let SimulatedCommand::Count { field, target, .. } = command
-            && self.latest.get(*field) == Some(&serial)
             && count(after, field) == i64::from(*target)
         {
-            self.stepped_back.remove(*field);
+            self.order.note_set(field, serial);
         }
         match command {
             SimulatedCommand::Count {
@@ -566,8 +553,7 @@ impl Observer {
 
     /// Whether no command about the hold's count was overtaken by a later one.
     fn in_order(&self, field: &str) -> bool {
-        let is_last = self.executed.get(field).copied() == self.network.last_sent(field);
-        is_last && !self.stepped_back.contains(field)
+        self.order.is_kept(field, self.network.last_sent(field))
     }
 }
 
@@ -643,16 +629,13 @@ impl Observes for Observer {
     }
 
     fn refuse(&mut self, delivery: &Delivery, error: &str) {
-        // A server without memory lowers no count, and the client does not ask again. The next acquire lowers
-        // nothing either.
-        if error.starts_with("OOM")
-            && let SimulatedCommand::Count {
-                field,
-                acquires: false,
-                ..
-            } = SimulatedCommand::of(&delivery.args)
+        if let SimulatedCommand::Count {
+            field,
+            acquires: false,
+            ..
+        } = SimulatedCommand::of(&delivery.args)
         {
-            self.stepped_back.insert(field.to_owned());
+            self.order.note_refused(field, error);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Compares the clients with the server, and checks invariants GL1 to GL4 and 1 to 7 of the design.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use redis::Value;
@@ -10,6 +10,7 @@ use super::stand::{EPOCH_MS, Stand};
 use crate::hold::{Hold, HoldPhase};
 use crate::simulation::findings::Findings;
 use crate::simulation::network::{Delivery, Network};
+use crate::simulation::order::CountOrder;
 use crate::simulation::redis::Redis;
 use crate::simulation::world::Observes;
 
@@ -18,13 +19,7 @@ pub(super) struct Observer {
     network: Arc<Network>,
     pub(super) found: Findings,
     lost: HashSet<(usize, u64)>,
-    /// The last executed command about each hold's count.
-    executed: HashMap<String, u64>,
-    /// The latest of the executed commands about each hold's count, and the holds whose counts an earlier one
-    /// has changed since: a late inner acquire shows too large a count, and a late inner unlock too small a
-    /// one, until a later command sets it (invariant 3).
-    latest: HashMap<String, u64>,
-    stepped_back: HashSet<String>,
+    order: CountOrder,
     /// Fields that one command has reached twice: the second delivery may have created them again.
     reached_twice: HashSet<String>,
     /// Fields that a command has deleted, and those that a force unlock has deleted.
@@ -79,9 +74,7 @@ impl Observer {
             network,
             found,
             lost: HashSet::new(),
-            executed: HashMap::new(),
-            latest: HashMap::new(),
-            stepped_back: HashSet::new(),
+            order: CountOrder::default(),
             reached_twice: HashSet::new(),
             deleted: HashSet::new(),
             forced: HashSet::new(),
@@ -108,16 +101,13 @@ impl Observer {
     ) {
         let now = self.found.now_ms() as f64;
         if let Some(field) = command.counted() {
-            self.executed.insert(field.to_owned(), serial);
-            let latest = self.latest.entry(field.to_owned()).or_insert(serial);
-            let is_late = serial < *latest;
-            *latest = serial.max(*latest);
+            self.order.execute(field, serial);
             let target = command.target().map(i64::from);
-            let mut has = after.of_field(field);
-            if is_late {
-                self.stepped_back.insert(field.to_owned());
-            } else if has.all(|(_, has)| Some(has.count) == target) {
-                self.stepped_back.remove(field);
+            if after
+                .of_field(field)
+                .all(|(_, has)| Some(has.count) == target)
+            {
+                self.order.note_set(field, serial);
             }
         }
         for field in command.fields() {
@@ -323,8 +313,7 @@ impl Observer {
 
     /// Whether no command about the hold's count was overtaken by a later one.
     fn in_order(&self, field: &str) -> bool {
-        let is_last = self.executed.get(field).copied() == self.network.last_sent(field);
-        is_last && !self.stepped_back.contains(field)
+        self.order.is_kept(field, self.network.last_sent(field))
     }
 }
 
@@ -363,12 +352,8 @@ impl Observes for Observer {
     }
 
     fn refuse(&mut self, delivery: &Delivery, error: &str) {
-        // A server without memory lowers no count, and the client does not ask again. The next acquire lowers
-        // nothing either.
-        if error.starts_with("OOM")
-            && let GroupCommand::Lower { field, .. } = GroupCommand::of(&delivery.args)
-        {
-            self.stepped_back.insert(field.to_owned());
+        if let GroupCommand::Lower { field, .. } = GroupCommand::of(&delivery.args) {
+            self.order.note_refused(field, error);
         }
     }
 
