@@ -6,7 +6,7 @@ use super::prefixed;
 /// The keys of the locks that this counter counts for; none if the name is not that of a counter. The locks `b` and
 /// `{b}` have one counter.
 pub(crate) fn counted_by(counter: &str) -> Vec<&str> {
-    let prefix = FENCED.counter.map_or("", |counter| counter.prefix);
+    let prefix = prefix();
     let name = counter
         .strip_prefix(prefix)
         .and_then(|it| it.strip_prefix(':'));
@@ -21,12 +21,16 @@ pub(crate) fn counted_by(counter: &str) -> Vec<&str> {
 
 /// A pattern of the counters of the locks whose keys match this pattern.
 pub(crate) fn pattern_of_counters(locks: &str) -> String {
-    let prefix = FENCED.counter.map_or("", |counter| counter.prefix);
+    let prefix = prefix();
     match locks {
         // Also those whose names have braces of their own.
         "*" => format!("{prefix}:*"),
         _ => prefixed(prefix, locks),
     }
+}
+
+fn prefix() -> &'static str {
+    FENCED.counter.map_or("", |counter| counter.prefix)
 }
 
 #[cfg(test)]

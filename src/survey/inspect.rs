@@ -216,21 +216,15 @@ async fn beside(core: &Core, info: &mut LockInfo) -> Result<()> {
                 };
             }
         }
-        LockKind::Foreign(kind) if kind == "string" && !counted_by(&key).is_empty() => {
-            let mut locks = command(&["EXISTS"]);
-            locks.arg(counted_by(&key));
-            let (held, token) = tokio::join!(
-                ask_if_permitted(core, &key, locks),
-                number(core, &key, "GET"),
-            );
-            let held = held?.and_then(|answer| read::<u64>(&answer));
-            if let (Some(0), Some(token)) = (held, token?) {
-                info.kind = LockKind::UnusedCounter;
-                info.token = Some(token);
-            }
-            return Ok(());
-        }
         LockKind::Foreign(kind) if kind == "string" => {
+            let locks = counted_by(&key);
+            if !locks.is_empty() {
+                info.token = unused_counter(core, &key, &locks).await?;
+                if info.token.is_some() {
+                    info.kind = LockKind::UnusedCounter;
+                }
+                return Ok(());
+            }
             let leased = of(&kind::PERMIT)
                 .and_then(|key| key.permits())
                 .unwrap_or_default();
@@ -265,6 +259,21 @@ async fn beside(core: &Core, info: &mut LockInfo) -> Result<()> {
     let channels: Vec<String> = channels.into_iter().flatten().collect();
     info.listeners = listeners(core, &key, &channels).await?;
     Ok(())
+}
+
+/// The value of a counter of tokens, if all locks that it counts for are free, as far as the user may check that.
+async fn unused_counter(
+    core: &Core,
+    counter: &str,
+    locks: &[&str],
+) -> Result<Option<u64>, Failure> {
+    let held = command(&[&["EXISTS"], locks].concat());
+    let (held, token) = tokio::join!(
+        ask_if_permitted(core, counter, held),
+        number(core, counter, "GET"),
+    );
+    let held = held?.and_then(|answer| read::<u64>(&answer));
+    Ok(token?.filter(|_| held == Some(0)))
 }
 
 /// How many connections listen to these channels, if the user may ask.

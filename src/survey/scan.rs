@@ -48,8 +48,10 @@ pub struct Locks {
 struct Position {
     /// The servers that are not done, the current one last.
     nodes: Vec<Arc<Node>>,
-    /// The types and patterns of keys that are not done on the current server, the current ones last.
+    /// The types and patterns of keys that are scanned on each server, the last ones first.
     passes: Vec<(&'static str, String)>,
+    /// How many of them are not done on the current server.
+    left: usize,
     cursor: u64,
 }
 
@@ -147,14 +149,16 @@ impl Locks {
             // After this the servers of a cluster are known.
             let of = |failure| Error::from(failure).of_server(&core.server.address());
             core.server.connect().await.map_err(of)?;
+            let passes = self.passes();
             self.at = Some(Position {
                 nodes: core.server.nodes(),
-                passes: self.passes(),
+                left: passes.len(),
+                passes,
                 cursor: 0,
             });
             return Ok(());
         };
-        let (Some(node), Some((kind, pattern))) = (at.nodes.last(), at.passes.last()) else {
+        let (Some(node), Some((kind, pattern))) = (at.nodes.last(), at.current()) else {
             return Ok(());
         };
         if self.scanned > 0 && !self.pause.is_zero() {
@@ -192,24 +196,16 @@ impl Locks {
             }
         }
         self.scanned += PAGE;
-        let passes = self.passes();
-        let Some(at) = &mut self.at else {
-            return Ok(());
-        };
-        at.cursor = cursor;
-        if cursor == 0 {
-            at.passes.pop();
-            if at.passes.is_empty() {
-                at.nodes.pop();
-                at.passes = passes;
-            }
+        if let Some(at) = &mut self.at {
+            at.go_on(cursor);
         }
         Ok(())
     }
 
     fn passes(&self) -> Vec<(&'static str, String)> {
         let mut passes = Vec::new();
-        if self.with_counters {
+        // Each pass goes through all keys. Where the pass for semaphores takes every string, it finds the counters.
+        if self.with_counters && !(self.with_semaphores && self.pattern == "*") {
             passes.push(("string", pattern_of_counters(&self.pattern)));
         }
         if self.with_semaphores {
@@ -217,6 +213,25 @@ impl Locks {
         }
         passes.push(("hash", self.pattern.clone()));
         passes
+    }
+}
+
+impl Position {
+    fn current(&self) -> Option<&(&'static str, String)> {
+        self.passes.get(self.left.checked_sub(1)?)
+    }
+
+    /// A page of keys was read, and the next one begins here; at zero the pass is done.
+    fn go_on(&mut self, cursor: u64) {
+        self.cursor = cursor;
+        if cursor > 0 {
+            return;
+        }
+        self.left -= 1;
+        if self.left == 0 {
+            self.nodes.pop();
+            self.left = self.passes.len();
+        }
     }
 }
 
