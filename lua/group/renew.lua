@@ -25,11 +25,12 @@ local function extend(key, field, lease, values)
             return 0
         end
     end
+    local value_end = now + lease + 5
     for value in string.gmatch(values, '%S+') do
         local ends = value .. ':' .. field .. ':expire_time'
         local before = tonumber(redis.call('hget', key, ends) or nil) or 0
-        if before < now + lease + 5 then
-            redis.call('hset', key, ends, string.format('%.0f', now + lease + 5))
+        if before < value_end then
+            redis.call('hset', key, ends, string.format('%.0f', value_end))
         end
     end
     if redis.call('pttl', key) < lease then

@@ -299,7 +299,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/group/renew.lua",
-        "48dc0662e559b2bb3b96ee409d21785622a05d03",
+        "372884e830042da0f11d6b21c3f662aa6181411a",
     ),
     (
         "lua/group/touch.lua",

@@ -71,12 +71,17 @@ pub(crate) async fn release(
     Ok(if is_released { YES } else { NO })
 }
 
+/// The size of a quorum.
+fn need(all: &[Instance]) -> usize {
+    all.len() / 2 + 1
+}
+
 /// Whether the holder can lose the lock on a quorum. On fewer servers it might keep its quorum, and would only have
 /// fewer servers to spare.
 fn can_be_released(all: &[Instance]) -> bool {
     let can_lose = |it: &&Instance| it.answer.is_ok() && it.chosen.is_some();
     let is_gone_or_can = |it: &&Instance| it.is_gone() || can_lose(it);
-    let enough = all.iter().filter(is_gone_or_can).count() > all.len() / 2;
+    let enough = all.iter().filter(is_gone_or_can).count() >= need(all);
     enough && all.iter().any(|it| it.is_released || can_lose(&it))
 }
 
@@ -182,7 +187,7 @@ impl Instance {
 
 /// Returns whether the holder lost the lock on a quorum, and others can have it or have it.
 fn report(args: &Release, all: &[Instance], output: Output) -> bool {
-    let need = all.len() / 2 + 1;
+    let need = need(all);
     let free = all.iter().filter(|it| it.is_free()).count();
     let released = all.iter().filter(|it| it.is_released).count();
     let gone = all.iter().filter(|it| it.is_gone()).count();
