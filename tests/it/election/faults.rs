@@ -228,7 +228,8 @@ async fn the_next_one_leads_when_the_lease_of_a_killed_leader_is_over() {
 /// LE4: the first candidate in the queue is absent, and delays the others for its absence only.
 #[tokio::test]
 async fn a_candidate_that_is_not_there_is_passed_over() {
-    let set = |builder: ClientBuilder| builder.poll_cap(ms(250)).fair_absence(ms(1_000));
+    // The absence is long enough for a second candidate on a busy machine.
+    let set = |builder: ClientBuilder| builder.poll_cap(ms(250)).fair_absence(ms(5_000));
     let test = Fixture::with(set).await;
     let lead = test.election.campaign("a").await.unwrap();
     let proxy = Proxy::start(&test.server).await;

@@ -168,48 +168,58 @@ async fn an_attempt_passes_no_waiter_of_the_queue() {
     test.assert_clean().await;
 }
 
-/// One poll keeps all waiters of a client in the queue for longer than they may be absent.
+/// The holder is of another client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_multi_lock_keeps_its_place_and_those_of_its_client_for_long() {
+    keeps_its_place(false).await;
+}
+
+/// The holder is of the client that waits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_multi_lock_keeps_its_place_behind_its_own_client_for_long() {
+    keeps_its_place(true).await;
+}
+
+/// One poll keeps all waiters of a client in the queue for longer than they may be absent.
+async fn keeps_its_place(own_holds: bool) {
+    // Much longer than a command takes on a busy machine.
+    let absence = ms(10_000);
     let test = Fixture::start(2).await;
-    let set = |client: lockdog::ClientBuilder| client.poll_cap(ms(200)).fair_absence(ms(2_500));
+    let set = |client: lockdog::ClientBuilder| client.poll_cap(ms(200)).fair_absence(absence);
     let (own, other) = (
         clients(&test.servers, set).await,
         clients(&test.servers, set).await,
     );
-    for keeps in [false, true] {
-        // The holder is of another client, or of the same one.
-        let holder = if keeps { &own } else { &other };
-        let held = holder[0].fair_lock(MEMBER).lock().await.unwrap();
-        let lock = KINDS[0].among_others(&own);
-        let turns = Arc::default();
-        let mut waiting = Vec::new();
-        for number in 0..4 {
-            let waits = match number {
-                0 | 2 => waiter(&lock),
-                1 => crate::turn::waiter(&own[0].fair_lock(MEMBER)),
-                _ => crate::turn::waiter(&other[0].fair_lock(MEMBER)),
-            };
-            waiting.push(turn(number, waits, &turns));
-            eventually_queued(&test, MEMBER, number + 1).await;
-        }
-        let before = queue(&test, MEMBER).await;
-        tokio::time::sleep(ms(5_500)).await;
-        assert_eq!(
-            queue(&test, MEMBER).await,
-            before,
-            "they are the same waits"
-        );
-        held.unlock().await.unwrap();
-        for turn in waiting {
-            tokio::time::timeout(SOON, turn)
-                .await
-                .expect("in time")
-                .unwrap();
-        }
-        assert_eq!(*turns.lock().unwrap(), [0, 1, 2, 3]);
-        test.assert_clean().await;
+    let holder = if own_holds { &own } else { &other };
+    let held = holder[0].fair_lock(MEMBER).lock().await.unwrap();
+    let lock = KINDS[0].among_others(&own);
+    let turns = Arc::default();
+    let mut waiting = Vec::new();
+    for number in 0..4 {
+        let waits = match number {
+            0 | 2 => waiter(&lock),
+            1 => crate::turn::waiter(&own[0].fair_lock(MEMBER)),
+            _ => crate::turn::waiter(&other[0].fair_lock(MEMBER)),
+        };
+        waiting.push(turn(number, waits, &turns));
+        eventually_queued(&test, MEMBER, number + 1).await;
     }
+    let before = queue(&test, MEMBER).await;
+    tokio::time::sleep(absence + ms(2_000)).await;
+    assert_eq!(
+        queue(&test, MEMBER).await,
+        before,
+        "they are the same waits"
+    );
+    held.unlock().await.unwrap();
+    for turn in waiting {
+        tokio::time::timeout(SOON, turn)
+            .await
+            .expect("in time")
+            .unwrap();
+    }
+    assert_eq!(*turns.lock().unwrap(), [0, 1, 2, 3]);
+    test.assert_clean().await;
 }
 
 /// Another task of the owner gets the fair member while the multi lock waits for it: it re-enters.
