@@ -18,6 +18,7 @@ mod waits;
 use lockdog::{Client, ClientBuilder, Semaphore};
 
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
+use crate::support::wait::comes_true;
 use crate::support::{Redis, RedisServer, eventually};
 
 /// A server with a semaphore of this many permits, one client, and the test's own connection.
@@ -84,10 +85,18 @@ impl Fixture {
 
     /// Waits until all permits are free again, also those that the background releases.
     async fn eventually_free(&self) {
-        eventually(SOON, "all permits are free", async || {
-            self.free().await == i64::from(self.total) && self.shares().await.is_empty()
-        })
-        .await;
+        let is_free =
+            async || self.free().await == i64::from(self.total) && self.shares().await.is_empty();
+        if !comes_true(SOON, is_free).await {
+            let ledger: Vec<(String, f64)> = self
+                .redis
+                .ask(&["ZRANGE", LEDGER, "0", "-1", "WITHSCORES"])
+                .await;
+            panic!(
+                "{} permits are free, in the ledger: {ledger:?}",
+                self.free().await
+            );
+        }
     }
 
     /// Waits until this number of permits is free and these are in use, also after background releases.

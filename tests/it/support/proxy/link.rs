@@ -221,14 +221,19 @@ impl Link {
                 }
             };
         }
+        let mut bytes = Vec::new();
         for fate in copies {
-            let executed = !matches!(fate, Fate::Canned(..));
+            if !matches!(fate, Fate::Canned(..)) {
+                bytes.extend_from_slice(&request);
+            }
             let due = self.answers.lock().unwrap().expect(args, fate);
             self.settle(due, to_client);
-            if executed {
-                // The queue ends only with this connection, and then no party needs the piece.
-                let _ = to_server.send(self.piece(Direction::ToServer, request.clone()));
-            }
+        }
+        if !bytes.is_empty() {
+            // In one piece, so that the server executes both copies before a command of another connection. It
+            // would be a repetition long after the answer otherwise. The queue ends only with this connection,
+            // and then no party needs the piece.
+            let _ = to_server.send(self.piece(Direction::ToServer, bytes));
         }
     }
 

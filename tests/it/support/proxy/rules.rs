@@ -24,7 +24,7 @@ pub(crate) enum Action {
     HoldRequest(Gate),
     /// The server never sees it; the client gets this line, such as `-LOADING wait`.
     ReplyWith(String),
-    /// The server gets it twice in a row; the client gets the first reply.
+    /// The server gets it twice in a row, without a command of others between; the client gets the first reply.
     Twice,
     /// The client gets its reply; when the gate opens the server gets the same bytes again, on a
     /// connection of the proxy's own.
