@@ -5,6 +5,8 @@
 pub(super) enum SemaphoreCommand<'a> {
     Acquire {
         field: &'a str,
+        /// 0: all that are free.
+        permits: u32,
     },
     Release {
         field: &'a str,
@@ -36,7 +38,10 @@ impl<'a> SemaphoreCommand<'a> {
         let number = |text: &str| text.parse().expect("it is a small number");
         match *values {
             [prefix, CHANNEL, _publish] => Self::Reclaim { prefix },
-            [field, _permits] => Self::Acquire { field },
+            [field, permits] => Self::Acquire {
+                field,
+                permits: number(permits),
+            },
             [from, to, _permits, _doubt, CHANNEL, _publish] => Self::Transfer { from, to },
             [field, target, CHANNEL, _publish, _doubt, _known] => Self::Release {
                 field,
@@ -52,7 +57,7 @@ impl<'a> SemaphoreCommand<'a> {
     /// The requests whose shares it may change.
     pub(super) fn fields(&self) -> Vec<&'a str> {
         match self {
-            Self::Acquire { field } | Self::Release { field, .. } => vec![field],
+            Self::Acquire { field, .. } | Self::Release { field, .. } => vec![field],
             Self::Transfer { from, to } => vec![from, to],
             Self::Set { .. } | Self::Reclaim { .. } | Self::Other => Vec::new(),
         }
