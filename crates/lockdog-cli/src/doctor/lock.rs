@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use lockdog::config::{ReplicaAck, Replicas};
 use lockdog::error::Error;
 use lockdog::report::{Finding, FindingKind};
 use lockdog::{Client, ClientBuilder, Uuid};
 
-use super::found::{Found, State};
+use super::found::{Found, State, millis};
 use crate::args::Doctor;
 use crate::failed::Failed;
 use crate::output::Output;
@@ -15,9 +16,14 @@ use crate::run::{Signals, number};
 pub(super) async fn check(
     args: &Doctor,
     builder: ClientBuilder,
+    limit: Duration,
     signals: &mut Signals,
     output: Output,
 ) -> Result<Vec<Found>, Failed> {
+    // Only a client as a whole waits for replicas.
+    let wait = limit.min(REPLICAS_WAIT);
+    let acknowledged = ReplicaAck::require(Replicas::All).timeout(wait);
+    let with_replicas = builder.clone().replica_ack(acknowledged);
     let mut all = Vec::new();
     let mut tell = |found: Found| {
         found.show(output);
@@ -36,17 +42,29 @@ pub(super) async fn check(
         }
     };
     tell(Found::new("client", "", State::Ok, "a client is connected").since(began));
+    let mut acknowledging = None;
+    let checks = async {
+        let is_locked = lock(args, &client, &mut tell).await;
+        if is_locked {
+            match with_replicas.lazy(false).build().await {
+                Ok(another) => replicas(args, acknowledging.insert(another), wait, &mut tell).await,
+                Err(error) => tell(failed("replicas", error)),
+            }
+        }
+        set_up(&client, &mut tell).await;
+    };
     let ended = tokio::select! {
-        () = steps(args, &client, &mut tell) => Ok(()),
+        () = checks => Ok(()),
         signal = signals.ending() => Err(Failed::signalled(number(signal))),
     };
     // A lock that is still held is released here.
-    client.shutdown_within(END).await;
+    for client in [Some(client), acknowledging].into_iter().flatten() {
+        client.shutdown_within(END).await;
+    }
     ended.map(|()| all)
 }
 
-async fn steps(args: &Doctor, client: &Client, tell: &mut impl FnMut(Found)) {
-    lock(args, client, tell).await;
+async fn set_up(client: &Client, tell: &mut impl FnMut(Found)) {
     match client.diagnose().await {
         Ok(diagnosis) => {
             if diagnosis.findings().is_empty() {
@@ -65,15 +83,15 @@ async fn steps(args: &Doctor, client: &Client, tell: &mut impl FnMut(Found)) {
     }
 }
 
-/// Acquires and releases a lock that no other program uses.
-async fn lock(args: &Doctor, client: &Client, tell: &mut impl FnMut(Found)) {
-    let name = format!("{}{}", args.lock_prefix, Uuid::new_v4());
+/// Acquires and releases a lock that no other program uses. Returns whether it was acquired.
+async fn lock(args: &Doctor, client: &Client, tell: &mut impl FnMut(Found)) -> bool {
+    let name = name(args);
     let began = Instant::now();
     let guard = match client.lock(&name).lock().await {
         Ok(guard) => guard,
         Err(error) => {
             tell(failed("lock", error).since(began));
-            return;
+            return false;
         }
     };
     let text = format!("{name} was acquired");
@@ -87,6 +105,46 @@ async fn lock(args: &Doctor, client: &Client, tell: &mut impl FnMut(Found)) {
     // No lock is held here, because the output ends the process if nobody reads it.
     tell(acquired);
     tell(released);
+    true
+}
+
+/// How long an acquire takes that waits for all replicas of the master.
+async fn replicas(args: &Doctor, client: &Client, wait: Duration, tell: &mut impl FnMut(Found)) {
+    let began = Instant::now();
+    let found = |state, text: &str| Found::new("replicas", "", state, text).answered();
+    let acquired = client.lock(name(args)).lock().await;
+    let took = began.elapsed();
+    let found = match acquired {
+        Ok(guard) => {
+            let text = "a lock was acquired, and all replicas have it";
+            match guard.unlock().await {
+                Ok(_) => found(State::Ok, text),
+                Err(error) => failed("replicas", error),
+            }
+        }
+        // The number that is required is that of the connected replicas, and at least one.
+        Err(Error::NotReplicated(missing)) if missing.acknowledged() == 0 => {
+            let text = format!("no replica acknowledged a lock within {}", millis(wait));
+            found(State::Unknown, &text)
+                .fix("if the master has replicas, see whether they follow it")
+        }
+        Err(Error::NotReplicated(missing)) => {
+            let (some, all) = (missing.acknowledged(), missing.required());
+            let text = format!(
+                "{some} of {all} replicas acknowledged a lock within {}",
+                millis(wait)
+            );
+            found(State::Warn, &text).fix("see which replica does not follow the master")
+        }
+        Err(Error::Refused { .. }) => found(State::Unknown, "the server refuses WAIT")
+            .fix("grant +wait to the user, if the clients use ReplicaAck"),
+        Err(error) => failed("replicas", error),
+    };
+    tell(found.took(took));
+}
+
+fn name(args: &Doctor) -> String {
+    format!("{}{}", args.lock_prefix, Uuid::new_v4())
 }
 
 fn failed(step: &'static str, error: Error) -> Found {
@@ -107,5 +165,7 @@ fn found(finding: &Finding) -> Found {
         .fix(&finding.fix)
 }
 
+/// How long the replicas have time to acknowledge a lock, if the command timeout is not shorter.
+const REPLICAS_WAIT: Duration = Duration::from_secs(1);
 /// How long a server that does not answer keeps the command from its end. What it has ends with its lease.
 const END: Duration = Duration::from_secs(5);

@@ -33,7 +33,7 @@ pub(crate) async fn doctor(
         let is_way_clear = all.iter().all(|found| found.state != State::Fail);
         // A failure on the way to the lock is reported once, by its own step.
         if is_way_clear {
-            all.extend(lock::check(args, builder, &mut signals, output).await?);
+            all.extend(lock::check(args, builder, settings.limit(), &mut signals, output).await?);
         }
         is_reached |= all.iter().any(|found| found.is_answer);
         has_problem |= all.iter().any(|found| found.is_problem());

@@ -4,7 +4,9 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::program::{lockdog, lockdog_at};
-use crate::support::{Action, Certificates, Gate, Proxy, RedisServer, dead_port, named};
+use crate::support::{
+    Action, Certificates, Gate, Proxy, RedisServer, Replicated, dead_port, named,
+};
 
 fn step<'a>(lines: &'a [Value], step: &str) -> &'a Value {
     let found = lines.iter().find(|line| line["step"] == step);
@@ -25,6 +27,7 @@ async fn each_step_to_a_good_server_is_timed_and_nothing_is_left() {
         assert!(found["took_us"].as_u64().is_some(), "{found}");
     }
     assert_eq!(step(&lines, "clock")["state"], "ok");
+    assert_eq!(step(&lines, "replicas")["state"], "unknown");
     // A test's server has no persistence, and the doctor reports that.
     ended.code(1);
     let redis = server.redis().await;
@@ -35,6 +38,28 @@ async fn each_step_to_a_good_server_is_timed_and_nothing_is_left() {
         "{}",
         ended.stdout
     );
+}
+
+#[tokio::test]
+async fn the_acknowledgement_of_the_replicas_is_timed() {
+    let servers = Replicated::start(2).await;
+    let replicas = async || {
+        let ended = lockdog(&servers.master, &["doctor", "--json"]).end();
+        step(&ended.await.code(1).json_lines(), "replicas").clone()
+    };
+    let found = replicas().await;
+    assert_eq!(found["state"], "ok", "{found}");
+    assert!(found["took_us"].as_u64().is_some(), "{found}");
+    servers.replicas[1].pause();
+    let found = replicas().await;
+    assert_eq!(found["state"], "warn", "{found}");
+    assert!(
+        found["text"].as_str().unwrap().starts_with("1 of 2 "),
+        "{found}"
+    );
+    servers.replicas[1].resume();
+    let keys = servers.redis.keys().await;
+    assert!(keys.is_empty(), "{keys:?}");
 }
 
 #[tokio::test]
