@@ -150,6 +150,54 @@ async fn a_release_on_a_terminal_asks_for_the_name() {
     assert_eq!(asked, 2, "{}", ended.stdout);
 }
 
+/// Java holds a RedLock on two of three servers.
+#[tokio::test]
+async fn a_release_on_a_quorum_asks_once_and_shows_the_holder_of_each_server() {
+    let servers = [
+        RedisServer::start().await,
+        RedisServer::start().await,
+        RedisServer::start().await,
+    ];
+    let client = "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d";
+    let fields = [format!("{client}:57"), format!("{client}:58")];
+    for (server, field) in servers.iter().zip(&fields) {
+        let redis = server.redis().await;
+        redis.cmd(&["HSET", "orders", field, "1"]).await;
+    }
+    let held_on = async || {
+        let mut count = 0;
+        for server in &servers {
+            count += usize::from(server.redis().await.exists("orders").await);
+        }
+        count
+    };
+    let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
+    let files = Files::new();
+    let text = format!(
+        "export LOCKDOG_URL='{}'
+        $LOCKDOG release orders --force; echo $? >> codes
+        $LOCKDOG release orders --force; echo $? >> codes",
+        urls.join(" ")
+    );
+    let mut terminal = Terminal::open(&servers[0], &files, &text);
+    terminal.press("order\n").await;
+    assert_eq!(files.lines("codes").await, ["1"]);
+    assert_eq!(held_on().await, 2);
+    terminal.press("orders\n").await;
+    let ended = terminal.end().await;
+    assert_eq!(files.text("codes"), "1\n0\n", "{}", ended.stdout);
+    assert_eq!(held_on().await, 0);
+    let [one, two] = fields;
+    let question =
+        format!("type the name orders to take it away from Redisson {one} and Redisson {two}");
+    let asked = ended.stdout.matches(&question).count();
+    assert_eq!(asked, 2, "{}", ended.stdout);
+    let (shown, _) = ended.stdout.split_once(&question).expect("it asks");
+    for part in [&one, &two, "free"] {
+        assert!(shown.contains(part), "{shown}");
+    }
+}
+
 #[tokio::test]
 async fn top_gives_the_terminal_back_as_it_was() {
     let server = RedisServer::start().await;
