@@ -67,6 +67,35 @@ fn each_mutant_says_what_it_is_and_has_its_own_switch() {
     }
 }
 
+/// Some mutants replace a text of a script when the program runs. A replacement that finds nothing would make
+/// no defect, and the tests would seem to miss it.
+#[test]
+fn each_text_that_a_mutant_replaces_is_in_a_script() {
+    let scripts = crate::files("lua", "lua");
+    let scripts: Vec<String> = scripts
+        .iter()
+        .map(|file| fs::read_to_string(file).expect("it is text"))
+        .collect();
+    let mut replaced = 0;
+    for name in names() {
+        let added = text(&name);
+        let added = added.lines().filter(|line| line.starts_with('+'));
+        for rest in added.flat_map(|line| line.split("text.replace(").skip(1)) {
+            let literal = rest
+                .strip_prefix('"')
+                .and_then(|rest| rest.split_once("\", "));
+            let (literal, _) = literal.unwrap_or_else(|| panic!("{name} replaces no plain text"));
+            let wanted = literal.replace("\\n", "\n");
+            assert!(
+                scripts.iter().any(|script| script.contains(&wanted)),
+                "{name} replaces a text that no script has: {wanted}"
+            );
+            replaced += 1;
+        }
+    }
+    assert!(replaced >= 10, "only {replaced} replacements were found");
+}
+
 /// The mutants, without the patch of the switch.
 fn names() -> Vec<String> {
     let files = crate::files("tests/mutants/patches", "patch");
