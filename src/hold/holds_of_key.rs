@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
+use super::few_holds::FewHolds;
 use super::{Hold, HoldPhase, HoldState};
 use crate::owner::Owner;
 
@@ -14,7 +13,7 @@ use crate::owner::Owner;
 /// to be reported with [`HoldsOfKey::moved`].
 pub(super) enum HoldsOfKey {
     /// In the order of entry.
-    Few(SmallVec<[Arc<Hold>; 1]>),
+    Few(FewHolds),
     Many(Box<Index>),
 }
 
@@ -74,7 +73,7 @@ impl From<HoldPhase> for HoldGroup {
 
 impl Default for HoldsOfKey {
     fn default() -> Self {
-        Self::Few(SmallVec::new())
+        Self::Few(FewHolds::None)
     }
 }
 
@@ -84,9 +83,10 @@ impl HoldsOfKey {
             Self::Few(holds) if holds.len() < FEW => holds.push(hold),
             Self::Few(holds) => {
                 let mut index = Box::<Index>::default();
-                for hold in holds.drain(..).chain([hold]) {
-                    index.insert(hold);
+                for few in holds.iter() {
+                    index.insert(few.clone());
                 }
+                index.insert(hold);
                 *self = Self::Many(index);
             }
             Self::Many(index) => index.insert(hold),
@@ -95,7 +95,7 @@ impl HoldsOfKey {
 
     pub(super) fn remove(&mut self, hold: &Arc<Hold>) {
         match self {
-            Self::Few(holds) => holds.retain(|other| !Arc::ptr_eq(other, hold)),
+            Self::Few(holds) => holds.remove(hold),
             Self::Many(index) => {
                 index.remove(hold);
                 // Far fewer than `FEW`, so that a crowd of about that size does not switch the

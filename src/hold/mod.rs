@@ -1,6 +1,7 @@
 //! What this client holds.
 
 mod by_value;
+mod few_holds;
 mod forgotten;
 mod grant;
 mod holds_of_key;
@@ -16,6 +17,7 @@ mod schedule_entry;
 mod state;
 mod streak;
 mod table;
+mod thin_list;
 mod turn;
 mod turn_guard;
 mod unreported_loss;

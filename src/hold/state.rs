@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use super::Streak;
+use super::thin_list::ThinList;
 use super::unreported_loss::UnreportedLoss;
 use crate::clock::Moment;
 use crate::error::LostReason;
@@ -74,7 +75,7 @@ pub(crate) struct HoldState {
     /// The claims among them that belong to composite locks.
     pub(crate) parts: u32,
     /// The claims among them whose guards were forgotten.
-    pub(crate) forgotten: Vec<ClaimFlags>,
+    pub(super) forgotten: ThinList<ClaimFlags>,
     /// The claims among them that ended and left the lock in Redis to its lease. The number stays when
     /// the hold ends: such a hold deletes nothing in Redis.
     pub(crate) left: u32,
@@ -149,7 +150,7 @@ impl HoldState {
             local: 0,
             watched: 0,
             parts: 0,
-            forgotten: Vec::new(),
+            forgotten: ThinList::EMPTY,
             left: 0,
             deadline: now,
             remains_until: now,

@@ -12,7 +12,6 @@ use crate::server::Connection;
 #[derive(Default)]
 pub(super) struct Turns {
     pub(super) turn: Mutex<Turn>,
-    pub(super) freed: Notify,
 }
 
 #[derive(Default)]
@@ -22,6 +21,8 @@ pub(super) struct Turn {
     pub(super) holder: TurnHolder,
     /// The server of the deployment that was asked last.
     pub(super) server: Option<Arc<str>>,
+    /// Notified when a turn ends. Created by the first party that waits for it, because most holds have none.
+    pub(super) freed: Option<Arc<Notify>>,
 }
 
 #[derive(Default)]

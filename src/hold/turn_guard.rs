@@ -39,8 +39,12 @@ impl Hold {
     ///
     /// May take as long as a lease if the command in flight is settled during an outage.
     pub(crate) async fn command(self: &Arc<Self>) -> (TurnGuard, Option<Connection>) {
+        let freed = {
+            let mut turn = self.turns.turn.lock();
+            turn.freed.get_or_insert_default().clone()
+        };
         loop {
-            let mut freed = pin!(self.turns.freed.notified());
+            let mut freed = pin!(freed.notified());
             // Registered before the check, so that no end of a turn is missed.
             freed.as_mut().enable();
             if let Some(command) = self.try_command() {
@@ -277,10 +281,13 @@ impl Drop for TurnGuard {
             return;
         }
         let holder = std::mem::take(&mut turn.holder);
+        let freed = turn.freed.clone();
         drop(turn);
         // Not under the mutex: this may drop the last handle of the connection.
         drop(holder);
-        turns.freed.notify_waiters();
+        if let Some(freed) = freed {
+            freed.notify_waiters();
+        }
     }
 }
 

@@ -45,14 +45,18 @@ impl LockKey {
 
     /// The name, if the client logs names at all levels.
     pub(crate) fn logged_name(&self) -> Option<&str> {
-        self.is_named_in_logs.then_some(&*self.name)
+        let is_named = self
+            .extras
+            .as_ref()
+            .is_some_and(|extras| extras.is_named_in_logs);
+        is_named.then_some(&*self.name)
     }
 
     /// Sets whether logs at all levels have the name beside the hash.
     pub(crate) fn named_in_logs(self, is_named_in_logs: bool) -> Self {
-        Self {
-            is_named_in_logs,
-            ..self
+        match is_named_in_logs {
+            true => self.with(|extras| extras.is_named_in_logs = true),
+            false => self,
         }
     }
 }

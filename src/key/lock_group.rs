@@ -10,19 +10,23 @@ pub(crate) type LockGroup = Arc<dyn Fn(&str) -> Cow<'_, str> + Send + Sync>;
 
 impl LockKey {
     /// The same lock, in the group that the user's function makes of its name.
-    pub(crate) fn in_group(mut self, group: &LockGroup) -> Self {
+    pub(crate) fn in_group(self, group: &LockGroup) -> Self {
         let found = group(&self.name);
         let mut end = found.len().min(LONGEST);
         while !found.is_char_boundary(end) {
             end -= 1;
         }
-        self.group = (end > 0).then(|| found[..end].into());
-        self
+        if end == 0 {
+            return self;
+        }
+        let found: Box<str> = found[..end].into();
+        self.with(|extras| extras.group = Some(found))
     }
 
     /// The group in which observers count it; empty if it is in none.
     pub(crate) fn group(&self) -> &str {
-        self.group.as_deref().unwrap_or_default()
+        self.extra(|extras| extras.group.as_deref())
+            .unwrap_or_default()
     }
 }
 

@@ -42,15 +42,23 @@ pub(crate) type NameMapper = Arc<dyn Fn(&str) -> String + Send + Sync>;
 #[derive(Clone, Debug)]
 pub(crate) struct LockKey {
     name: Box<str>,
-    mapped: Option<Box<str>>,
     kind: &'static Kind,
-    /// The names of the group's values that it locks, sorted. `None` for other locks.
-    values: Option<Arc<Vec<String>>>,
-    /// The group in which observers count it; `None` if it is in none.
-    group: Option<Arc<str>>,
     /// Hash of the kind and the key in Redis. It is stored because each acquire needs it several
     /// times.
     hash: u64,
+    /// What most locks do not have.
+    extras: Option<Arc<Extras>>,
+}
+
+/// What only some locks have.
+#[derive(Clone, Debug, Default)]
+struct Extras {
+    /// The key in Redis, if a mapper made it of the name.
+    mapped: Option<Box<str>>,
+    /// The names of the group's values that it locks, sorted. `None` for other locks.
+    values: Option<Arc<Vec<String>>>,
+    /// The group in which observers count it; `None` if it is in none.
+    group: Option<Box<str>>,
     is_named_in_logs: bool,
 }
 
@@ -69,16 +77,26 @@ impl LockKey {
         if let Some(mapped) = &mapped {
             check("mapped lock name", mapped)?;
         }
-        let hash = hash(kind, mapped.as_deref().unwrap_or(name), None);
-        Ok(Self {
+        let key = Self {
             name: name.into(),
-            mapped,
             kind,
-            values: None,
-            group: None,
-            hash,
-            is_named_in_logs: false,
+            hash: hash(kind, mapped.as_deref().unwrap_or(name), None),
+            extras: None,
+        };
+        Ok(match mapped {
+            Some(mapped) => key.with(|extras| extras.mapped = Some(mapped)),
+            None => key,
         })
+    }
+
+    /// The same lock with other extras.
+    fn with(mut self, change: impl FnOnce(&mut Extras)) -> Self {
+        change(Arc::make_mut(self.extras.get_or_insert_default()));
+        self
+    }
+
+    fn extra<T: ?Sized>(&self, of: impl FnOnce(&Extras) -> Option<&T>) -> Option<&T> {
+        self.extras.as_deref().and_then(of)
     }
 
     /// The lock of these values of a group.
@@ -90,35 +108,31 @@ impl LockKey {
             let why = format!("a lock has 1 to {MOST_VALUES} values, got={}", names.len());
             return Err(Error::invalid("values of a group", why));
         }
-        Ok(Self {
-            hash: hash(self.kind, self.key(), Some(&names)),
-            values: Some(Arc::new(names)),
-            ..self
-        })
+        let hash = hash(self.kind, self.key(), Some(&names));
+        let key = self.with(|extras| extras.values = Some(Arc::new(names)));
+        Ok(Self { hash, ..key })
     }
 
     /// The names of the group's values that it locks; empty for other locks.
     pub(crate) fn values(&self) -> &[String] {
-        self.values.as_deref().map_or(&[], Vec::as_slice)
+        self.extra(|extras| extras.values.as_deref())
+            .map_or(&[], Vec::as_slice)
     }
 
     /// The locks of every kind under the same key. For the server they are one lock.
     pub(crate) fn of_every_kind(&self) -> impl Iterator<Item = Self> {
-        let of_values = self.values.is_some().then(|| self.clone());
+        let of_values = (!self.values().is_empty()).then(|| self.clone());
         let others = kind::ALL.into_iter().map(|kind| self.of_kind(kind));
         others.chain(of_values)
     }
 
     fn of_kind(&self, kind: &'static Kind) -> Self {
-        Self {
-            name: self.name.clone(),
-            mapped: self.mapped.clone(),
-            kind,
-            values: None,
-            group: self.group.clone(),
-            hash: hash(kind, self.key(), None),
-            is_named_in_logs: self.is_named_in_logs,
-        }
+        let hash = hash(kind, self.key(), None);
+        let key = match self.values() {
+            [] => self.clone(),
+            _ => self.clone().with(|extras| extras.values = None),
+        };
+        Self { kind, hash, ..key }
     }
 
     /// The mode of its holds, if it is one of the two kinds of a read/write lock.
@@ -153,7 +167,7 @@ impl LockKey {
     /// Whether the key in Redis has one hold at a time: it exists only with that hold, and its TTL is that hold's
     /// lease.
     pub(crate) fn ends_with_its_hold(&self) -> bool {
-        self.kind.mode.is_none() && self.kind.permits.is_none() && self.values.is_none()
+        self.kind.mode.is_none() && self.kind.permits.is_none() && self.values().is_empty()
     }
 
     /// Fails if a cluster puts the key in a different slot than its channel and its other keys.
@@ -178,12 +192,9 @@ impl LockKey {
     pub(crate) fn of_several(id: &str) -> Self {
         Self {
             name: id.into(),
-            mapped: None,
             kind: &PLAIN,
-            values: None,
-            group: None,
             hash: hash(&PLAIN, id, None),
-            is_named_in_logs: false,
+            extras: None,
         }
     }
 
@@ -204,7 +215,8 @@ impl LockKey {
 
     /// The key in Redis.
     pub(crate) fn key(&self) -> &str {
-        self.mapped.as_deref().unwrap_or(&self.name)
+        self.extra(|extras| extras.mapped.as_deref())
+            .unwrap_or(&self.name)
     }
 
     /// The channel on which its releases are published; `None` if they are not.
@@ -292,7 +304,7 @@ impl LockKey {
 /// Two keys are the same lock if their kind, their key in Redis and their values are the same.
 impl PartialEq for LockKey {
     fn eq(&self, other: &Self) -> bool {
-        self.kind == other.kind && self.key() == other.key() && self.values == other.values
+        self.kind == other.kind && self.key() == other.key() && self.values() == other.values()
     }
 }
 
