@@ -124,7 +124,11 @@ async fn replicas(args: &Doctor, client: &Client, wait: Duration, tell: &mut imp
         }
         // The number that is required is that of the connected replicas, and at least one.
         Err(Error::NotReplicated(missing)) if missing.acknowledged() == 0 => {
-            let text = format!("no replica acknowledged a lock within {}", millis(wait));
+            let text = match took < wait {
+                // The client does not wait for replicas that the master does not have.
+                true => "no replica follows the master".to_owned(),
+                false => format!("no replica acknowledged a lock within {}", millis(wait)),
+            };
             found(State::Unknown, &text)
                 .fix("if the master has replicas, see whether they follow it")
         }

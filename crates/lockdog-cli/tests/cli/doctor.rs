@@ -27,7 +27,9 @@ async fn each_step_to_a_good_server_is_timed_and_nothing_is_left() {
         assert!(found["took_us"].as_u64().is_some(), "{found}");
     }
     assert_eq!(step(&lines, "clock")["state"], "ok");
-    assert_eq!(step(&lines, "replicas")["state"], "unknown");
+    let replicas = step(&lines, "replicas");
+    assert_eq!(replicas["state"], "unknown", "{replicas}");
+    assert_eq!(replicas["text"], "no replica follows the master");
     // A test's server has no persistence, and the doctor reports that.
     ended.code(1);
     let redis = server.redis().await;
