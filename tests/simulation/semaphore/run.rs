@@ -76,6 +76,9 @@ async fn story(
             Report::Says(line) => observer.found.note(|| line),
             Report::LosesLedger => observer.lose_ledger(),
             Report::EndsNumber => observer.end_number(),
+            Report::GotOthers { wanted, got } => observer
+                .found
+                .violated(format!("a call for {wanted} permits got {got}")),
         }
     }
     let mut remaining = Vec::new();

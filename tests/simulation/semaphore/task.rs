@@ -17,6 +17,11 @@ pub(super) enum Report {
     Says(String),
     LosesLedger,
     EndsNumber,
+    /// A call asked for this many permits, and got another number.
+    GotOthers {
+        wanted: u32,
+        got: u32,
+    },
 }
 
 /// A call that was polled a few times and abandoned, to be resumed or dropped later.
@@ -111,7 +116,7 @@ impl Runner {
 
     async fn acquire(&mut self, permits: u32, wait_ms: Option<u64>, cancel: Cancel) {
         let seats = self.seats.clone();
-        let mut call: Pin<Box<dyn Future<Output = Result<Option<Permit>, Error>> + Send>> =
+        let call: Pin<Box<dyn Future<Output = Result<Option<Permit>, Error>> + Send>> =
             match permits {
                 0 => Box::pin(async move { seats.drain().await }),
                 _ => {
@@ -122,6 +127,19 @@ impl Runner {
                     }
                 }
             };
+        // The run ends when no task can report any more, also if an abandoned call is left.
+        let reports = self.reports.downgrade();
+        let mut call: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(async move {
+            let result = call.await;
+            if let Ok(Some(permit)) = &result
+                && ![0, permit.count()].contains(&permits)
+                && let Some(reports) = reports.upgrade()
+            {
+                let (wanted, got) = (permits, permit.count());
+                let _ = reports.send(Report::GotOthers { wanted, got });
+            }
+            result
+        });
         match cancelled(&mut call, cancel).await {
             Some(result) => self.held.extend(result.ok().flatten()),
             None if matches!(cancel, Cancel::Left(_)) => self.left.push(Left::Acquire(call)),
