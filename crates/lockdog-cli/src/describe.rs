@@ -211,7 +211,14 @@ fn from(holder: &HolderInfo, connections: Option<&[ConnectionInfo]>) -> Vec<Stri
     let own: Vec<String> = connections_of(holder, all)
         .map(|it| format!("  from     {}", shown(it)))
         .collect();
-    if !own.is_empty() || by(holder) != "redisson" {
+    if !own.is_empty() {
+        return own;
+    }
+    if by(holder) == "lockdog" {
+        let why = "its client has ended, or its client_name has no {id}";
+        return vec![format!("  from     no connection has its id: {why}")];
+    }
+    if by(holder) != "redisson" {
         return own;
     }
     // The names of Redisson's connections say nothing of their client.

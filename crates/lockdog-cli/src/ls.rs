@@ -30,7 +30,11 @@ pub(crate) async fn ls(args: &Ls, settings: &Settings, output: Output) -> Result
             args.limit
         ));
     }
-    Ok(if rows.is_empty() { NO } else { YES })
+    if rows.is_empty() {
+        output.note("no locks");
+        return Ok(NO);
+    }
+    Ok(YES)
 }
 
 async fn locks(client: &Client, args: &Ls, before: usize) -> Result<Vec<LockInfo>, Failed> {

@@ -74,7 +74,7 @@ pub(crate) fn check_kind(info: &LockInfo) -> Result<(), Failed> {
         | LockKind::Fair
         | LockKind::ReadWrite => Ok(()),
         _ => Err(Failed::new(format_args!(
-            "{} is {}, which this command does not release",
+            "{} is {}, which this command does not release; stop its client, or wait until its TTL ends",
             clean(&info.key),
             describe::kind(info)
         ))),

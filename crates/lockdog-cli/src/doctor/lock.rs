@@ -153,8 +153,13 @@ fn name(args: &Doctor) -> String {
 
 fn failed(step: &'static str, error: Error) -> Found {
     let is_answer = matches!(error, Error::Refused { .. } | Error::NotReplicated(_));
+    let is_forbidden = matches!(&error, Error::Refused { code, .. } if code == "NOPERM");
+    let fix = match is_forbidden {
+        true => "if the user may use some names only, begin one of them with --lock-prefix",
+        false => "",
+    };
     let Failed { text, .. } = error.into();
-    let found = Found::new(step, "", State::Fail, text);
+    let found = Found::new(step, "", State::Fail, text).fix(fix);
     Found { is_answer, ..found }
 }
 

@@ -24,7 +24,7 @@ pub(crate) async fn doctor(
     for (index, builder) in settings.builders().into_iter().enumerate() {
         let mut all = match urls.get(index) {
             Some(url) => tokio::select! {
-                all = server::check(url, settings, output) => all,
+                all = server::check(args, url, settings, output) => all,
                 signal = signals.ending() => return Err(Failed::signalled(number(signal))),
             },
             // Only the library knows the servers of a configuration file.

@@ -7,12 +7,18 @@ use redis::{AsyncConnectionConfig, ConnectionInfo, IntoConnectionInfo, RedisErro
 
 use super::found::{Found, State, millis};
 use super::stream::{Stream, by_tcp, open, place};
+use crate::args::Doctor;
 use crate::connect::{Settings, hosts_of};
 use crate::output::Output;
 
 /// Checks the way to the server of this URL. Of sentinels and clusters it checks the way to each host that the
 /// URL names; the library finds the servers behind them.
-pub(super) async fn check(url: &str, settings: &Settings, output: Output) -> Vec<Found> {
+pub(super) async fn check(
+    args: &Doctor,
+    url: &str,
+    settings: &Settings,
+    output: Output,
+) -> Vec<Found> {
     let mut all = Vec::new();
     let mut tell = |found: Found| {
         found.show(output);
@@ -44,7 +50,7 @@ pub(super) async fn check(url: &str, settings: &Settings, output: Output) -> Vec
         return all;
     }
     match information(url, settings) {
-        Some(info) => steps(&info, settings, &mut tell).await,
+        Some(info) => steps(args, &info, settings, &mut tell).await,
         None => {
             let found = Found::new("url", "", State::Fail, "the URL is not valid");
             tell(found.fix("write it as redis://host:6379; `lockdog --help` has the other forms"));
@@ -67,7 +73,12 @@ fn information(url: &str, settings: &Settings) -> Option<ConnectionInfo> {
     Some(info.set_redis_settings(login))
 }
 
-async fn steps(info: &ConnectionInfo, settings: &Settings, tell: &mut impl FnMut(Found)) {
+async fn steps(
+    args: &Doctor,
+    info: &ConnectionInfo,
+    settings: &Settings,
+    tell: &mut impl FnMut(Found),
+) {
     let place = place(info);
     let Some(stream) = open(info, settings, tell).await else {
         return;
@@ -89,7 +100,8 @@ async fn steps(info: &ConnectionInfo, settings: &Settings, tell: &mut impl FnMut
     let Some(stream) = open(info, settings, &mut |_| {}).await else {
         return;
     };
-    let checked = messages(stream, info, &mut connection, &place);
+    let channel = channel(&args.lock_prefix);
+    let checked = messages(stream, info, &mut connection, &channel, &place);
     match tokio::time::timeout(2 * limit, checked).await {
         Ok(found) => tell(found),
         Err(_) => tell(
@@ -190,7 +202,10 @@ async fn pings(on: &mut MultiplexedConnection, place: &str, tell: &mut impl FnMu
     }
     times.sort_unstable();
     let (middle, most) = (times[PINGS / 2], times[PINGS - 1]);
-    let text = format!("{PINGS} round trips, at most {}", millis(most));
+    let text = format!(
+        "the median of {PINGS} round trips, at most {}",
+        millis(most)
+    );
     tell(Found::new("ping", place, State::Ok, text).took(middle));
 }
 
@@ -207,10 +222,12 @@ async fn clock(on: &mut MultiplexedConnection, place: &str, tell: &mut impl FnMu
     };
     let server = seconds + fraction / 1e6;
     let difference = server - (before + micros()) / 2.0;
-    let text = format!(
-        "the server is {:.1} ms ahead of this machine",
-        difference * 1_000.0
-    );
+    let apart = difference.abs() * 1_000.0;
+    let text = match difference {
+        _ if apart < 0.1 => "the server's and this machine's differ by less than 0.1 ms".to_owned(),
+        0.0.. => format!("the server's is {apart:.1} ms ahead of this machine's"),
+        _ => format!("the server's is {apart:.1} ms behind this machine's"),
+    };
     let found = match difference.abs() < MOST_APART {
         true => Found::new("clock", place, State::Ok, text),
         false => Found::new("clock", place, State::Warn, text)
@@ -270,27 +287,24 @@ async fn messages(
     stream: Box<dyn Stream>,
     info: &ConnectionInfo,
     on: &mut MultiplexedConnection,
+    channel: &str,
     place: &str,
 ) -> Found {
     let refused = |error: &RedisError| {
         Found::new("messages", place, State::Warn, refusal(error))
             .answered()
-            .fix("grant +subscribe +publish and the channels to the user: without messages, waiters poll once a second")
+            .fix("grant +subscribe +publish and the channels of its locks to the user, or name one of its locks with --lock-prefix: without messages, waiters poll once a second")
     };
-    let channel = format!(
-        "redisson_lock__channel:{{lockdog:doctor:{}}}",
-        std::process::id()
-    );
     let mut subscriber = match PubSub::new(info.redis_settings(), stream).await {
         Ok(subscriber) => subscriber,
         Err(error) => return refused(&error),
     };
-    if let Err(error) = subscriber.subscribe(&channel).await {
+    if let Err(error) = subscriber.subscribe(channel).await {
         return refused(&error);
     }
     let began = Instant::now();
     let published = redis::cmd("PUBLISH")
-        .arg(&channel)
+        .arg(channel)
         .arg("0")
         .query_async::<Value>(on)
         .await;
@@ -315,6 +329,15 @@ async fn messages(
             State::Warn,
             "the connection for messages broke",
         ),
+    }
+}
+
+/// The channel of a lock that no other program uses.
+fn channel(prefix: &str) -> String {
+    let name = format!("{prefix}{}", std::process::id());
+    match name.contains('{') {
+        true => format!("redisson_lock__channel:{name}"),
+        false => format!("redisson_lock__channel:{{{name}}}"),
     }
 }
 

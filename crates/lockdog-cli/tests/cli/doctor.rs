@@ -181,6 +181,38 @@ async fn a_user_without_messages_gets_the_line_that_grants_them() {
     );
 }
 
+/// The line of docs/security.md for plain locks.
+#[tokio::test]
+async fn a_user_of_some_names_is_checked_with_a_name_of_its_own() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let security = include_str!("../../../../docs/security.md");
+    let line = security
+        .lines()
+        .find_map(|line| line.strip_prefix("ACL SETUSER lockdog on >secret "))
+        .expect("the documented line");
+    let mut words = vec!["ACL", "SETUSER", "lockdog", "on", ">secret"];
+    words.extend(line.split(' '));
+    redis.cmd(&words).await;
+    let doctor = async |args: &[&str], code| {
+        let args = [&["--user", "lockdog", "doctor", "--json"], args].concat();
+        let program = lockdog(&server, &args).env("LOCKDOG_PASSWORD", "secret");
+        program.end().await.code(code).json_lines()
+    };
+    let lines = doctor(&["--lock-prefix", "orders:doctor:"], 0).await;
+    for name in ["login", "scripts", "messages", "lock", "unlock"] {
+        assert_eq!(step(&lines, name)["state"], "ok", "{lines:#?}");
+    }
+    // The name that it has by default is none of this user's.
+    let lines = doctor(&[], 1).await;
+    for (name, state) in [("messages", "warn"), ("lock", "fail")] {
+        let found = step(&lines, name);
+        assert_eq!(found["state"], state, "{found}");
+        let fix = found["fix"].as_str().unwrap();
+        assert!(fix.contains("--lock-prefix"), "{found}");
+    }
+}
+
 #[tokio::test]
 async fn tls_is_a_step_of_its_own() {
     let certificates = Certificates::new();
