@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use lockdog::config::{Backoff, Protocol, Reentry, ReplicaAck, Replicas, TlsSettings, Wake};
+use lockdog::report::FindingKind;
 use lockdog::{Client, ClientBuilder};
 
 use crate::document::{Entry, Kind, Node};
@@ -98,8 +99,22 @@ fn set(builder: ClientBuilder, key: &str, value: &Value<'_>) -> Result<ClientBui
         ),
         "client_name" => with(builder, value.text()?, ClientBuilder::client_name),
         "lazy" => with(builder, value.boolean()?, ClientBuilder::lazy),
+        "log_names" => with(builder, value.boolean()?, ClientBuilder::log_names),
+        "expect_finding" => expected(builder, value)?,
         _ => builder,
     })
+}
+
+/// The names of findings, one or a list.
+fn expected(mut builder: ClientBuilder, value: &Value<'_>) -> Result<ClientBuilder, ConfigError> {
+    for name in value.texts()? {
+        let Some(kind) = FINDINGS.into_iter().find(|kind| kind.as_str() == name) else {
+            let names = FINDINGS.map(FindingKind::as_str).join(", ");
+            return Err(value.wrong(format!("no such finding: the findings are {names}")));
+        };
+        builder = builder.expect_finding(kind);
+    }
+    Ok(builder)
 }
 
 /// Applies a setter, if there is a value.
@@ -220,7 +235,7 @@ fn known(key: &str, keys: &[&'static str], entry: &Entry) -> Result<&'static str
 const SERVERS: [&str; 3] = ["url", "sentinel", "cluster"];
 
 /// The setters of `ClientBuilder`, without those that need code.
-pub(crate) const KEYS: [&str; 26] = [
+pub(crate) const KEYS: [&str; 28] = [
     "url",
     "sentinel",
     "cluster",
@@ -247,4 +262,19 @@ pub(crate) const KEYS: [&str; 26] = [
     "quarantine_on_server",
     "client_name",
     "lazy",
+    "log_names",
+    "expect_finding",
+];
+
+/// What a client may report about a server's set-up.
+const FINDINGS: [FindingKind; 9] = [
+    FindingKind::ClockDifference,
+    FindingKind::ClusterMode,
+    FindingKind::Eviction,
+    FindingKind::NoMinReplicas,
+    FindingKind::NoPersistence,
+    FindingKind::OldVersion,
+    FindingKind::Permissions,
+    FindingKind::Replica,
+    FindingKind::Unreachable,
 ];

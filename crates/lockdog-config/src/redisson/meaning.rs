@@ -46,7 +46,12 @@ pub(super) fn settings(
         if !name.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(value.wrong("it must be printable ASCII without spaces"));
         }
-        notes.push(value.mapped("client_name(..)"));
+        notes.push(match name.contains("{id}") {
+            true => value.mapped("client_name(..)"),
+            false => value.mapped(
+                "client_name(..); add {id}, or lockdog inspect cannot show a holder's address",
+            ),
+        });
         settings.client_name = Some(name);
     }
     if let Some(value) = found.in_top.get(&Setting::LazyInitialization)

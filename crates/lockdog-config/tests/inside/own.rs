@@ -29,6 +29,8 @@ replica_ack: {require: 2, timeout: 300ms}
 quarantine_on_server: true
 client_name: orders
 lazy: true
+log_names: true
+expect_finding: [eviction, no_min_replicas]
 protocol: resp3
 database: 4
 username: ann
@@ -52,6 +54,8 @@ password: hunter2
         "quarantine_on_server: true",
         "client_name: Some(\"orders\")",
         "lazy: true",
+        "log_names: true",
+        "expected_findings: [Eviction, NoMinReplicas]",
         "protocol: Some(Resp3)",
     ] {
         assert!(shown.contains(part), "no {part} in {shown}");
@@ -116,6 +120,11 @@ fn what_is_wrong_is_named() {
         ("replica_ack: on", value, "one of off, best_effort"),
         ("max_waiters: -1", value, "whole number"),
         ("lazy: 3", value, "true or false"),
+        (
+            "expect_finding: [no_replicas]",
+            value,
+            "the findings are clock_difference",
+        ),
         ("protocol: RESP3", value, "one of resp2, resp3"),
     ] {
         let error = from_str(&format!("url: redis://a:1\n{key}\n")).expect_err(key);
