@@ -114,8 +114,8 @@
 //!
 //! # In tests
 //!
-//! Under `tokio::time::pause()`, or `#[tokio::test(start_paused = true)]`, every call to a real server
-//! fails within a millisecond. While the answer is under way the runtime is idle, so its clock jumps to
+//! Under `tokio::time::pause()`, or `#[tokio::test(start_paused = true)]`, calls to a real server fail at
+//! random, most of them at once. While the answer is under way the runtime is idle, so its clock jumps to
 //! the next timer, which is the limit of the call. Do not pause the time in tests that use a real
 //! server. The crate `lockdog-test` is a server inside the test, which runs on the paused clock.
 //!

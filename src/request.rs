@@ -56,7 +56,7 @@ pub(crate) use watched_call::WatchedCall;
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "a request does nothing unless it is awaited; keep the guard that it returns"]
+#[must_use = "add `.await`: a request does nothing before it; and keep the guard that it returns"]
 pub struct LockRequest<G = Guard> {
     lock: Arc<dyn Acquire>,
     options: AcquireOptions,
@@ -70,7 +70,7 @@ pub struct LockRequest<G = Guard> {
 /// `tryLock(wait, lease, unit)` and `tryLockAsync(wait, lease, unit, threadId)`.
 ///
 /// `tokio::spawn` and `join_all` take `lock.try_lock().into_future()`, as with [`LockRequest`].
-#[must_use = "a request does nothing unless it is awaited; keep the guard that it returns"]
+#[must_use = "add `.await`: a request does nothing before it; and keep the guard that it returns"]
 pub struct TryLockRequest<G = Guard> {
     lock: Arc<dyn Acquire>,
     options: AcquireOptions,

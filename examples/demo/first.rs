@@ -75,7 +75,9 @@ async fn renewal(stage: &Stage, server: &Server, lock: &Lock) -> Result<(), Fail
     let guard = lock.lock().await?;
     stage.first(&format!("acquired {LOCK} without a lease of its own"));
     let full = ttl(server).await?;
-    stage.redis(&format!("it lives for {full} ms"));
+    stage.redis(&format!(
+        "it lives for {full} ms: the lease of this demo (30 s by default)"
+    ));
 
     let mut lowest = full;
     let renewed = loop {

@@ -50,7 +50,7 @@ pub use verdict::Verdict;
 /// # }
 /// # async fn work() {}
 /// ```
-#[must_use = "a guard that is dropped at once unlocks at once"]
+#[must_use = "keep it in a variable, `let guard = ..`: a guard that is dropped at once, as by `let _ = ..`, unlocks at once"]
 pub struct Guard {
     kind: GuardKind,
 }
