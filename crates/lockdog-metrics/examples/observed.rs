@@ -4,9 +4,12 @@
 //! ```text
 //! cargo run -p lockdog-metrics --example observed -- redis://127.0.0.1:6379 127.0.0.1:3000
 //! curl -X POST localhost:3000/orders/42   # works under the lock orders:42
+//! curl -X POST localhost:3000/payouts/42  # works under the RedLock payouts:42 of all servers
 //! curl localhost:3000/metrics
 //! curl localhost:3000/healthz
 //! ```
+//!
+//! The URLs of more servers, for the RedLock, come after the address.
 
 use std::time::Duration;
 
@@ -14,7 +17,7 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
-use lockdog::Client;
+use lockdog::{Client, RedLock};
 use lockdog_metrics::{Metrics, buckets, group};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,6 +26,8 @@ use tokio::time::sleep;
 #[derive(Clone)]
 struct Service {
     client: Client,
+    /// Of each server. The first one is `client`.
+    all: Vec<Client>,
     metrics: Metrics,
     exporter: PrometheusHandle,
 }
@@ -39,9 +44,23 @@ async fn order(
     }
 }
 
+async fn payout(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+) -> Result<&'static str, (StatusCode, String)> {
+    let name = format!("payouts:{id}");
+    let lock = RedLock::new(service.all.iter().map(|client| client.lock(&name))).exclusive();
+    match lock.with(|_held| sleep(WORK)).await {
+        Ok(()) => Ok("done"),
+        Err(error) => Err((StatusCode::SERVICE_UNAVAILABLE, error.to_string())),
+    }
+}
+
 /// The gauges are of the moment of the scrape.
 async fn scrape(State(service): State<Service>) -> String {
-    service.metrics.record([service.client.stats()]);
+    service
+        .metrics
+        .record(service.all.iter().map(Client::stats));
     service.exporter.render()
 }
 
@@ -68,6 +87,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .next()
         .unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
     let address = args.next().unwrap_or_else(|| "127.0.0.1:3000".to_owned());
+    let urls = [url].into_iter().chain(args);
     let mut builder = PrometheusBuilder::new();
     // Without buckets the exporter makes summaries, and every `histogram_quantile` is empty.
     for (metric, buckets) in buckets() {
@@ -78,22 +98,27 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     metrics::set_global_recorder(recorder)?;
 
     let metrics = Metrics::new();
-    let client = Client::builder()
-        .url(url)
-        .watchdog_lease(Duration::from_secs(3))
-        .observer(metrics.clone())
-        .lock_group(group::before(':'))
-        .build()
-        .await?;
+    let mut all = Vec::new();
+    for url in urls {
+        let client = Client::builder()
+            .url(url)
+            .watchdog_lease(Duration::from_secs(3))
+            .observer(metrics.clone())
+            .lock_group(group::before(':'));
+        all.push(client.build().await?);
+    }
+    let client = all[0].clone();
     // For the alert LockdogSetupMayCostLocks.
     metrics.record_diagnosis(&client.diagnose().await?);
     let service = Service {
-        client: client.clone(),
+        client,
+        all: all.clone(),
         metrics,
         exporter,
     };
     let router = Router::new()
         .route("/orders/{id}", post(order))
+        .route("/payouts/{id}", post(payout))
         .route("/metrics", get(scrape))
         .route("/healthz", get(health))
         .with_state(service);
@@ -104,7 +129,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         terminated.recv().await;
     });
     serving.await?;
-    client.shutdown().await;
+    for client in all {
+        client.shutdown().await;
+    }
     Ok(())
 }
 

@@ -16,15 +16,23 @@ use crate::support::{Page, named, names};
 pub(crate) struct Service {
     child: Child,
     pub(crate) address: String,
+    /// The server of the orders.
     pub(crate) redis: Server,
+    /// Two more for the payouts, which are under a RedLock.
+    _others: [Server; 2],
 }
 
 impl Service {
     pub(crate) async fn start() -> Self {
         let redis = Server::new();
-        let at: SocketAddr = redis.listen("127.0.0.1:0").await.unwrap();
+        let others = [Server::new(), Server::new()];
+        let mut urls = Vec::new();
+        for server in [&redis, &others[0], &others[1]] {
+            let at: SocketAddr = server.listen("127.0.0.1:0").await.unwrap();
+            urls.push(format!("redis://{at}"));
+        }
         let mut child = Command::new(example("observed"))
-            .args([&format!("redis://{at}"), "127.0.0.1:0"])
+            .args([&urls[0], "127.0.0.1:0", &urls[1], &urls[2]])
             .stdout(Stdio::piped())
             .spawn()
             .expect("the example was built");
@@ -36,6 +44,7 @@ impl Service {
             child,
             address: address.to_owned(),
             redis,
+            _others: others,
         }
     }
 
