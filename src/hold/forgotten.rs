@@ -8,12 +8,7 @@ use crate::lease;
 impl HoldState {
     /// Every claim is a forgotten one, or was left to the lease.
     pub(crate) fn is_only_forgotten(&self) -> bool {
-        let forgotten: u32 = self
-            .forgotten
-            .as_slice()
-            .iter()
-            .map(|flags| flags.weight)
-            .sum();
+        let forgotten: u32 = self.forgotten.iter().map(|flags| flags.weight).sum();
         self.count == forgotten + self.left
     }
 

@@ -83,10 +83,9 @@ impl HoldsOfKey {
             Self::Few(holds) if holds.len() < FEW => holds.push(hold),
             Self::Few(holds) => {
                 let mut index = Box::<Index>::default();
-                for few in holds.iter() {
-                    index.insert(few.clone());
+                for hold in holds.iter().cloned().chain([hold]) {
+                    index.insert(hold);
                 }
-                index.insert(hold);
                 *self = Self::Many(index);
             }
             Self::Many(index) => index.insert(hold),

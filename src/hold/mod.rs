@@ -53,7 +53,7 @@ pub(crate) struct Hold {
     number: u64,
     state: Mutex<HoldState>,
     scheduled: schedule_entry::ScheduleEntry,
-    turns: turn::Turns,
+    turn: Mutex<turn::Turn>,
     /// Created when the first party registers for its loss.
     audience: Mutex<Option<Box<Audience>>>,
 }
@@ -82,7 +82,7 @@ impl Hold {
             number,
             state: Mutex::new(HoldState::pending(now)),
             scheduled: schedule_entry::ScheduleEntry::default(),
-            turns: turn::Turns::default(),
+            turn: Mutex::default(),
             audience: Mutex::new(None),
         }
     }

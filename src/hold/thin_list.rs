@@ -1,5 +1,7 @@
 //! A list that most holds have no entry in.
 
+use std::ops::Deref;
+
 use smallvec::SmallVec;
 
 /// A list that takes one pointer while it is empty. A client may have 1,000,000 holds.
@@ -20,12 +22,12 @@ impl<T> ThinList<T> {
     pub(super) fn clear(&mut self) {
         self.0 = None;
     }
+}
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.as_slice().is_empty()
-    }
+impl<T> Deref for ThinList<T> {
+    type Target = [T];
 
-    pub(super) fn as_slice(&self) -> &[T] {
+    fn deref(&self) -> &[T] {
         self.0.as_deref().map_or(&[], SmallVec::as_slice)
     }
 }

@@ -3,17 +3,11 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::server::Connection;
 
-/// The turns of one hold, one at a time (design: invariant 3).
-#[derive(Default)]
-pub(super) struct Turns {
-    pub(super) turn: Mutex<Turn>,
-}
-
+/// The present turn of one hold: one at a time (design: invariant 3).
 #[derive(Default)]
 pub(super) struct Turn {
     /// The number of turns so far. It distinguishes the current turn from those that were taken over.

@@ -26,7 +26,7 @@ pub(crate) struct TurnGuard {
 impl Hold {
     /// Takes the right to send a command, if it is free.
     pub(crate) fn try_command(self: &Arc<Self>) -> Option<TurnGuard> {
-        let mut turn = self.turns.turn.lock();
+        let mut turn = self.turn.lock();
         if !matches!(turn.holder, TurnHolder::Free) {
             return None;
         }
@@ -39,10 +39,10 @@ impl Hold {
     ///
     /// May take as long as a lease if the command in flight is settled during an outage.
     pub(crate) async fn command(self: &Arc<Self>) -> (TurnGuard, Option<Connection>) {
-        let freed = {
-            let mut turn = self.turns.turn.lock();
-            turn.freed.get_or_insert_default().clone()
-        };
+        if let Some(command) = self.try_command() {
+            return (command, None);
+        }
+        let freed = self.turn.lock().freed.get_or_insert_default().clone();
         loop {
             let mut freed = pin!(freed.notified());
             // Registered before the check, so that no end of a turn is missed.
@@ -63,13 +63,13 @@ impl Hold {
 
     /// Notes that the client's background thread sends a command on this connection.
     pub(crate) fn asks_on(&self, connection: &Connection) {
-        self.turns.turn.lock().server = connection.server().cloned();
+        self.turn.lock().server = connection.server().cloned();
     }
 
     /// The server of the deployment that got the last command for this hold. If that command has no
     /// answer, the client waits for this server.
     fn asked_server(&self) -> Option<Arc<str>> {
-        self.turns.turn.lock().server.clone()
+        self.turn.lock().server.clone()
     }
 
     /// The error for a caller that waited this long for an answer for this hold.
@@ -79,7 +79,7 @@ impl Hold {
 
     /// A caller's future has the turn, and may be frozen.
     pub(crate) fn is_with_caller(&self) -> bool {
-        matches!(self.turns.turn.lock().holder, TurnHolder::Caller(_))
+        matches!(self.turn.lock().holder, TurnHolder::Caller(_))
     }
 
     fn give(self: &Arc<Self>, turn: &mut Turn) -> TurnGuard {
@@ -95,7 +95,7 @@ impl Hold {
     /// future has it.
     pub(crate) fn request_poll(&self) -> Option<TurnSnapshot> {
         let (seen, waker) = {
-            let mut turn = self.turns.turn.lock();
+            let mut turn = self.turn.lock();
             // Taken and not cloned, because a clone runs the caller's code. The future leaves a new
             // waker at its next poll, and needs no second wake-up before that.
             (turn.seen()?, turn.caller_mut()?.waker.take())
@@ -108,29 +108,29 @@ impl Hold {
 
     /// The turn of the caller that has it, to see later whether the future was polled.
     pub(crate) fn turn_of_caller(&self) -> Option<TurnSnapshot> {
-        self.turns.turn.lock().seen()
+        self.turn.lock().seen()
     }
 
     /// The future was polled since then, or its turn is over.
     pub(crate) fn was_polled_since(&self, since: TurnSnapshot) -> bool {
-        self.turns.turn.lock().seen() != Some(since)
+        self.turn.lock().seen() != Some(since)
     }
 
     /// Whether the future that has the turn was not polled since the last call of this function; `None` if no
     /// caller's future has it. Called repeatedly by the watchdog for a slow release.
     pub(crate) fn was_not_polled(&self) -> Option<bool> {
-        let asked = self.turns.turn.lock().caller_mut()?.asked.take();
+        let asked = self.turn.lock().caller_mut()?.asked.take();
         if asked.is_some_and(|seen| !self.was_polled_since(seen)) {
             return Some(true);
         }
         let seen = self.request_poll()?;
-        self.turns.turn.lock().caller_mut()?.asked = Some(seen);
+        self.turn.lock().caller_mut()?.asked = Some(seen);
         Some(false)
     }
 
     /// Takes the turn from a future that has not been polled since then.
     fn take_over(self: &Arc<Self>, since: TurnSnapshot) -> Option<(TurnGuard, Option<Connection>)> {
-        let mut turn = self.turns.turn.lock();
+        let mut turn = self.turn.lock();
         if turn.seen() != Some(since) {
             return None;
         }
@@ -148,13 +148,13 @@ impl Hold {
 impl TurnGuard {
     /// The turn was not taken over.
     pub(crate) fn is_valid(&self) -> bool {
-        self.hold.turns.turn.lock().number == self.number
+        self.hold.turn.lock().number == self.number
     }
 
     /// Allows a command to be sent only while this turn is valid. Starts a new attempt, which has asked
     /// no server yet.
     pub(crate) fn permit(&self) -> SendingPermit {
-        let mut turn = self.hold.turns.turn.lock();
+        let mut turn = self.hold.turn.lock();
         if turn.number == self.number {
             turn.server = None;
         }
@@ -164,7 +164,7 @@ impl TurnGuard {
 
     /// The client's background thread drives the command from now on.
     pub(crate) fn into_background(self) -> Self {
-        let mut turn = self.hold.turns.turn.lock();
+        let mut turn = self.hold.turn.lock();
         let is_valid = turn.number == self.number;
         let old = is_valid.then(|| std::mem::replace(&mut turn.holder, TurnHolder::Background));
         drop(turn);
@@ -207,7 +207,7 @@ impl TurnGuard {
 
     /// Records a poll. Returns false if the turn was taken over before.
     fn is_polled(&self, by: &Waker) -> bool {
-        let turn = self.hold.turns.turn.lock();
+        let turn = self.hold.turn.lock();
         let is_known = turn.caller().is_none_or(|caller| {
             let waker = caller.waker.as_ref();
             waker.is_some_and(|it| it.will_wake(by))
@@ -222,7 +222,7 @@ impl TurnGuard {
 
     /// As [`TurnGuard::is_polled`], with a waker that the turn does not have yet.
     fn is_polled_with(&self, new: Waker) -> bool {
-        let turn = self.hold.turns.turn.lock();
+        let turn = self.hold.turn.lock();
         self.record_poll(turn, Some(new))
     }
 
@@ -246,7 +246,7 @@ impl TurnGuard {
 
     /// Notes that no command is in flight. Returns false if the turn was taken over.
     fn is_answered(&self) -> bool {
-        let mut turn = self.hold.turns.turn.lock();
+        let mut turn = self.hold.turn.lock();
         if turn.number != self.number {
             return false;
         }
@@ -260,7 +260,7 @@ impl TurnGuard {
 
 impl Permits for Hold {
     fn leaves(&self, number: u64, connection: &Connection) -> bool {
-        let mut turn = self.turns.turn.lock();
+        let mut turn = self.turn.lock();
         if turn.number != number {
             return false;
         }
@@ -275,8 +275,7 @@ impl Permits for Hold {
 
 impl Drop for TurnGuard {
     fn drop(&mut self) {
-        let turns = &self.hold.turns;
-        let mut turn = turns.turn.lock();
+        let mut turn = self.hold.turn.lock();
         if turn.number != self.number {
             return;
         }
@@ -361,7 +360,7 @@ mod tests {
 
     impl Drop for OnLastDrop {
         fn drop(&mut self) {
-            let is_free = self.hold.turns.turn.try_lock().is_some();
+            let is_free = self.hold.turn.try_lock().is_some();
             self.seen.lock().push(is_free);
         }
     }
@@ -370,7 +369,7 @@ mod tests {
     fn a_new_attempt_does_not_name_the_server_of_the_previous_attempt() {
         let hold = hold();
         let turn = hold.try_command().expect("no other command has it");
-        let asked = |server: &str| hold.turns.turn.lock().server = Some(server.into());
+        let asked = |server: &str| hold.turn.lock().server = Some(server.into());
         let server = || hold.asked_server();
         let _first = turn.permit();
         asked("old:6379");

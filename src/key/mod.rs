@@ -55,8 +55,8 @@ pub(crate) struct LockKey {
 struct Extras {
     /// The key in Redis, if a mapper made it of the name.
     mapped: Option<Box<str>>,
-    /// The names of the group's values that it locks, sorted. `None` for other locks.
-    values: Option<Arc<Vec<String>>>,
+    /// The names of the group's values that it locks, sorted. Empty for other locks.
+    values: Vec<String>,
     /// The group in which observers count it; `None` if it is in none.
     group: Option<Box<str>>,
     is_named_in_logs: bool,
@@ -109,14 +109,14 @@ impl LockKey {
             return Err(Error::invalid("values of a group", why));
         }
         let hash = hash(self.kind, self.key(), Some(&names));
-        let key = self.with(|extras| extras.values = Some(Arc::new(names)));
+        let key = self.with(|extras| extras.values = names);
         Ok(Self { hash, ..key })
     }
 
     /// The names of the group's values that it locks; empty for other locks.
     pub(crate) fn values(&self) -> &[String] {
-        self.extra(|extras| extras.values.as_deref())
-            .map_or(&[], Vec::as_slice)
+        self.extra(|extras| Some(&*extras.values))
+            .unwrap_or_default()
     }
 
     /// The locks of every kind under the same key. For the server they are one lock.
@@ -130,7 +130,7 @@ impl LockKey {
         let hash = hash(kind, self.key(), None);
         let key = match self.values() {
             [] => self.clone(),
-            _ => self.clone().with(|extras| extras.values = None),
+            _ => self.clone().with(|extras| extras.values = Vec::new()),
         };
         Self { kind, hash, ..key }
     }
