@@ -108,6 +108,19 @@ pub enum FindingKind {
 }
 
 impl FindingKind {
+    /// Every kind, in the order of the names. Later versions may find more.
+    pub const ALL: &[Self] = &[
+        Self::ClockDifference,
+        Self::ClusterMode,
+        Self::Eviction,
+        Self::NoMinReplicas,
+        Self::NoPersistence,
+        Self::OldVersion,
+        Self::Permissions,
+        Self::Replica,
+        Self::Unreachable,
+    ];
+
     /// The name in logs: `clock_difference`, `cluster_mode`, `eviction`, `no_min_replicas`,
     /// `no_persistence`, `old_version`, `permissions`, `replica` or `unreachable`. It does not change.
     pub const fn as_str(self) -> &'static str {

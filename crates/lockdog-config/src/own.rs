@@ -108,11 +108,13 @@ fn set(builder: ClientBuilder, key: &str, value: &Value<'_>) -> Result<ClientBui
 /// The names of findings, one or a list.
 fn expected(mut builder: ClientBuilder, value: &Value<'_>) -> Result<ClientBuilder, ConfigError> {
     for name in value.texts()? {
-        let Some(kind) = FINDINGS.into_iter().find(|kind| kind.as_str() == name) else {
-            let names = FINDINGS.map(FindingKind::as_str).join(", ");
-            return Err(value.wrong(format!("no such finding: the findings are {names}")));
+        let kind = FindingKind::ALL.iter().find(|kind| kind.as_str() == name);
+        let Some(kind) = kind else {
+            let names: Vec<&str> = FindingKind::ALL.iter().map(|kind| kind.as_str()).collect();
+            let why = format!("no such finding: the findings are {}", names.join(", "));
+            return Err(value.wrong(why));
         };
-        builder = builder.expect_finding(kind);
+        builder = builder.expect_finding(*kind);
     }
     Ok(builder)
 }
@@ -264,17 +266,4 @@ pub(crate) const KEYS: [&str; 28] = [
     "lazy",
     "log_names",
     "expect_finding",
-];
-
-/// What a client may report about a server's set-up.
-const FINDINGS: [FindingKind; 9] = [
-    FindingKind::ClockDifference,
-    FindingKind::ClusterMode,
-    FindingKind::Eviction,
-    FindingKind::NoMinReplicas,
-    FindingKind::NoPersistence,
-    FindingKind::OldVersion,
-    FindingKind::Permissions,
-    FindingKind::Replica,
-    FindingKind::Unreachable,
 ];

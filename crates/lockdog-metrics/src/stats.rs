@@ -109,7 +109,7 @@ impl Gauges {
         }
         let mut known = self.findings.lock();
         // Those that it could have found are there with 0.
-        for kind in counts.keys().chain(&KINDS) {
+        for kind in FindingKind::ALL {
             known.entry(*kind).or_insert_with(|| {
                 let kind = Label::from_static_parts("kind", kind.as_str());
                 target.with(|recorder| gauge(recorder, names::FINDINGS, vec![kind]))
@@ -120,16 +120,3 @@ impl Gauges {
         }
     }
 }
-
-/// What a diagnosis can find.
-const KINDS: [FindingKind; 9] = [
-    FindingKind::ClockDifference,
-    FindingKind::ClusterMode,
-    FindingKind::Eviction,
-    FindingKind::NoMinReplicas,
-    FindingKind::NoPersistence,
-    FindingKind::OldVersion,
-    FindingKind::Permissions,
-    FindingKind::Replica,
-    FindingKind::Unreachable,
-];
