@@ -211,17 +211,19 @@ fn from(holder: &HolderInfo, connections: Option<&[ConnectionInfo]>) -> Vec<Stri
     let own: Vec<String> = connections_of(holder, all)
         .map(|it| format!("  from     {}", shown(it)))
         .collect();
-    if !own.is_empty() {
-        return own;
+    match by(holder) {
+        _ if !own.is_empty() => own,
+        "lockdog" => {
+            let why = "its client has ended, or its client_name has no {id}";
+            vec![format!("  from     no connection has its id: {why}")]
+        }
+        "redisson" => from_java(all),
+        _ => Vec::new(),
     }
-    if by(holder) == "lockdog" {
-        let why = "its client has ended, or its client_name has no {id}";
-        return vec![format!("  from     no connection has its id: {why}")];
-    }
-    if by(holder) != "redisson" {
-        return own;
-    }
-    // The names of Redisson's connections say nothing of their client.
+}
+
+/// The hosts of all Redisson clients: the names of their connections say nothing of their client.
+fn from_java(all: &[ConnectionInfo]) -> Vec<String> {
     let is_java = |it: &&ConnectionInfo| it.library.to_lowercase().contains("redisson");
     let mut hosts: Vec<&str> = all
         .iter()

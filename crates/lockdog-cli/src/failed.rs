@@ -65,6 +65,11 @@ impl From<Error> for Failed {
     }
 }
 
+/// The user may not run a command, or may not use a key or a channel.
+pub(crate) fn is_forbidden(error: &Error) -> bool {
+    matches!(error, Error::Refused { code, .. } if code == "NOPERM")
+}
+
 /// Some errors quote what a server said. The characters that control a terminal, end a line or turn its direction
 /// become spaces.
 pub(crate) fn one_line(text: &str) -> String {

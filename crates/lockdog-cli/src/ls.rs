@@ -6,7 +6,7 @@ use lockdog::{Client, Error, Locks};
 use crate::args::Ls;
 use crate::connect::Settings;
 use crate::describe;
-use crate::failed::{Failed, NO, YES};
+use crate::failed::{Failed, NO, YES, is_forbidden};
 use crate::output::{Output, Paint, clean};
 
 pub(crate) async fn ls(args: &Ls, settings: &Settings, output: Output) -> Result<u8, Failed> {
@@ -76,8 +76,7 @@ pub(crate) async fn all(
 
 /// A missing permission with the line that grants it. The doctor checks what a lock needs, and no scan.
 fn refused(error: Error) -> Failed {
-    let is_permission = matches!(&error, Error::Refused { code, .. } if code == "NOPERM");
-    if !is_permission {
+    if !is_forbidden(&error) {
         return error.into();
     }
     Failed::new(format_args!(

@@ -73,11 +73,17 @@ pub(crate) fn check_kind(info: &LockInfo) -> Result<(), Failed> {
         | LockKind::Fenced
         | LockKind::Fair
         | LockKind::ReadWrite => Ok(()),
-        _ => Err(Failed::new(format_args!(
-            "{} is {}, which this command does not release; stop its client, or wait until its TTL ends",
-            clean(&info.key),
-            describe::kind(info)
-        ))),
+        _ => {
+            // A key that is no lock has no client to stop.
+            let advice = match info.kind {
+                LockKind::Foreign(_) => "",
+                _ => "; stop its client, or wait until its TTL ends",
+            };
+            let (key, kind) = (clean(&info.key), describe::kind(info));
+            Err(Failed::new(format_args!(
+                "{key} is {kind}, which this command does not release{advice}"
+            )))
+        }
     }
 }
 

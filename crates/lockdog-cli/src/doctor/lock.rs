@@ -9,7 +9,7 @@ use lockdog::{Client, ClientBuilder, Uuid};
 
 use super::found::{Found, State, millis};
 use crate::args::Doctor;
-use crate::failed::Failed;
+use crate::failed::{Failed, is_forbidden};
 use crate::output::Output;
 use crate::run::{Signals, number};
 
@@ -111,14 +111,14 @@ async fn lock(args: &Doctor, client: &Client, tell: &mut impl FnMut(Found)) -> b
 /// How long an acquire takes that waits for all replicas of the master.
 async fn replicas(args: &Doctor, client: &Client, wait: Duration, tell: &mut impl FnMut(Found)) {
     let began = Instant::now();
-    let found = |state, text: &str| Found::new("replicas", "", state, text).answered();
+    let says = |state, text: &str| Found::new("replicas", "", state, text).answered();
     let acquired = client.lock(name(args)).lock().await;
     let took = began.elapsed();
     let found = match acquired {
         Ok(guard) => {
             let text = "a lock was acquired, and all replicas have it";
             match guard.unlock().await {
-                Ok(_) => found(State::Ok, text),
+                Ok(_) => says(State::Ok, text),
                 Err(error) => failed("replicas", error),
             }
         }
@@ -129,7 +129,7 @@ async fn replicas(args: &Doctor, client: &Client, wait: Duration, tell: &mut imp
                 true => "no replica follows the master".to_owned(),
                 false => format!("no replica acknowledged a lock within {}", millis(wait)),
             };
-            found(State::Unknown, &text)
+            says(State::Unknown, &text)
                 .fix("if the master has replicas, see whether they follow it")
         }
         Err(Error::NotReplicated(missing)) => {
@@ -138,9 +138,9 @@ async fn replicas(args: &Doctor, client: &Client, wait: Duration, tell: &mut imp
                 "{some} of {all} replicas acknowledged a lock within {}",
                 millis(wait)
             );
-            found(State::Warn, &text).fix("see which replica does not follow the master")
+            says(State::Warn, &text).fix("see which replica does not follow the master")
         }
-        Err(Error::Refused { .. }) => found(State::Unknown, "the server refuses WAIT")
+        Err(Error::Refused { .. }) => says(State::Unknown, "the server refuses WAIT")
             .fix("grant +wait to the user, if the clients use ReplicaAck"),
         Err(error) => failed("replicas", error),
     };
@@ -153,8 +153,7 @@ fn name(args: &Doctor) -> String {
 
 fn failed(step: &'static str, error: Error) -> Found {
     let is_answer = matches!(error, Error::Refused { .. } | Error::NotReplicated(_));
-    let is_forbidden = matches!(&error, Error::Refused { code, .. } if code == "NOPERM");
-    let fix = match is_forbidden {
+    let fix = match is_forbidden(&error) {
         true => "if the user may use some names only, begin one of them with --lock-prefix",
         false => "",
     };

@@ -4,6 +4,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::program::{lockdog, lockdog_at};
+use crate::support::security::documented;
 use crate::support::{
     Action, Certificates, Gate, Proxy, RedisServer, Replicated, dead_port, named,
 };
@@ -186,13 +187,9 @@ async fn a_user_without_messages_gets_the_line_that_grants_them() {
 async fn a_user_of_some_names_is_checked_with_a_name_of_its_own() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let security = include_str!("../../../../docs/security.md");
-    let line = security
-        .lines()
-        .find_map(|line| line.strip_prefix("ACL SETUSER lockdog on >secret "))
-        .expect("the documented line");
+    let rules = documented();
     let mut words = vec!["ACL", "SETUSER", "lockdog", "on", ">secret"];
-    words.extend(line.split(' '));
+    words.extend(rules.iter().map(String::as_str));
     redis.cmd(&words).await;
     let doctor = async |args: &[&str], code| {
         let args = [&["--user", "lockdog", "doctor", "--json"], args].concat();
