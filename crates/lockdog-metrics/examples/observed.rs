@@ -25,32 +25,29 @@ use tokio::time::sleep;
 
 #[derive(Clone)]
 struct Service {
-    client: Client,
-    /// Of each server. The first one is `client`.
-    all: Vec<Client>,
+    /// Of each server. The locks of orders are on the first one.
+    clients: Vec<Client>,
     metrics: Metrics,
     exporter: PrometheusHandle,
 }
 
-async fn order(
-    State(service): State<Service>,
-    Path(id): Path<String>,
-) -> Result<&'static str, (StatusCode, String)> {
+type Answer = Result<&'static str, (StatusCode, String)>;
+
+async fn order(State(service): State<Service>, Path(id): Path<String>) -> Answer {
     // All requests of one connection run in one task, so without `exclusive` they would be one owner.
-    let lock = service.client.lock(format!("orders:{id}")).exclusive();
-    match lock.with(|_held| sleep(WORK)).await {
-        Ok(()) => Ok("done"),
-        Err(error) => Err((StatusCode::SERVICE_UNAVAILABLE, error.to_string())),
-    }
+    let lock = service.clients[0].lock(format!("orders:{id}")).exclusive();
+    answer(lock.with(|_held| sleep(WORK)).await)
 }
 
-async fn payout(
-    State(service): State<Service>,
-    Path(id): Path<String>,
-) -> Result<&'static str, (StatusCode, String)> {
+async fn payout(State(service): State<Service>, Path(id): Path<String>) -> Answer {
     let name = format!("payouts:{id}");
-    let lock = RedLock::new(service.all.iter().map(|client| client.lock(&name))).exclusive();
-    match lock.with(|_held| sleep(WORK)).await {
+    let locks = service.clients.iter().map(|client| client.lock(&name));
+    let lock = RedLock::new(locks).exclusive();
+    answer(lock.with(|_held| sleep(WORK)).await)
+}
+
+fn answer(worked: lockdog::Result<()>) -> Answer {
+    match worked {
         Ok(()) => Ok("done"),
         Err(error) => Err((StatusCode::SERVICE_UNAVAILABLE, error.to_string())),
     }
@@ -60,13 +57,13 @@ async fn payout(
 async fn scrape(State(service): State<Service>) -> String {
     service
         .metrics
-        .record(service.all.iter().map(Client::stats));
+        .record(service.clients.iter().map(Client::stats));
     service.exporter.render()
 }
 
 /// Not fit for more requests if its locks are in danger, or if its queue is nearly full.
 async fn health(State(service): State<Service>) -> (StatusCode, String) {
-    let stats = service.client.stats();
+    let stats = service.clients[0].stats();
     let is_well = stats.in_jeopardy == 0 && stats.waiters < stats.max_waiters / 10 * 8;
     let status = match is_well {
         true => StatusCode::OK,
@@ -98,21 +95,19 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     metrics::set_global_recorder(recorder)?;
 
     let metrics = Metrics::new();
-    let mut all = Vec::new();
+    let mut clients = Vec::new();
     for url in urls {
         let client = Client::builder()
             .url(url)
             .watchdog_lease(Duration::from_secs(3))
             .observer(metrics.clone())
             .lock_group(group::before(':'));
-        all.push(client.build().await?);
+        clients.push(client.build().await?);
     }
-    let client = all[0].clone();
     // For the alert LockdogSetupMayCostLocks.
-    metrics.record_diagnosis(&client.diagnose().await?);
+    metrics.record_diagnosis(&clients[0].diagnose().await?);
     let service = Service {
-        client,
-        all: all.clone(),
+        clients: clients.clone(),
         metrics,
         exporter,
     };
@@ -129,7 +124,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         terminated.recv().await;
     });
     serving.await?;
-    for client in all {
+    for client in clients {
         client.shutdown().await;
     }
     Ok(())
