@@ -37,6 +37,13 @@ fn turn(
     })
 }
 
+async fn all_end(turns: impl IntoIterator<Item = JoinHandle<()>>) {
+    for turn in turns {
+        let ended = tokio::time::timeout(SOON, turn).await;
+        ended.expect("in time").unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_multi_lock_has_its_turn_in_the_order_of_the_queue() {
     let test = Fixture::start(2).await;
@@ -59,12 +66,7 @@ async fn a_multi_lock_has_its_turn_in_the_order_of_the_queue() {
         eventually_queued(&test, MEMBER, number + 1).await;
     }
     held.unlock().await.unwrap();
-    for turn in waiting {
-        tokio::time::timeout(SOON, turn)
-            .await
-            .expect("in time")
-            .unwrap();
-    }
+    all_end(waiting).await;
     assert_eq!(*turns.lock().unwrap(), (0..12).collect::<Vec<_>>());
     test.assert_clean().await;
 }
@@ -126,11 +128,7 @@ async fn a_turn_without_the_other_members_goes_to_the_next_waiter() {
     plain.unlock().await.unwrap();
     // The order does not matter, because each ends its turn by itself.
     let turns = Arc::default();
-    let both = [waiting, second].map(|waits| turn(0, waits, &turns));
-    for ended in both {
-        let ended = tokio::time::timeout(SOON, ended).await;
-        ended.expect("its turn").unwrap();
-    }
+    all_end([waiting, second].map(|waits| turn(0, waits, &turns))).await;
     test.assert_clean().await;
 }
 
@@ -212,12 +210,7 @@ async fn keeps_its_place(own_holds: bool) {
         "they are the same waits"
     );
     held.unlock().await.unwrap();
-    for turn in waiting {
-        tokio::time::timeout(SOON, turn)
-            .await
-            .expect("in time")
-            .unwrap();
-    }
+    all_end(waiting).await;
     assert_eq!(*turns.lock().unwrap(), [0, 1, 2, 3]);
     test.assert_clean().await;
 }
