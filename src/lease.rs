@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::error::Error;
 
 // Holds on one server and on many servers use the same rule (design: invariant 2).
-pub(crate) use lockdog_quorum::lease::{TOLD_EARLY, deadline, drift};
+pub(crate) use lockdog_quorum::lease::{LEAD_TIME, deadline, drift};
 
 /// The shortest lease that a caller can request.
 pub(crate) const SHORTEST: Duration = Duration::from_millis(10);

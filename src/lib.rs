@@ -44,7 +44,7 @@
 //! | to wait until a count is zero | [`Client::count_down_latch`] |
 //! | one leader, with a term and a value | [`Client::election`] |
 //! | to lock some values of a group | [`Client::group_lock`] |
-//! | several locks at once | [`MultiLock`] |
+//! | several locks together | [`MultiLock`] |
 //! | a lock that survives the loss of a server | [`RedLock`] |
 //! | code that takes a lock of any kind | [`AnyLock`] |
 //! | to know whether you still hold the lock | [`Guard`]: [`is_valid`](Guard::is_valid), [`lost`](Guard::lost) |
@@ -59,7 +59,7 @@
 //!
 //! - The owner of a lock is the tokio task. A task that holds a lock can acquire it again. Two branches
 //!   of `join!` in one task do not exclude each other; use [`Lock::exclusive`] for them.
-//! - Keep the guard. `if lock.try_lock().await?.is_some()` drops it at once and runs without the lock.
+//! - Keep the guard. `if lock.try_lock().await?.is_some()` drops it immediately and runs without the lock.
 //!
 //! # Words
 //!
@@ -93,7 +93,7 @@
 //!
 //! # What it promises
 //!
-//! - At most one owner holds a lock; a read lock has several holders, and no writer meanwhile. This
+//! - At most one owner holds a lock. A read lock may have several holders; then no writer holds it. This
 //!   assumes that the server keeps the key until its TTL ends, and that clock rates differ by less than
 //!   1 %.
 //! - A guard reports a lost lock before another owner can hold it, as long as the server keeps the key:
@@ -105,18 +105,19 @@
 //!   releases it in the background as soon as the server answers. A process that dies, or that returns
 //!   from `main` without [`Client::shutdown`], leaves the lock for one lease, and a permit of
 //!   [`Client::semaphore`] until [`Semaphore::reclaim`].
-//! - A command that is sent twice, arrives late or gets no reply has the effect of one, or is undone.
+//! - If a command is sent twice, arrives late or gets no reply, it takes effect once, or the client undoes
+//!   it.
 //! - Every wait ends within its limit, with or without a message from the server. [`TryLockRequest::wait`]
 //!   and [`TryPermitRequest::wait`] name the three exceptions.
 //! - A [`RedLock`] on several independent servers tolerates the loss of fewer than half of them. A server
-//!   that comes back may have lost its data. The client that sees it come back does not count it until
-//!   all earlier leases are over. [`RedLock::fenced`] adds tokens that grow.
+//!   that was restarted may have lost its data. A client that detects the restart ignores the server's
+//!   grants until all earlier leases have ended. [`RedLock::fenced`] adds tokens that grow.
 //!
 //! # In tests
 //!
 //! Under `tokio::time::pause()`, or `#[tokio::test(start_paused = true)]`, calls to a real server fail at
-//! random, most of them at once. While the answer is under way the runtime is idle, so its clock jumps to
-//! the next timer, which is the limit of the call. Do not pause the time in tests that use a real
+//! random, most of them immediately. While the answer is under way the runtime is idle, so its clock jumps
+//! to the next timer, which is the limit of the call. Do not pause the time in tests that use a real
 //! server. The crate `lockdog-test` is a server inside the test, which runs on the paused clock.
 //!
 //! # What it does not promise
@@ -124,9 +125,9 @@
 //! - That only the holder writes. The process may be paused for longer than the lease between a check
 //!   of the guard and the write. Where that matters, the store must refuse the late write:
 //!   [`Guard::token`].
-//! - Exclusion of a lock on one server across a failover to a replica that did not have the lock, a
-//!   restart without data, or an eviction. The first holder is notified as above. `docs/quorum.md`
-//!   says which of these a [`RedLock`] tolerates.
+//! - Exclusion on one server after a failover to a replica without the lock, a restart without data, or
+//!   an eviction. Two owners may then hold the lock until the first one is notified, as above.
+//!   `docs/quorum.md` says which of these a [`RedLock`] tolerates.
 //! - An order between the waiters of different clients, except with [`Client::fair_lock`]. The waiters of
 //!   one client are served first in, first out.
 //! - Authorization. Every user who may write to the server can end a lock.
@@ -137,7 +138,7 @@
 //!
 //! In one process, use `tokio::sync::Mutex`; it needs no server. If you protect one row of a database,
 //! let the database lock the row or refuse a late write. If you have a consensus store and no Java
-//! service, use the locks of that store; they survive the loss of a machine.
+//! service, use the locks of that store; they stay held when one of its servers fails.
 //!
 //! # Features
 //!

@@ -177,8 +177,9 @@ pub enum Error {
     /// lock may remain in Redis for at most one lease, and the client retries the release in the
     /// background until then. A permit without a lease stays in use until the server answers.
     ///
-    /// Redisson throws `RedisTimeoutException`. The caller need not do anything. If the protected work had
-    /// to end before another owner began, treat its result as doubtful.
+    /// Redisson throws `RedisTimeoutException`. The caller need not do anything. If two owners must never
+    /// work at the same time, treat the result of the work as unsafe: only a confirmed unlock shows that the
+    /// owner held the lock to the end.
     #[error(transparent)]
     UnlockUnconfirmed(#[from] UnlockUnconfirmed),
 

@@ -11,7 +11,7 @@ use super::{CompositeHold, Verdict};
 use crate::clock::Moment;
 use crate::error::{Instance, Lost, Result};
 use crate::hold::{Hold, HoldPhase};
-use crate::lease::TOLD_EARLY;
+use crate::lease::LEAD_TIME;
 use crate::owner::Owner;
 use crate::session::{Claim, Session};
 
@@ -60,13 +60,13 @@ impl Held {
         loop {
             // A little early, so that a late timer does not report the loss after the deadline.
             let loss = match &self.kind {
-                HeldKind::One(one) => one.loss(TOLD_EARLY),
-                HeldKind::Several(lock) => lock.loss(TOLD_EARLY),
+                HeldKind::One(one) => one.loss(LEAD_TIME),
+                HeldKind::Several(lock) => lock.loss(LEAD_TIME),
             };
             if let Some(lost) = loss {
                 return lost;
             }
-            let mut left = self.remaining().saturating_sub(TOLD_EARLY);
+            let mut left = self.remaining().saturating_sub(LEAD_TIME);
             if self.outruns_timers() {
                 left = left.min(TICK);
             }

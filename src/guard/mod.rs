@@ -153,7 +153,7 @@ impl Guard {
     /// time that the step takes. The client does not ask Redis.
     ///
     /// It is the place for `?`, where [`Guard::is_valid`] needs an `if`. The watchdog renews a lock when a third
-    /// of its lease is over, or up to an eighth of the lease later if many renewals are due at once. So a healthy
+    /// of its lease is over, or up to an eighth of the lease later if many are due together. So a healthy
     /// lock has more than half of its lease left. Redisson has no such call.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Hold, HoldPhase, HoldState};
 use crate::clock::Moment;
-use crate::lease::TOLD_EARLY;
+use crate::lease::LEAD_TIME;
 
 /// Holds ordered by their next moments. A hold that ends is removed at once, so fast lock-unlock cycles
 /// leave no entry behind.
@@ -49,7 +49,7 @@ impl NextMoments {
             HoldPhase::Pending | HoldPhase::Lost(_) => Moment::NEVER,
         };
         Self {
-            expire: (expire != Moment::NEVER).then(|| expire.minus(TOLD_EARLY)),
+            expire: (expire != Moment::NEVER).then(|| expire.minus(LEAD_TIME)),
             renew: state.needs_watchdog().then_some(state.renew_at),
         }
     }

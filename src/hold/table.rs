@@ -14,7 +14,7 @@ use super::schedule::{NextMoments, Schedule};
 use super::{Hold, HoldPhase, HoldState, SLOW_UNLOCK};
 use crate::clock::{Clock, Moment};
 use crate::key::{ByKey, LockKey};
-use crate::lease::TOLD_EARLY;
+use crate::lease::LEAD_TIME;
 use crate::owner::Owner;
 
 /// All holds of one client.
@@ -187,15 +187,15 @@ impl Holds {
             next: Moment::NEVER,
         };
         let mut table = self.table.lock();
-        let expiring = table.schedule.expiries(now + TOLD_EARLY).cloned();
+        let expiring = table.schedule.expiries(now + LEAD_TIME).cloned();
         for hold in expiring.collect::<Vec<_>>() {
             table.change(&hold, |state| {
-                if state.expire(now + TOLD_EARLY) {
+                if state.expire(now + LEAD_TIME) {
                     due.lost.push(hold.clone());
-                } else if state.is_untaken(now + TOLD_EARLY) {
+                } else if state.is_untaken(now + LEAD_TIME) {
                     state.awaited = false;
                     due.untaken.push(hold.clone());
-                } else if state.is_slow(now + TOLD_EARLY) {
+                } else if state.is_slow(now + LEAD_TIME) {
                     state.hasten_at = now + SLOW_UNLOCK;
                     due.slow.push(hold.clone());
                 }

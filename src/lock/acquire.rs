@@ -235,8 +235,8 @@ impl LockCall<'_> {
 
     /// Fails if the call would wait forever, because its own owner reads.
     pub(super) fn refuse_deadlock(&self) -> Result<()> {
-        let waits_for_ever = self.deadline.is_none() && !self.options.upgrades;
-        if waits_for_ever
+        let waits_forever = self.deadline.is_none() && !self.options.upgrades;
+        if waits_forever
             && self.key.mode() == Some(Mode::Write)
             && let Some(reads) = self.core().holds.partner_of(self.key, self.owner)
         {

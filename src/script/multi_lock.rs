@@ -1,4 +1,4 @@
-//! Acquiring several locks at once.
+//! Acquiring several locks together.
 
 use std::num::NonZeroU64;
 use std::time::Duration;

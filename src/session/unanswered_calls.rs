@@ -102,5 +102,5 @@ impl Drop for UnansweredCall {
     }
 }
 
-/// This many at once are enough to fill a connection.
+/// This many together are enough to fill a connection.
 const AT_ONCE: usize = 256;

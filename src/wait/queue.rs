@@ -29,8 +29,8 @@ pub(super) struct WaitQueue {
     writers: BTreeSet<u64>,
     /// The ids of each owner's waiters. Kept once there are too many waiters to scan.
     by_owner: Option<HashMap<Owner, BTreeSet<u64>>>,
-    /// Listeners: woken without waiting in the queue.
-    pub(super) listening_in: BTreeMap<u64, Arc<Waiter>>,
+    /// Woken without waiting in the queue.
+    pub(super) listeners: BTreeMap<u64, Arc<Waiter>>,
     /// The waiter that may talk to Redis.
     pub(super) contender: Option<Arc<Waiter>>,
     // Dropped in this order.
@@ -138,7 +138,7 @@ impl WaitQueue {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        !self.is_awaited() && self.listening_in.is_empty()
+        !self.is_awaited() && self.listeners.is_empty()
     }
 
     pub(super) fn is_awaited(&self) -> bool {
@@ -189,7 +189,7 @@ impl WaitQueue {
     }
 
     fn notify_listeners(&self, wake_ups: &mut WakeUps) {
-        for waiter in self.listening_in.values() {
+        for waiter in self.listeners.values() {
             wake_ups.add(waiter);
         }
     }
@@ -232,7 +232,7 @@ impl WaitQueue {
     }
 
     pub(super) fn fail(&self, error: &Error, wake_ups: &mut WakeUps) {
-        for waiter in self.all().chain(self.listening_in.values()) {
+        for waiter in self.all().chain(self.listeners.values()) {
             wake_ups.fail(waiter, error);
         }
     }

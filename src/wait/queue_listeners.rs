@@ -11,22 +11,22 @@ impl WaitQueue {
         self.idle_since = None;
         // It asks for several locks, and takes no place in the list of one of them.
         self.unlist();
-        self.listening_in.insert(waiter.id, waiter);
+        self.listeners.insert(waiter.id, waiter);
     }
 
     /// Notes for the listeners of a latch that its count is zero.
     pub(super) fn note_zero(&self, now: Moment) {
-        for waiter in self.listening_in.values() {
+        for waiter in self.listeners.values() {
             *waiter.zero_received.lock() = Some(now);
         }
     }
 
     pub(super) fn has_listeners(&self) -> bool {
-        !self.listening_in.is_empty()
+        !self.listeners.is_empty()
     }
 
     pub(super) fn remove_listener(&mut self, waiter: &Waiter) {
-        self.listening_in.remove(&waiter.id);
+        self.listeners.remove(&waiter.id);
     }
 }
 

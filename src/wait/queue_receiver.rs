@@ -20,7 +20,7 @@ impl WaitQueue {
         kind: WaiterKind,
     ) -> Option<Arc<Waiter>> {
         let contender = self.contender.as_ref()?;
-        if !self.listening_in.is_empty() {
+        if !self.listeners.is_empty() {
             // A multi lock is waiting for this key: release it instead of handing it over.
             return None;
         }

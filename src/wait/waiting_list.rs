@@ -46,7 +46,7 @@ impl Waiters {
     /// The server did not allow the use of a waiting list. The next try is far off, because each one is an entry in
     /// the server's log of refusals. Until then a release wakes this client together with all others.
     pub(crate) fn refuse_lists(&self) {
-        // Of many commands that are refused at once, the first one unlists all queues.
+        // Of many commands that are refused together, the first one unlists all queues.
         if self.are_lists_refused() {
             return;
         }

@@ -118,7 +118,7 @@ fn lock_of(clients: &[Client], name: &str) -> RedLock {
 
 /// Waits until the guard counts this number of instances as acquired.
 async fn has(guard: &Guard, acquired: usize) {
-    eventually(SOON, "so many instances are acquired", async || {
+    eventually(SOON, "this number of instances is acquired", async || {
         states(guard)
             .iter()
             .filter(|state| matches!(state, InstanceState::Acquired))

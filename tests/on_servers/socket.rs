@@ -239,7 +239,7 @@ async fn a_key_without_permission_ends_the_batches_and_harms_no_other_caller() {
 }
 
 #[tokio::test]
-async fn callers_that_are_not_polled_any_more_do_not_cause_batches_for_ever() {
+async fn callers_that_are_not_polled_any_more_do_not_cause_batches_forever() {
     let world = World::start().await;
     let commands = acquires();
     let _left = world.begin(&commands);

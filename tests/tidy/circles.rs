@@ -1,4 +1,11 @@
 //! Inside a folder, too, files import each other in one direction only: in each folder of each crate.
+//!
+//! The check reads imports and paths, so it has two limits:
+//!
+//! - An edge from a folder's own file to a name that it re-exports does not count. So the check does not see a
+//!   parent and a child that use each other's types, if the parent uses the re-exported name.
+//! - A method that a file adds to the type of a sibling by `impl` needs no import. So the check does not see a
+//!   call of such a method.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

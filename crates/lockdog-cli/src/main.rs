@@ -153,7 +153,7 @@ fn show_log(verbose: u8) {
     tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(io::stderr)
-        // It would panic if nobody reads stderr any more, as with `2>&1 | head`.
+        // It would panic if no process reads stderr any more, as with `2>&1 | head`.
         .log_internal_errors(false)
         .init();
 }

@@ -7,7 +7,7 @@ use super::round::RoundKind;
 use super::{Actions, Phase, Quorum};
 use crate::LossCause;
 use crate::Moment;
-use crate::lease::TOLD_EARLY;
+use crate::lease::LEAD_TIME;
 
 impl Quorum {
     /// Decides the current round with what is known now.
@@ -115,7 +115,7 @@ impl Quorum {
         let deadline = self.round.deadline.min(self.rules.max_until);
         if self.is_living() {
             self.deadline = self.deadline.max(deadline);
-        } else if now + self.rules.min_validity.max(TOLD_EARLY) >= deadline {
+        } else if now + self.rules.min_validity.max(LEAD_TIME) >= deadline {
             // Its owner would learn of the loss together with the grant.
             return self.end(Phase::Failed, actions);
         } else {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::Moment;
 
-/// Holders are notified this long before their deadline, because timers fire late.
-pub const TOLD_EARLY: Duration = Duration::from_millis(2);
+/// How long before its deadline a holder is notified of the loss. Timers fire late.
+pub const LEAD_TIME: Duration = Duration::from_millis(2);
 
 /// The moment up to which a lease may be relied on, if the command that granted or renewed it was first
 /// sent at `sent`.

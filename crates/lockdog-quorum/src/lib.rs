@@ -63,7 +63,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::lease::TOLD_EARLY;
+use crate::lease::LEAD_TIME;
 
 pub use event::{Action, Actions, Answer, Event, Register};
 pub use member::MemberOutcome;
@@ -239,7 +239,7 @@ impl Quorum {
 
     /// When it is reported as lost, unless it is extended first.
     pub fn notified_at(&self) -> Moment {
-        self.deadline.minus(TOLD_EARLY)
+        self.deadline.minus(LEAD_TIME)
     }
 
     /// The latest time for the next [`Event::Tick`].
@@ -266,7 +266,7 @@ impl Quorum {
                 self.end(Phase::Failed, actions);
                 self.note_late();
             }
-            Phase::Held | Phase::Jeopardy if now + TOLD_EARLY >= self.deadline => {
+            Phase::Held | Phase::Jeopardy if now + LEAD_TIME >= self.deadline => {
                 let reason = if self.is_as_long_as_allowed() {
                     LossCause::MaxHold
                 } else {

@@ -62,7 +62,7 @@ async fn without_memory_only_acquires_are_refused() {
     stand.assert_recovered().await;
 }
 
-/// The server refuses the entry in the list of waiting clients for now, and not for ever.
+/// The server refuses the entry in the list of waiting clients for now, and not permanently.
 #[tokio::test]
 async fn a_client_that_waited_without_memory_is_listed_the_next_time() {
     let server = RedisServer::start().await;

@@ -97,7 +97,7 @@ async fn a_frozen_master_is_replaced_and_is_a_replica_when_it_returns() {
 
 /// So a master that has to wait for the processor keeps its slots, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_frozen_master_keeps_its_slots_in_a_cluster_that_elects_nobody() {
+async fn a_frozen_master_keeps_its_slots_in_a_cluster_that_elects_no_replica() {
     let cluster = Cluster::start(3, 1).await;
     let (master, witness) = (&cluster.nodes[1], &cluster.nodes[0]);
     master.server.pause();

@@ -156,7 +156,7 @@ async fn held(stand: &Stand, owner: &Owner) -> Guard {
 /// A wait for a lock while another owner holds it, or its other mode. It ends without the lock.
 async fn waits_for(lock: Lock, held: Lock) -> Made {
     let held = held.lock().owner(&Owner::new()).await;
-    let held = held.expect("nobody has it and the server is well");
+    let held = held.expect("no owner has it and the server is well");
     let waiting = lock.try_lock().owner(&Owner::new());
     let waiting = waiting.wait(super::POLL_CAP / 5).into_future();
     Made::call(async move {
@@ -385,9 +385,9 @@ pub(super) const PUBLIC: &[Public] = &[
         made!(|stand| {
             let rw = stand.read_write();
             let reads = rw.read().lock().owner(&Owner::new()).await;
-            let reads = reads.expect("nobody writes");
+            let reads = reads.expect("no owner writes");
             let other = rw.read().lock().owner(&Owner::new()).await;
-            let other = other.expect("nobody writes");
+            let other = other.expect("no owner writes");
             let upgrade = reads.upgrade().wait(super::POLL_CAP / 5);
             Made::call(async move {
                 let upgraded = upgrade.await;
@@ -582,7 +582,7 @@ pub(super) const PUBLIC: &[Public] = &[
         PLAIN,
         made!(|stand| {
             let reads = stand.read_write().read().lock().owner(&Owner::new()).await;
-            let upgrade = reads.expect("nobody has it").upgrade().wait(LONG);
+            let upgrade = reads.expect("no owner has it").upgrade().wait(LONG);
             Made::call(async move {
                 match upgrade.await {
                     Ok(guard) => guard.unlock().await.map(|_| ()),
@@ -597,7 +597,7 @@ pub(super) const PUBLIC: &[Public] = &[
         PLAIN,
         made!(|stand| {
             let writes = stand.read_write().write().lock().owner(&Owner::new()).await;
-            let writes = writes.expect("nobody has it");
+            let writes = writes.expect("no owner has it");
             Made::call(async move { writes.downgrade().await?.unlock().await })
         }),
     ),
@@ -607,7 +607,7 @@ pub(super) const PUBLIC: &[Public] = &[
         PLAIN,
         made!(|stand| {
             let reads = stand.read_write().read().lock().owner(&Owner::new()).await;
-            Made::call(reads.expect("nobody writes").unlock())
+            Made::call(reads.expect("no owner writes").unlock())
         }),
     ),
     Public::new(
@@ -616,7 +616,7 @@ pub(super) const PUBLIC: &[Public] = &[
         PLAIN,
         made!(|stand| {
             let reads = stand.read_write().read().lock().owner(&Owner::new()).await;
-            let writes = reads.expect("nobody has it").upgrade().await;
+            let writes = reads.expect("no owner has it").upgrade().await;
             Made::call(writes.expect("nobody else reads").unlock())
         }),
     ),

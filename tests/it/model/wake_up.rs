@@ -34,7 +34,7 @@ async fn a_cancelled_waiter_passes_its_wake_up_on() {
     // No timer fires within this test: only a message and its passing-on can wake a waiter.
     let client = || {
         let client = Client::builder().url(server.url());
-        client.poll_cap(FOR_EVER).watchdog_lease(FOR_EVER).build()
+        client.poll_cap(FOREVER).watchdog_lease(FOREVER).build()
     };
     let (holder, waiters) = (client().await.unwrap(), client().await.unwrap());
     let guard = holder.lock("passed").lock().await.unwrap();
@@ -70,4 +70,4 @@ async fn a_cancelled_waiter_passes_its_wake_up_on() {
     redis.assert_clean().await;
 }
 
-const FOR_EVER: Duration = Duration::from_secs(600);
+const FOREVER: Duration = Duration::from_secs(600);

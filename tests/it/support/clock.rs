@@ -25,7 +25,7 @@ pub(crate) fn install(folder: &Path) -> [(&'static str, PathBuf); 2] {
     [("LD_PRELOAD", library), ("CLKSHIM", offset(folder))]
 }
 
-/// Sets the clock ahead of this machine's by so many seconds, or behind it.
+/// Sets the clock this number of seconds ahead of the machine's; behind it if the number is negative.
 pub(crate) fn set(folder: &Path, seconds: i64) {
     let file = fs::OpenOptions::new().write(true).open(offset(folder));
     let file = file.expect("it has a clock of its own");

@@ -230,5 +230,5 @@ async fn empty(server: &RedisServer) {
 const MASTERS: usize = 3;
 const SLOTS: u16 = 16_384;
 
-/// So many tests at a time have a set-up of many processes. Tests that run on one wait most of the time.
+/// How many tests at a time have a set-up of many processes. Tests that run on one wait most of the time.
 const SET_UPS: usize = 10;

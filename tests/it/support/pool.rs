@@ -10,7 +10,7 @@ use std::sync::{Mutex, OnceLock};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// At most so many of them, started when they are needed.
+/// Up to a fixed number of them, each started when it is needed.
 pub(crate) struct Pool<T: 'static> {
     idle: Mutex<Vec<T>>,
     room: Semaphore,

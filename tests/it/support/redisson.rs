@@ -173,7 +173,7 @@ impl Builder {
         self
     }
 
-    /// A JVM of its own whose wall clock is ahead by so many seconds, or behind.
+    /// A JVM of its own with a wall clock this number of seconds ahead; behind if the number is negative.
     pub(crate) fn clock(mut self, seconds: i64) -> Self {
         self.clock = seconds;
         self.own_jvm()

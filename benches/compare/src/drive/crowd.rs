@@ -1,4 +1,4 @@
-//! W17: how late the callers of a crowd are told whose waits end at the same moment. lockdog only.
+//! W17: how late the calls of a crowd return whose waits end at the same moment. lockdog only.
 
 use std::time::{Duration, Instant};
 
@@ -48,16 +48,16 @@ pub(crate) async fn measure(request: &Request, stage: &mut Stage) -> Result<Map<
         return Err("the waits did not begin in time".into());
     }
     let mut tally = Tally::for_samples(waiters);
-    while let Some(told) = waiting.join_next().await {
-        let (guard, told) = told?;
+    while let Some(returned) = waiting.join_next().await {
+        let (guard, returned) = returned?;
         if guard?.is_some() {
             return Err("a lock that was held was granted".into());
         }
         // A caller that did not wait would make the figures too good.
-        if told + TIMER < until {
-            return Err("a caller was told before its time was over".into());
+        if returned + TIMER < until {
+            return Err("a call returned before its time was over".into());
         }
-        tally.sample(told.saturating_duration_since(until));
+        tally.sample(returned.saturating_duration_since(until));
         tally.pairs += 1;
     }
     let figures = tally.figures(&watch);

@@ -1,4 +1,4 @@
-//! W8d: how long nobody gets a fair lock after a client with many waiters dies. lockdog only.
+//! W8d: how long no waiter gets a fair lock after a client with many waiters dies. lockdog only.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -101,7 +101,7 @@ impl Clients {
         let mut others: BTreeSet<usize> = (0..self.living.len()).collect();
         while !others.is_empty() {
             let turn = timeout(PATIENCE, self.turns.recv()).await;
-            let turn = turn.map_err(|_| "nobody gets the lock")?;
+            let turn = turn.map_err(|_| "no waiter gets the lock")?;
             let (number, _) = turn.ok_or("all clients have ended")?;
             others.remove(&number);
         }
@@ -111,7 +111,7 @@ impl Clients {
     /// Kills one client each second in which the waiters have turns. A sample is the time from one turn to the
     /// next.
     ///
-    /// While a dead waiter is first, nobody dies. Otherwise the next waiter in the queue may be one that has just
+    /// While a dead waiter is first, no client is killed. Otherwise the next waiter in the queue may be one that has just
     /// died, and a sample would be the sum of several absences.
     async fn die(&mut self, seconds: f64) -> Result<Tally> {
         let mut tally = Tally::for_samples((seconds * MOST_TURNS_A_SECOND) as usize);

@@ -102,7 +102,7 @@ async fn lock(args: &Doctor, client: &Client, tell: &mut impl FnMut(Found)) -> b
         Err(error) => failed("unlock", error),
     };
     let released = released.since(began);
-    // No lock is held here, because the output ends the process if nobody reads it.
+    // No lock is held here, because a write to a closed output ends the process.
     tell(acquired);
     tell(released);
     true

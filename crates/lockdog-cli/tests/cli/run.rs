@@ -168,7 +168,7 @@ async fn the_command_has_the_input_and_output_of_lockdog() {
 }
 
 #[tokio::test]
-async fn a_log_that_nobody_reads_does_not_end_the_command() {
+async fn a_log_that_is_not_read_does_not_end_the_command() {
     let server = RedisServer::start().await;
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

@@ -16,7 +16,7 @@ fn a_quorum_reached_just_before_its_deadline_is_no_grant() {
     };
     assert_eq!(at(ms(3)), Phase::Held);
     // From here on its owner would learn of the loss together with the grant.
-    assert_eq!(at(TOLD_EARLY), Phase::Failed);
+    assert_eq!(at(LEAD_TIME), Phase::Failed);
 }
 
 #[test]

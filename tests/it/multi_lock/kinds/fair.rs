@@ -237,7 +237,7 @@ async fn a_member_that_its_owner_gets_meanwhile_is_acquired_once_more() {
     let second = second.unwrap().unwrap();
     assert_eq!(first.hold_count(), 2);
     // The client's thread gives up the place of the multi lock.
-    eventually(SOON, "nobody is left in the queue", async || {
+    eventually(SOON, "no waiter is left in the queue", async || {
         queue(&test, MEMBER).await.is_empty()
     })
     .await;

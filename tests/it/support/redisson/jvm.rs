@@ -28,7 +28,7 @@ impl Jvm {
         Self::of(Command::new(java()), None)
     }
 
-    /// One with a wall clock that is ahead of this machine's by so many seconds, or behind it.
+    /// One with a wall clock this number of seconds ahead of the machine's; behind it if the number is negative.
     pub(super) fn start_with_clock(seconds: i64) -> Self {
         let folder = TempDir::new().expect("a folder can be made");
         let mut java = Command::new(java());
