@@ -4,7 +4,7 @@ use lockdog::error::LostReason;
 use lockdog::report::{Ttl, Verdict};
 use lockdog::{Error, LeasedPermit};
 
-use super::{Fixture, LEASE, LONG, NAME, NEVER, SOON, ms};
+use super::{Fixture, IN_USE, LEASE, LONG, NAME, NEVER, SOON, ms};
 use crate::support::{Proxy, eventually};
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn a_lease_is_extended_for_all_permits() {
 async fn the_loss_of_the_keys_is_reported_at_the_next_renewal() {
     let test = Fixture::with(2, |client| client.watchdog_lease(LEASE)).await;
     let permit = test.seats.acquire().await.unwrap();
-    test.redis.cmd(&["DEL", NAME, "{seats}:timeout"]).await;
+    test.redis.cmd(&["DEL", NAME, IN_USE]).await;
     let lost = tokio::time::timeout(SOON, permit.lost()).await.unwrap();
     assert_eq!(lost.reason(), LostReason::NotOurs);
     drop(permit);
@@ -172,4 +172,89 @@ async fn the_loss_of_the_keys_is_reported_at_the_next_renewal() {
         !test.redis.exists(NAME).await,
         "a lost permit is not released"
     );
+}
+
+/// The number still says how many permits were free, so clients get no more than those. `set_permits` returns the
+/// others.
+#[tokio::test]
+async fn permits_whose_leases_are_deleted_stay_missing_until_the_number_is_set() {
+    let test = Fixture::with(4, |client| client.watchdog_lease(LEASE)).await;
+    let watched = test.seats.acquire().await.unwrap();
+    let leased = test.seats.acquire().lease(LONG).await.unwrap();
+    test.redis.cmd(&["DEL", IN_USE]).await;
+    assert_eq!(counts(&test).await, (2, 0, 2));
+    let another = test.another().await;
+    assert!(another.try_acquire_many(3).await.unwrap().is_none());
+    let two = another.try_acquire_many(2).await.unwrap();
+    let two = two.expect("they were free");
+    let lost = tokio::time::timeout(SOON, watched.lost()).await.unwrap();
+    assert_eq!(lost.reason(), LostReason::NotOurs);
+    // A fixed lease is not renewed, so the release reports the loss.
+    assert!(leased.is_valid() && two.is_valid());
+    let error = leased.release().await.unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    drop(watched);
+    two.release().await.unwrap();
+    tokio::time::sleep(ms(200)).await;
+    // PE3: what is not in use any more is not released.
+    assert_eq!((test.free().await, test.in_use().await.len()), (2, 0));
+    assert!(!test.seats.try_set_permits(4).await.unwrap());
+    assert_eq!(test.free().await, 2);
+    test.seats.set_permits(4).await.unwrap();
+    test.eventually_free().await;
+    let all = test.seats.acquire_many(4).await.unwrap();
+    all.release().await.unwrap();
+}
+
+/// The set of the permits in use is complete. So `set_permits` finds how many are free, and `try_set_permits` does not
+/// look.
+#[tokio::test]
+async fn the_loss_of_the_number_ends_no_permit() {
+    let test = Fixture::with(3, |client| client.watchdog_lease(LEASE)).await;
+    let another = test.another().await;
+    let mut held = test.seats.acquire_many(2).await.unwrap();
+    test.redis.cmd(&["DEL", NAME]).await;
+    let before = test.in_use().await;
+    let last = before.last().expect("two are in use").1;
+    eventually(SOON, "both are renewed", async || {
+        let in_use = test.in_use().await;
+        in_use.len() == 2 && in_use.iter().all(|(_, ends)| *ends > last + 1_000.0)
+    })
+    .await;
+    assert!(held.is_valid());
+    // What was free is missing.
+    assert_eq!(counts(&test).await, (0, 2, 2));
+    assert!(another.try_acquire().await.unwrap().is_none());
+    test.seats.set_permits(3).await.unwrap();
+    assert_eq!(test.free().await, 1);
+    // PE1.
+    test.assert_total().await;
+
+    // A release creates the number again, and it lacks what was free.
+    test.redis.cmd(&["DEL", NAME]).await;
+    held.split(1).unwrap().release().await.unwrap();
+    assert_eq!((test.free().await, test.in_use().await.len()), (1, 1));
+    assert!(!test.seats.try_set_permits(3).await.unwrap());
+    assert_eq!(test.free().await, 1);
+    test.seats.set_permits(3).await.unwrap();
+    test.assert_total().await;
+
+    // As in Redisson, `try_set_permits` does not count the permits in use: here it makes one too many.
+    test.redis.cmd(&["DEL", NAME]).await;
+    assert!(test.seats.try_set_permits(3).await.unwrap());
+    assert_eq!((test.free().await, test.in_use().await.len()), (3, 1));
+    test.seats.set_permits(3).await.unwrap();
+    test.assert_total().await;
+    held.release().await.unwrap();
+    test.eventually_free().await;
+}
+
+/// The permits that are free, those in use, and both.
+async fn counts(test: &Fixture) -> (i64, u64, i64) {
+    let seats = &test.seats;
+    (
+        seats.available().await.unwrap(),
+        seats.acquired().await.unwrap(),
+        seats.permits().await.unwrap(),
+    )
 }
