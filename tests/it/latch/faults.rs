@@ -217,7 +217,7 @@ async fn a_slow_subscription_delays_no_query() {
     gate.open();
 }
 
-/// CL2: the message of a zero that an earlier wait has already seen comes late.
+/// CL2 and CL4: the message of a zero that an earlier wait has already seen comes late.
 #[tokio::test]
 async fn the_message_of_an_earlier_zero_does_not_end_the_next_wait() {
     let test = Fixture::of(Some(1)).await;
@@ -255,8 +255,8 @@ async fn the_message_of_an_earlier_zero_does_not_end_the_next_wait() {
     holding.abort();
 }
 
-/// CL2: a late message of a zero. It ends the earlier waits. A waiter that joined them after the zero waits
-/// for the new count.
+/// CL2 and CL4: a late message of a zero. It ends the earlier waits. A waiter that joined them after the zero
+/// waits for the new count.
 #[tokio::test]
 async fn a_late_message_does_not_end_a_wait_that_began_after_the_zero() {
     let test = Fixture::of(Some(1)).await;
