@@ -1,5 +1,7 @@
 //! How long permits are in use, and how their holders are notified of a loss.
 
+use std::time::Duration;
+
 use lockdog::error::LostReason;
 use lockdog::report::{Ttl, Verdict};
 use lockdog::{Error, LeasedPermit};
@@ -156,6 +158,61 @@ async fn a_lease_is_extended_for_all_permits() {
     both.extend(LEASE).await.unwrap();
     assert_eq!(test.in_use().await, in_use);
     both.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn permits_are_ensured_only_for_the_time_that_each_of_them_has() {
+    let test = Fixture::with(4, |client| client.watchdog_lease(LEASE)).await;
+    let mut permits = test.seats.acquire_many(2).lease(LONG).await.unwrap();
+    let short = test.seats.acquire().lease(LONG / 3).await.unwrap();
+    test.redis.reset_stats().await;
+    permits.ensure(Duration::ZERO).unwrap();
+    permits.ensure(LONG / 2).unwrap();
+    let lost = permits.ensure(LONG * 2).unwrap_err();
+    assert_eq!(lost.reason(), LostReason::Deadline);
+    assert!(permits.ensure(Duration::MAX).is_err());
+    // The one whose lease ends first decides.
+    permits.merge(short).unwrap();
+    let lost = permits.ensure(LONG / 2).unwrap_err();
+    assert_eq!(lost.reason(), LostReason::Deadline);
+    let stats = test.redis.commandstats().await;
+    assert!(!stats.contains_key("evalsha"), "it asked: {stats:?}");
+    // A failed check ends no permit.
+    assert!(permits.is_valid() && permits.verdict() == Verdict::Held);
+    permits.extend(LONG).await.unwrap();
+    permits.ensure(LONG / 2).unwrap();
+
+    // A loss comes before a deadline that is near.
+    let watched = test.seats.acquire().await.unwrap();
+    let id = watched.ids();
+    permits.merge(watched).unwrap();
+    test.another().await.release(&id).await.unwrap();
+    tokio::time::timeout(SOON, permits.lost()).await.unwrap();
+    for margin in [Duration::ZERO, LONG / 2, LONG * 2] {
+        let lost = permits.ensure(margin).unwrap_err();
+        assert_eq!(lost.reason(), LostReason::NotOurs);
+    }
+    // The others are held, and released.
+    assert!(permits.release().await.unwrap_err().is_lost());
+    test.eventually_free().await;
+}
+
+#[tokio::test]
+async fn permits_that_are_left_to_their_leases_end_with_them() {
+    let test = Fixture::with(2, |client| client.watchdog_lease(LEASE)).await;
+    let long = test.seats.try_acquire().lease(LONG).await.unwrap();
+    long.expect("it is free").leave_to_lease();
+    test.seats.acquire().await.unwrap().leave_to_lease();
+    assert!(test.client.holds().is_empty(), "no caller holds them");
+    let report = test.client.shutdown().await;
+    assert_eq!((report.released, report.unconfirmed), (0, 0));
+    assert_eq!((test.free().await, test.in_use().await.len()), (0, 2));
+    // No client renews the one without a lease of its own.
+    let another = test.another().await;
+    let next = another.try_acquire().lease(LONG).wait(SOON).await.unwrap();
+    assert!(next.is_some());
+    assert!(another.try_acquire().await.unwrap().is_none());
+    test.assert_total().await;
 }
 
 /// A semaphore that is deleted ends its permits.
