@@ -135,6 +135,41 @@ impl LeasedPermit {
         remaining.min().unwrap_or_default()
     }
 
+    /// Checks that all of the permits may be used now, and for `margin` more without a further renewal. Call it
+    /// right before a step that cannot be undone, with the time that the step takes. The client does not ask
+    /// Redis. See [`Guard::ensure`] for the margin that a permit without a lease always has. Redisson has no
+    /// such call.
+    ///
+    /// # Errors
+    ///
+    /// A [`Lost`] if one of the permits was lost, or if one has less than `margin` left. In the second case the
+    /// reason is [`LostReason::Deadline`](crate::error::LostReason::Deadline) or
+    /// [`LostReason::MaxHold`](crate::error::LostReason::MaxHold), and the permits are still held: they stay
+    /// valid until their deadlines, and a renewal or [`extend`](Self::extend) may lengthen them.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # async fn example(client: lockdog::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let permit = client.permit_semaphore("seats").acquire().await?;
+    /// // ... statements of a transaction ...
+    /// permit.ensure(Duration::from_secs(2))?; // the commit takes at most 2 s
+    /// // transaction.commit().await?;
+    /// permit.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn ensure(&self, margin: Duration) -> std::result::Result<(), Lost> {
+        let for_margin = |margin| {
+            let mut guards = self.parts.iter().map(|part| &part.guard);
+            guards.try_for_each(|guard| guard.ensure(margin))
+        };
+        // A loss of any permit comes before a deadline that is near.
+        for_margin(Duration::ZERO)?;
+        for_margin(margin)
+    }
+
     /// Whether all of the permits are held, one is in jeopardy because its renewals fail, or one is lost:
     /// see [`Guard::verdict`].
     pub fn verdict(&self) -> Verdict {
@@ -230,10 +265,21 @@ impl LeasedPermit {
         ended.into_iter().try_for_each(|ended| ended.map(|_| ()))
     }
 
-    /// Hands the permits over to any party that has their ids: another process, or a Java service. The
-    /// client sends nothing and does not renew them from now on. They end with the rest of their leases: at
-    /// most the watchdog's lease if they have none of their own. For a longer rest, call [`extend`](Self::extend)
-    /// first. Endless permits stay in use until they are released.
+    /// Ends this value and leaves the permits in use until their leases end: see [`Guard::leave_to_lease`]. For a
+    /// limit of starts in a time, acquire with [`lease`](crate::TryPermitRequest::lease) and call this. The
+    /// client sends nothing and does not renew the permits from now on. Neither
+    /// [`Client::shutdown`](crate::Client::shutdown) nor a drop of the client releases them. Corresponds to
+    /// Redisson's `acquire(lease, unit)` without a `release`.
+    ///
+    /// The permits end with the rest of their leases: at most the watchdog's lease if they have none of their
+    /// own. For a longer rest, call [`extend`](Self::extend) first. Endless permits stay in use until they are
+    /// released by their ids, so use [`into_ids`](Self::into_ids) for them. Lost permits are left as they are.
+    pub fn leave_to_lease(self) {
+        self.into_ids();
+    }
+
+    /// As [`leave_to_lease`](Self::leave_to_lease), and returns the ids of the permits. So it hands them over to
+    /// any party that has the ids: another process, or a Java service.
     ///
     /// The ids can be released by [`PermitSemaphore::release`](crate::PermitSemaphore::release), or by
     /// Redisson's `release(permitId)`. The ids of lost permits are among them.

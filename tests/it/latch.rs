@@ -1,4 +1,4 @@
-//! The count-down latch. CL1 to CL3 are the invariants of `docs/design.md`.
+//! The count-down latch. CL1 to CL4 are the invariants of `docs/design.md`.
 
 mod basics;
 mod cluster;

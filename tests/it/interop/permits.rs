@@ -1,12 +1,15 @@
 //! A semaphore with leases that both sides use. PE1 to PE5 are invariants of `docs/design.md`.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use lockdog::report::Ttl;
 use lockdog::{PermitId, PermitSemaphore};
 use serde_json::json;
+use tokio::task::JoinSet;
 
-use super::{NEVER, SAFETY, java_at, without_timers};
+use super::{NEVER, SAFETY, java_at, ours_at, seconds_of_contention, without_timers};
 use crate::support::redis::Redis;
 use crate::support::redisson::{JavaThread, Redisson};
 use crate::support::{RedisServer, eventually};
@@ -16,7 +19,7 @@ struct Scene {
     _java: Redisson,
     t1: JavaThread,
     seats: PermitSemaphore,
-    _server: RedisServer,
+    server: RedisServer,
 }
 
 impl Scene {
@@ -31,7 +34,7 @@ impl Scene {
             t1: java.thread("t1"),
             _java: java,
             seats,
-            _server: server,
+            server,
         }
     }
 
@@ -175,5 +178,86 @@ async fn each_side_sets_the_number_of_permits() {
     two.release().await.unwrap();
 }
 
+/// PE1 and PE2 with four clients of each side: the total is kept, and no permit is used twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_sides_together_keep_the_total() {
+    let scene = Scene::of(TOTAL).await;
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        let client = ours_at(&scene.server).build().await.unwrap();
+        clients.push((client, java_at(&scene.server).start().await));
+    }
+    let lasts = seconds_of_contention();
+    let until = Instant::now() + lasts;
+    let inside = Arc::new(Mutex::new((0_u32, 0_u32)));
+    let enter = |inside: &Mutex<(u32, u32)>, permits: u32| {
+        let mut inside = inside.lock().unwrap();
+        inside.0 += permits;
+        inside.1 = inside.1.max(inside.0);
+        assert!(
+            inside.0 <= TOTAL,
+            "{} of {TOTAL} permits are used",
+            inside.0
+        );
+    };
+    let mut tasks = JoinSet::new();
+    for (n, (client, java)) in (0..).zip(clients) {
+        let permits = 1 + n % 3;
+        let (seats, held) = (client.permit_semaphore(NAME), inside.clone());
+        tasks.spawn(async move {
+            let mut rounds = 0;
+            // Each client has its rounds, however slow the machine is.
+            while rounds < ROUNDS || Instant::now() < until {
+                let permit = seats.acquire_many(permits).await.unwrap();
+                enter(&held, permits);
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                held.lock().unwrap().0 -= permits;
+                match rounds % 3 {
+                    0 => permit.release().await.unwrap(),
+                    1 => drop(permit),
+                    _ => seats.release(&permit.into_ids()).await.unwrap(),
+                }
+                rounds += 1;
+            }
+            client.shutdown().await;
+            ("lockdog", rounds)
+        });
+        let held = inside.clone();
+        tasks.spawn(async move {
+            let thread = java.thread("t");
+            let mut rounds = 0;
+            while rounds < ROUNDS || Instant::now() < until {
+                let count = json!([{ "int": permits }]);
+                let ids = thread.start_permits::<Vec<String>>(NAME, "acquire", count);
+                let ids = ids.value().await;
+                enter(&held, permits);
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                held.lock().unwrap().0 -= permits;
+                let ids = json!([{ "ids": ids }]);
+                thread
+                    .start_permits::<()>(NAME, "release", ids)
+                    .value()
+                    .await;
+                rounds += 1;
+            }
+            ("Redisson", rounds)
+        });
+    }
+    let mut rounds = BTreeMap::new();
+    while let Some(done) = tasks.join_next().await {
+        let (side, count) = done.unwrap();
+        *rounds.entry(side).or_insert(0) += count;
+    }
+    let most = inside.lock().unwrap().1;
+    println!("{rounds:?} rounds in {lasts:?}, at most {most} of {TOTAL} permits were used");
+    assert!(rounds.values().all(|count| *count >= 4 * ROUNDS));
+    let total = i64::from(TOTAL);
+    assert_eq!(scene.counted_by_java().await, [total, 0, total]);
+    assert_eq!(scene.counted_by_us().await, [total, 0, total]);
+    assert_eq!(scene.redis.unmarked_keys().await, [NAME]);
+}
+
+const TOTAL: u32 = 5;
+const ROUNDS: u32 = 2;
 const NAME: &str = "seats";
 const CHANNEL: &str = "redisson_sc:{seats}";

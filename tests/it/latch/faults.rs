@@ -10,13 +10,16 @@ use crate::turn::answered;
 
 /// A client behind a proxy. All scripts are loaded, so that a rule meets the first sending.
 async fn behind_a_proxy(test: &Fixture) -> (Proxy, CountDownLatch) {
+    behind_a_proxy_for(test, ms(2_500)).await
+}
+
+/// A client with this command timeout.
+async fn behind_a_proxy_for(test: &Fixture, patience: Duration) -> (Proxy, CountDownLatch) {
     for script in [COUNT_DOWN, TRY_SET, DELETE] {
         test.redis.cmd(&["SCRIPT", "LOAD", script]).await;
     }
     let proxy = Proxy::start(&test.server).await;
-    let client = Client::builder()
-        .url(proxy.url())
-        .command_timeout(ms(2_500));
+    let client = Client::builder().url(proxy.url()).command_timeout(patience);
     let client = client.poll_cap(ms(500)).build().await.unwrap();
     (proxy, client.count_down_latch(NAME))
 }
@@ -214,7 +217,7 @@ async fn a_slow_subscription_delays_no_query() {
     gate.open();
 }
 
-/// CL2: the message of a zero that an earlier wait has already seen comes late.
+/// CL2 and CL4: the message of a zero that an earlier wait has already seen comes late.
 #[tokio::test]
 async fn the_message_of_an_earlier_zero_does_not_end_the_next_wait() {
     let test = Fixture::of(Some(1)).await;
@@ -252,8 +255,8 @@ async fn the_message_of_an_earlier_zero_does_not_end_the_next_wait() {
     holding.abort();
 }
 
-/// CL2: a late message of a zero. It ends the earlier waits. A waiter that joined them after the zero waits
-/// for the new count.
+/// CL2 and CL4: a late message of a zero. It ends the earlier waits. A waiter that joined them after the zero
+/// waits for the new count.
 #[tokio::test]
 async fn a_late_message_does_not_end_a_wait_that_began_after_the_zero() {
     let test = Fixture::of(Some(1)).await;
@@ -415,6 +418,43 @@ async fn a_late_repetition_of_a_delete_leaves_the_next_count() {
         assert_eq!(latch.count().await.unwrap(), 5);
         assert!(latch.delete().await.unwrap());
     }
+}
+
+/// The limit of CL1: the server knows a repetition by the mark of its call. Without the mark it runs the command once
+/// more.
+#[tokio::test]
+async fn a_late_repetition_without_its_mark_runs_once_more() {
+    let test = Fixture::of(None).await;
+    let (proxy, latch) = behind_a_proxy_for(&test, SOON).await;
+    let late = |script| {
+        let gate = Gate::new();
+        proxy.on(is(script), Action::TwiceLate(gate.clone()));
+        gate
+    };
+    let arrives_without_mark = async |gate: Gate| {
+        test.redis.delete_marks(NAME).await;
+        gate.open();
+        gate.wait_passed().await;
+    };
+    let count = async || test.start.count().await.unwrap();
+    // A latch that was open has a count again.
+    let gate = late(TRY_SET);
+    assert!(latch.try_set_count(3).await.unwrap());
+    assert!(test.start.delete().await.unwrap());
+    arrives_without_mark(gate).await;
+    assert_eq!(count().await, 3);
+    // One call counts twice, so the latch opens too early.
+    let gate = late(COUNT_DOWN);
+    latch.count_down().await.unwrap();
+    assert_eq!(count().await, 2);
+    arrives_without_mark(gate).await;
+    assert_eq!(count().await, 1);
+    // A count that was set later is gone.
+    let gate = late(DELETE);
+    assert!(latch.delete().await.unwrap());
+    assert!(test.start.try_set_count(5).await.unwrap());
+    arrives_without_mark(gate).await;
+    assert_eq!(count().await, 0);
 }
 
 /// Texts that Redis does not accept as a number, or that this crate does not count with.

@@ -7,8 +7,9 @@ use lockdog::Client;
 use lockdog::error::LostReason;
 use tokio::task::JoinSet;
 
-use super::{CHANNEL, Fixture, IN_USE, NAME, SOON, ms, poll_once};
+use super::{CHANNEL, Fixture, IN_USE, LONG, NAME, SOON, ms, poll_once};
 use crate::support::{Cell, eventually};
+use crate::turn::patient;
 
 #[tokio::test]
 async fn a_permit_is_in_redis_as_redisson_has_it() {
@@ -108,32 +109,37 @@ async fn a_task_that_acquires_twice_has_two_permits() {
     test.assert_total().await;
 }
 
-/// PE2 with one permit: the semaphore is a mutex.
+/// PE2 with one permit: the semaphore is a mutex. RedissonPermitExpirableSemaphoreTest.testConcurrency_SingleInstance,
+/// testConcurrencyLoop_MultiInstance.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_semaphore_of_one_permit_excludes() {
     let test = Fixture::of(1).await;
-    let clients = [
-        test.seats.clone(),
-        test.another().await,
-        test.another().await,
-    ];
-    let cell = Cell::new();
-    let mut tasks = JoinSet::new();
-    for n in 0..9 {
-        let (seats, cell) = (clients[n % 3].clone(), cell.clone());
-        tasks.spawn(async move {
-            for round in 0..5 {
-                let permit = seats.acquire().await.unwrap();
-                cell.bump(ms(2)).await;
-                match round % 2 {
-                    0 => permit.release().await.unwrap(),
-                    _ => drop(permit),
+    for (clients, tasks, rounds) in [(1, 100, 1), (16, 16, 100)] {
+        let mut handles = Vec::new();
+        for _ in 0..clients {
+            // Only messages and expiries wake its waiters.
+            let client = patient(test.server.url()).poll_cap(LONG);
+            let client = client.build().await.unwrap();
+            handles.push(client.permit_semaphore(NAME));
+        }
+        let cell = Cell::new();
+        let mut running = JoinSet::new();
+        for n in 0..tasks {
+            let (seats, cell) = (handles[n % clients].clone(), cell.clone());
+            running.spawn(async move {
+                for round in 0..rounds {
+                    let permit = seats.acquire().await.unwrap();
+                    cell.bump(ms(1)).await;
+                    match (n + round) % 2 {
+                        0 => permit.release().await.unwrap(),
+                        _ => drop(permit),
+                    }
                 }
-            }
-        });
+            });
+        }
+        running.join_all().await;
+        cell.assert_exclusive((tasks * rounds) as i64);
     }
-    tasks.join_all().await;
-    cell.assert_exclusive(45);
     test.eventually_free().await;
 }
 

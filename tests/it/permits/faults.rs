@@ -99,6 +99,43 @@ async fn a_late_repetition_of_a_set_changes_nothing() {
     }
 }
 
+/// The server knows a repetition by the mark of its call. Without the mark it runs the command once more.
+#[tokio::test]
+async fn a_late_repetition_without_its_mark_runs_once_more() {
+    let test = Fixture::of(5).await;
+    let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
+    let late = |script| {
+        let gate = Gate::new();
+        proxy.on(is(script), Action::TwiceLate(gate.clone()));
+        gate
+    };
+    let arrives_without_mark = async |gate: Gate| {
+        test.redis.delete_marks(NAME).await;
+        gate.open();
+        gate.wait_passed().await;
+    };
+    let gate = late(ADD);
+    seats.add_permits(3).await.unwrap();
+    assert_eq!(test.free().await, 8);
+    arrives_without_mark(gate).await;
+    assert_eq!(test.free().await, 11);
+    // The later number is lost.
+    let gate = late(SET);
+    seats.set_permits(6).await.unwrap();
+    seats.set_permits(7).await.unwrap();
+    arrives_without_mark(gate).await;
+    assert_eq!(test.free().await, 6);
+    // A semaphore that was deleted exists again.
+    test.redis.cmd(&["DEL", NAME]).await;
+    let gate = late(SET);
+    assert!(seats.try_set_permits(9).await.unwrap());
+    test.redis.cmd(&["DEL", NAME]).await;
+    arrives_without_mark(gate).await;
+    assert_eq!(test.free().await, 9);
+    seats.set_permits(5).await.unwrap();
+    test.eventually_free().await;
+}
+
 /// PE5: a repeated release by ids does not report the release of permits that are still in use.
 #[tokio::test]
 async fn a_repeated_release_of_ids_of_which_one_is_unknown_is_refused() {

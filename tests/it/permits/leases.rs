@@ -1,10 +1,12 @@
 //! How long permits are in use, and how their holders are notified of a loss.
 
+use std::time::Duration;
+
 use lockdog::error::LostReason;
 use lockdog::report::{Ttl, Verdict};
 use lockdog::{Error, LeasedPermit};
 
-use super::{Fixture, LEASE, LONG, NAME, NEVER, SOON, ms};
+use super::{Fixture, IN_USE, LEASE, LONG, NAME, NEVER, SOON, ms};
 use crate::support::{Proxy, eventually};
 
 #[tokio::test]
@@ -158,12 +160,67 @@ async fn a_lease_is_extended_for_all_permits() {
     both.release().await.unwrap();
 }
 
+#[tokio::test]
+async fn permits_are_ensured_only_for_the_time_that_each_of_them_has() {
+    let test = Fixture::with(4, |client| client.watchdog_lease(LEASE)).await;
+    let mut permits = test.seats.acquire_many(2).lease(LONG).await.unwrap();
+    let short = test.seats.acquire().lease(LONG / 3).await.unwrap();
+    test.redis.reset_stats().await;
+    permits.ensure(Duration::ZERO).unwrap();
+    permits.ensure(LONG / 2).unwrap();
+    let lost = permits.ensure(LONG * 2).unwrap_err();
+    assert_eq!(lost.reason(), LostReason::Deadline);
+    assert!(permits.ensure(Duration::MAX).is_err());
+    // The one whose lease ends first decides.
+    permits.merge(short).unwrap();
+    let lost = permits.ensure(LONG / 2).unwrap_err();
+    assert_eq!(lost.reason(), LostReason::Deadline);
+    let stats = test.redis.commandstats().await;
+    assert!(!stats.contains_key("evalsha"), "it asked: {stats:?}");
+    // A failed check ends no permit.
+    assert!(permits.is_valid() && permits.verdict() == Verdict::Held);
+    permits.extend(LONG).await.unwrap();
+    permits.ensure(LONG / 2).unwrap();
+
+    // A loss comes before a deadline that is near.
+    let watched = test.seats.acquire().await.unwrap();
+    let id = watched.ids();
+    permits.merge(watched).unwrap();
+    test.another().await.release(&id).await.unwrap();
+    tokio::time::timeout(SOON, permits.lost()).await.unwrap();
+    for margin in [Duration::ZERO, LONG / 2, LONG * 2] {
+        let lost = permits.ensure(margin).unwrap_err();
+        assert_eq!(lost.reason(), LostReason::NotOurs);
+    }
+    // The others are held, and released.
+    assert!(permits.release().await.unwrap_err().is_lost());
+    test.eventually_free().await;
+}
+
+#[tokio::test]
+async fn permits_that_are_left_to_their_leases_end_with_them() {
+    let test = Fixture::with(2, |client| client.watchdog_lease(LEASE)).await;
+    let long = test.seats.try_acquire().lease(LONG).await.unwrap();
+    long.expect("it is free").leave_to_lease();
+    test.seats.acquire().await.unwrap().leave_to_lease();
+    assert!(test.client.holds().is_empty(), "no caller holds them");
+    let report = test.client.shutdown().await;
+    assert_eq!((report.released, report.unconfirmed), (0, 0));
+    assert_eq!((test.free().await, test.in_use().await.len()), (0, 2));
+    // No client renews the one without a lease of its own.
+    let another = test.another().await;
+    let next = another.try_acquire().lease(LONG).wait(SOON).await.unwrap();
+    assert!(next.is_some());
+    assert!(another.try_acquire().await.unwrap().is_none());
+    test.assert_total().await;
+}
+
 /// A semaphore that is deleted ends its permits.
 #[tokio::test]
 async fn the_loss_of_the_keys_is_reported_at_the_next_renewal() {
     let test = Fixture::with(2, |client| client.watchdog_lease(LEASE)).await;
     let permit = test.seats.acquire().await.unwrap();
-    test.redis.cmd(&["DEL", NAME, "{seats}:timeout"]).await;
+    test.redis.cmd(&["DEL", NAME, IN_USE]).await;
     let lost = tokio::time::timeout(SOON, permit.lost()).await.unwrap();
     assert_eq!(lost.reason(), LostReason::NotOurs);
     drop(permit);
@@ -172,4 +229,89 @@ async fn the_loss_of_the_keys_is_reported_at_the_next_renewal() {
         !test.redis.exists(NAME).await,
         "a lost permit is not released"
     );
+}
+
+/// The number still says how many permits were free, so clients get no more than those. `set_permits` returns the
+/// others.
+#[tokio::test]
+async fn permits_whose_leases_are_deleted_stay_missing_until_the_number_is_set() {
+    let test = Fixture::with(4, |client| client.watchdog_lease(LEASE)).await;
+    let watched = test.seats.acquire().await.unwrap();
+    let leased = test.seats.acquire().lease(LONG).await.unwrap();
+    test.redis.cmd(&["DEL", IN_USE]).await;
+    assert_eq!(counts(&test).await, (2, 0, 2));
+    let another = test.another().await;
+    assert!(another.try_acquire_many(3).await.unwrap().is_none());
+    let two = another.try_acquire_many(2).await.unwrap();
+    let two = two.expect("they were free");
+    let lost = tokio::time::timeout(SOON, watched.lost()).await.unwrap();
+    assert_eq!(lost.reason(), LostReason::NotOurs);
+    // A fixed lease is not renewed, so the release reports the loss.
+    assert!(leased.is_valid() && two.is_valid());
+    let error = leased.release().await.unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    drop(watched);
+    two.release().await.unwrap();
+    tokio::time::sleep(ms(200)).await;
+    // PE3: what is not in use any more is not released.
+    assert_eq!((test.free().await, test.in_use().await.len()), (2, 0));
+    assert!(!test.seats.try_set_permits(4).await.unwrap());
+    assert_eq!(test.free().await, 2);
+    test.seats.set_permits(4).await.unwrap();
+    test.eventually_free().await;
+    let all = test.seats.acquire_many(4).await.unwrap();
+    all.release().await.unwrap();
+}
+
+/// The set of the permits in use is complete. So `set_permits` finds how many are free, and `try_set_permits` does not
+/// look.
+#[tokio::test]
+async fn the_loss_of_the_number_ends_no_permit() {
+    let test = Fixture::with(3, |client| client.watchdog_lease(LEASE)).await;
+    let another = test.another().await;
+    let mut held = test.seats.acquire_many(2).await.unwrap();
+    test.redis.cmd(&["DEL", NAME]).await;
+    let before = test.in_use().await;
+    let last = before.last().expect("two are in use").1;
+    eventually(SOON, "both are renewed", async || {
+        let in_use = test.in_use().await;
+        in_use.len() == 2 && in_use.iter().all(|(_, ends)| *ends > last + 1_000.0)
+    })
+    .await;
+    assert!(held.is_valid());
+    // What was free is missing.
+    assert_eq!(counts(&test).await, (0, 2, 2));
+    assert!(another.try_acquire().await.unwrap().is_none());
+    test.seats.set_permits(3).await.unwrap();
+    assert_eq!(test.free().await, 1);
+    // PE1.
+    test.assert_total().await;
+
+    // A release creates the number again, and it lacks what was free.
+    test.redis.cmd(&["DEL", NAME]).await;
+    held.split(1).unwrap().release().await.unwrap();
+    assert_eq!((test.free().await, test.in_use().await.len()), (1, 1));
+    assert!(!test.seats.try_set_permits(3).await.unwrap());
+    assert_eq!(test.free().await, 1);
+    test.seats.set_permits(3).await.unwrap();
+    test.assert_total().await;
+
+    // As in Redisson, `try_set_permits` does not count the permits in use: here it makes one too many.
+    test.redis.cmd(&["DEL", NAME]).await;
+    assert!(test.seats.try_set_permits(3).await.unwrap());
+    assert_eq!((test.free().await, test.in_use().await.len()), (3, 1));
+    test.seats.set_permits(3).await.unwrap();
+    test.assert_total().await;
+    held.release().await.unwrap();
+    test.eventually_free().await;
+}
+
+/// The permits that are free, those in use, and both.
+async fn counts(test: &Fixture) -> (i64, u64, i64) {
+    let seats = &test.seats;
+    (
+        seats.available().await.unwrap(),
+        seats.acquired().await.unwrap(),
+        seats.permits().await.unwrap(),
+    )
 }

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use lockdog::Client;
 use tokio::task::JoinSet;
 
 use super::{Fixture, NAME, SOON, ms};
 use crate::support::{Cell, timed};
+use crate::turn::patient;
 
 /// RedissonSemaphoreTest.testZero.
 #[tokio::test]
@@ -117,13 +117,13 @@ async fn a_drain_takes_what_is_free_and_a_missing_semaphore_stays_missing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_permit_excludes_tasks_and_clients() {
     let test = Fixture::of(1).await;
-    for (clients, rounds) in [(1, 15), (8, 12), (30, 1)] {
+    for (clients, rounds) in [(1, 15), (16, 100), (30, 1)] {
         let cell = Cell::new();
         let mut tasks = JoinSet::new();
         for n in 0..clients.max(2) {
             let client = match clients {
                 1 => test.client.clone(),
-                _ => Client::connect(test.server.url()).await.unwrap(),
+                _ => patient(test.server.url()).build().await.unwrap(),
             };
             let (cell, seats) = (cell.clone(), client.semaphore(NAME));
             tasks.spawn(async move {

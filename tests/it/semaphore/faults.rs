@@ -258,6 +258,51 @@ async fn a_late_repetition_of_a_refused_call_does_nothing() {
     assert_eq!(test.free().await, 3);
 }
 
+/// The server knows a repetition by the mark of its call. Without the mark it adds the permits once more.
+#[tokio::test]
+async fn a_late_repetition_without_its_mark_adds_once_more() {
+    let test = Fixture::of(5).await;
+    let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
+    let late = |script| {
+        let gate = Gate::new();
+        proxy.on(is(script), Action::TwiceLate(gate.clone()));
+        gate
+    };
+    let arrives_without_mark = async |gate: Gate| {
+        test.redis.delete_marks(NAME).await;
+        gate.open();
+        gate.wait_passed().await;
+    };
+    let gate = late(ADD);
+    seats.add_permits(2).await.unwrap();
+    assert_eq!(test.free().await, 7);
+    arrives_without_mark(gate).await;
+    assert_eq!(test.free().await, 9);
+    let gate = late(ADD);
+    seats.release(1).await.unwrap();
+    arrives_without_mark(gate).await;
+    assert_eq!(test.free().await, 11);
+    // More permits can be used than the calls added, until a call removes them.
+    let all = seats.try_acquire_many(11).await.unwrap();
+    all.expect("they are free").release().await.unwrap();
+    seats.add_permits(-6).await.unwrap();
+    test.eventually_free().await;
+    // A `Permit` has no mark: the ledger says that its acquire has ended.
+    let two = seats.acquire_many(2).await.unwrap();
+    let gate = late(RELEASE);
+    two.release().await.unwrap();
+    arrives_without_mark(gate).await;
+    assert_eq!(test.free().await, 5);
+    // A semaphore that was deleted exists again.
+    test.redis.cmd(&["DEL", NAME]).await;
+    let gate = late(TRY_SET);
+    assert!(seats.try_set_permits(5).await.unwrap());
+    test.redis.cmd(&["DEL", NAME]).await;
+    arrives_without_mark(gate).await;
+    assert_eq!(test.free().await, 5);
+    test.assert_total().await;
+}
+
 /// A wait shorter than the round trip sends one command.
 #[tokio::test]
 async fn a_wait_below_a_round_trip_asks_once() {

@@ -93,6 +93,17 @@ impl Redis {
         keys
     }
 
+    /// Deletes the marks of the calls for this name, as an eviction does. Fails the test if there is none.
+    pub(crate) async fn delete_marks(&self, name: &str) {
+        let prefix = format!("lockdog_ledger:{{{name}}}:");
+        let mut marks = self.keys().await;
+        marks.retain(|key| key.starts_with(&prefix));
+        assert!(!marks.is_empty(), "no call has a mark");
+        for mark in &marks {
+            self.cmd(&["DEL", mark]).await;
+        }
+    }
+
     /// All keys, sorted.
     pub(crate) async fn all_keys(&self) -> Vec<String> {
         let mut keys = BTreeSet::new();

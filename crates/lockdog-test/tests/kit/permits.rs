@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 const LONG: Duration = Duration::from_secs(300);
 const LEASE: Duration = Duration::from_secs(30);
 
+/// PE4: the commands of its renewals are for up to 100 permits.
 #[tokio::test(start_paused = true)]
 async fn a_permit_is_kept_for_as_long_as_its_client_renews_it() {
     let server = Server::new();
@@ -19,6 +20,7 @@ async fn a_permit_is_kept_for_as_long_as_its_client_renews_it() {
     let others = other.permit_semaphore("seats");
     sleep(LONG).await;
     assert!(all.is_valid());
+    assert_eq!(most_renewed_at_once(&server), Some(100));
     assert!(others.try_acquire().await.unwrap().is_none());
     // No client renews these any more.
     let ids = all.into_ids();
@@ -57,3 +59,17 @@ async fn a_waiter_gets_permits_when_those_of_others_expire() {
     assert_eq!(seats.permits().await.unwrap(), 300);
     assert_eq!(seats.available().await.unwrap(), 300);
 }
+
+/// The largest number of permits that one command renewed.
+fn most_renewed_at_once(server: &Server) -> Option<usize> {
+    let digest = sha1_smol::Sha1::from(RENEW).digest().to_string();
+    let commands = server.commands().into_iter();
+    let renewals = commands.filter(|command| {
+        let script = command.get(1);
+        script.is_some_and(|script| *script == digest || script == RENEW)
+    });
+    let permits = renewals.map(|command| command[2].parse().expect("the number of keys"));
+    permits.max()
+}
+
+const RENEW: &str = include_str!("../../../../lua/permit/renew.lua");

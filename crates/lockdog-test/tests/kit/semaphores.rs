@@ -6,6 +6,7 @@ use lockdog_test::Server;
 use tokio::time::{sleep, timeout};
 
 const LONG: Duration = Duration::from_secs(3 * 3600);
+const MOMENT: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
 async fn a_permit_without_a_lease_is_kept_for_hours() {
@@ -47,3 +48,38 @@ async fn a_semaphore_ends_with_its_time_to_live() {
     assert!(seats.try_set_permits(1).await.unwrap());
     seats.acquire().await.unwrap().release().await.unwrap();
 }
+
+/// SE4: time is virtual, so no query of an earlier moment comes late.
+#[tokio::test(start_paused = true)]
+async fn several_free_permits_cost_a_client_one_command_each_and_one_more() {
+    let server = Server::new();
+    let client = server.client().await;
+    let other = server.builder().poll_cap(LONG).build().await.unwrap();
+    let seats = client.semaphore("seats");
+    assert!(seats.try_set_permits(5).await.unwrap());
+    let five = seats.acquire_many(5).await.unwrap();
+    let theirs = other.semaphore("seats");
+    let waiting: Vec<_> = (0..8)
+        .map(|_| tokio::spawn(theirs.acquire().into_future()))
+        .collect();
+    sleep(MOMENT).await;
+    let before = acquires(&server);
+    assert!(before > 0);
+    five.release().await.unwrap();
+    sleep(MOMENT).await;
+    let sent = acquires(&server) - before;
+    assert!((5..=6).contains(&sent), "{sent} commands for 5 permits");
+    let served = waiting.iter().filter(|waiter| waiter.is_finished());
+    assert_eq!(served.count(), 5);
+}
+
+fn acquires(server: &Server) -> usize {
+    let digest = sha1_smol::Sha1::from(ACQUIRE).digest().to_string();
+    let is_acquire = |command: &&Vec<String>| {
+        let script = command.get(1);
+        script.is_some_and(|script| *script == digest || script == ACQUIRE)
+    };
+    server.commands().iter().filter(is_acquire).count()
+}
+
+const ACQUIRE: &str = include_str!("../../../../lua/semaphore/acquire.lua");
