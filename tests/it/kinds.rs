@@ -135,6 +135,17 @@ macro_rules! each_kind {
     };
 }
 
+/// As `each_kind`, for these kinds only: `some_kinds! { [plain PLAIN, spin SPIN] { <tests> } }`.
+macro_rules! some_kinds {
+    ([$($module:ident $kind:ident),*] $tests:tt) => {
+        $(
+            mod $module {
+                $crate::kinds::tests_of_group! { yes $kind $tests }
+            }
+        )*
+    };
+}
+
 macro_rules! values {
     ({} $($module:ident $kind:ident $is_in:tt)*) => { &[$(&$kind),*] };
 }
@@ -185,4 +196,6 @@ macro_rules! tests_of_group {
     (no $kind:ident $tests:tt) => {};
 }
 
-pub(crate) use {each_kind, list_of_kinds, tests, tests_of_group, tests_of_kind, values};
+pub(crate) use {
+    each_kind, list_of_kinds, some_kinds, tests, tests_of_group, tests_of_kind, values,
+};

@@ -219,3 +219,36 @@ async fn names_that_redisson_could_not_unlock_are_refused_before_any_command() {
     assert_eq!(sent(), before);
     client.shutdown().await;
 }
+
+/// The counter of the tokens has the slot of the channel.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fenced_lock_whose_keys_are_in_several_slots_is_refused() {
+    let cluster = Cluster::start(3, 0).await;
+    let client = Client::connect(cluster.url()).await.unwrap();
+    for name in ["{}door", "do}or", "door{", "}{"] {
+        for lock in [client.fenced_lock(name), client.fenced_lock_from_one(name)] {
+            for error in [
+                lock.lock().await.map(drop).unwrap_err(),
+                lock.try_lock().await.map(drop).unwrap_err(),
+                lock.last_token().await.map(drop).unwrap_err(),
+                lock.force_unlock().await.map(drop).unwrap_err(),
+            ] {
+                assert!(matches!(error, Error::Invalid { .. }), "{name}: {error}");
+            }
+        }
+    }
+    // Also no counter, which `keys` leaves out.
+    for node in &cluster.nodes {
+        assert!(node.redis().await.all_keys().await.is_empty());
+    }
+    // A tag in the name keeps all of them together.
+    let name = "{tag}door";
+    let lock = client.fenced_lock(name);
+    let guard = lock.lock().await.unwrap();
+    let redis = cluster.owner_of(name).await.redis().await;
+    let keys = ["redisson_lock_token:{tag}door", name];
+    assert_eq!(redis.all_keys().await, keys);
+    assert_eq!(lock.last_token().await.unwrap(), guard.token());
+    guard.unlock().await.unwrap();
+    client.shutdown().await;
+}

@@ -1,10 +1,12 @@
 //! Fair locks on a cluster: each queue at its slot's master.
 
 use lockdog::Error;
+use lockdog::error::LostReason;
+use tokio::task::JoinSet;
 
 use super::*;
-use crate::support::Cluster;
 use crate::support::cluster::{names, slot};
+use crate::support::{Cell, Cluster};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_master_of_its_slot_has_the_queue_of_a_lock() {
@@ -103,6 +105,78 @@ async fn a_queue_keeps_its_order_when_its_master_fails_over() {
     let after: Vec<String> = redis.ask(&["LRANGE", &queue, "0", "-1"]).await;
     assert_eq!(after, before);
     line.has_its_turns(&redis, name, before).await;
+}
+
+/// The replica has neither the holder nor the queue when the master dies.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_whose_queue_the_next_master_does_not_know_get_the_lock_there() {
+    let cluster = Cluster::start(3, 1).await;
+    let (master, replica) = (&cluster.nodes[0], &cluster.nodes[3]);
+    let names = cluster.names_at(master, "door", 2).await;
+    let [name, other] = &names[..] else {
+        panic!("there are two");
+    };
+    // The lease does not end before the switch is over.
+    let connect = async || {
+        let client = Client::builder().url(cluster.url()).poll_cap(ms(200));
+        let client = client.watchdog_lease(LONG).fair_absence(LONG);
+        client.build().await.unwrap()
+    };
+    let clients = [connect().await, connect().await, connect().await];
+    for client in &clients {
+        // It has connected to this server before.
+        crate::turn::turn(&client.fair_lock(other)).await;
+    }
+    let [holder, others @ ..] = &clients;
+    replica.server.pause();
+    // The master sends nothing more to the replica, so nothing waits in its socket.
+    let redis = master.redis().await;
+    let cut = redis.cut_replicas().await;
+    assert_eq!(cut, 1);
+    let held = holder.fair_lock(name).lock().await.unwrap();
+    let cell = Cell::new();
+    let mut waiters = JoinSet::new();
+    for number in 0..4 {
+        let lock = others[number % 2].fair_lock(name);
+        waiters.spawn(visit(lock, cell.clone()));
+        eventually(SOON, "it stands in the queue", async || {
+            redis.ask::<usize>(&["LLEN", &queue_of(name)]).await == number + 1
+        })
+        .await;
+    }
+    master.server.kill();
+    replica.server.resume();
+    cluster.take_over(slot(name), replica).await;
+    let lost = tokio::time::timeout(SOON, held.lost()).await;
+    let lost = lost.expect("the holder learns of the loss");
+    assert_eq!(lost.reason(), LostReason::NotOurs);
+    let waited = tokio::time::timeout(SOON, waiters.join_all()).await;
+    waited.expect("each has its turn");
+    assert!(held.unlock().await.unwrap_err().is_lost());
+    let mut rounds = JoinSet::new();
+    for client in &clients {
+        let (lock, cell) = (client.fair_lock(name), cell.clone());
+        rounds.spawn(async move {
+            for _ in 0..5 {
+                visit(lock.clone(), cell.clone()).await;
+            }
+        });
+    }
+    rounds.join_all().await;
+    cell.assert_exclusive(4 + 3 * 5);
+    let redis = replica.redis().await;
+    eventually(SOON, "nothing is left", async || {
+        !redis.exists(name).await && !redis.exists(&queue_of(name)).await
+    })
+    .await;
+}
+
+/// Waits for the lock, and writes while it holds it.
+async fn visit(lock: Lock, cell: Cell) {
+    let guard = lock.try_lock().owner(&Owner::new()).wait(LONG).await;
+    let guard = guard.unwrap().expect("it is its turn");
+    cell.bump(ms(20)).await;
+    guard.unlock().await.unwrap();
 }
 
 /// A holder, and four waiters of two clients in turn.

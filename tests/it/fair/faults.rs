@@ -13,6 +13,13 @@ fn patient(lock: &Lock) -> JoinHandle<Guard> {
 
 /// A client behind a proxy. All scripts are loaded, so that a rule meets the first sending.
 async fn behind_a_proxy(test: &Fixture) -> (Proxy, Lock) {
+    behind_a_proxy_with(test, |builder| builder).await
+}
+
+async fn behind_a_proxy_with(
+    test: &Fixture,
+    set: impl FnOnce(ClientBuilder) -> ClientBuilder,
+) -> (Proxy, Lock) {
     for script in [ACQUIRE, UNLOCK, TRANSFER] {
         test.redis.cmd(&["SCRIPT", "LOAD", script]).await;
     }
@@ -21,7 +28,7 @@ async fn behind_a_proxy(test: &Fixture) -> (Proxy, Lock) {
         .url(proxy.url())
         .command_timeout(ms(2_500))
         .poll_cap(ms(200));
-    let client = client.build().await.unwrap();
+    let client = set(client).build().await.unwrap();
     (proxy, client.fair_lock(NAME))
 }
 
@@ -147,6 +154,77 @@ async fn a_late_query_of_a_waiter_that_left_does_nothing() {
     gate.wait_passed().await;
     test.eventually_empty().await;
     assert!(test.lock.try_lock().await.unwrap().is_some());
+}
+
+/// The entry has no waiter. Other clients drop it when its presence is over.
+#[tokio::test]
+async fn a_late_first_command_leaves_an_entry_for_its_absence() {
+    let test = Fixture::with(|builder| builder.poll_cap(ms(200))).await;
+    let set = |builder: ClientBuilder| builder.fair_absence(ms(3_000));
+    let (proxy, lock) = behind_a_proxy_with(&test, set).await;
+    let held = test.another().await.lock().lease(LONG).await.unwrap();
+    let gate = Gate::new();
+    proxy.on(is(ACQUIRE), Action::TwiceLate(gate.clone()));
+    let waiter = crate::turn::waiter(&lock);
+    test.eventually_queued(1).await;
+    let entry = test.queue().await.remove(0);
+    gate.wait_reached().await;
+    waiter.abort();
+    test.eventually_queued(0).await;
+    gate.open();
+    gate.wait_passed().await;
+    assert_eq!(test.queue().await, [&*entry]);
+    let ends: f64 = test.redis.ask(&["ZSCORE", PRESENCE, &entry]).await;
+    let next = queued_or_passed(&test, &entry).await;
+    held.unlock().await.unwrap();
+    let guard = tokio::time::timeout(SOON, next).await;
+    let guard = guard.expect("it passes the entry").unwrap();
+    let [seconds, micros]: [f64; 2] = test.redis.ask::<Vec<f64>>(&["TIME"]).await[..]
+        .try_into()
+        .unwrap();
+    let now = seconds * 1_000.0 + micros / 1_000.0;
+    assert!(now >= ends, "{} ms before its end", ends - now);
+    assert_ne!(test.redis.hash(NAME).await.keys().next(), Some(&entry));
+    guard.unlock().await.unwrap();
+    test.eventually_empty().await;
+}
+
+/// Starts a task that waits, and waits until it is in the queue behind this entry, or has dropped it.
+async fn queued_or_passed(test: &Fixture, entry: &str) -> JoinHandle<Guard> {
+    let waiter = crate::turn::waiter(&test.lock);
+    eventually(SOON, "it stands in the queue", async || {
+        test.queue().await.iter().any(|other| other != entry)
+    })
+    .await;
+    waiter
+}
+
+/// The hold has no holder, and ends with its lease.
+#[tokio::test]
+async fn a_late_first_command_takes_a_free_lock_for_one_lease() {
+    let test = Fixture::start().await;
+    let (proxy, lock) = behind_a_proxy(&test).await;
+    let (owner, lease, gate) = (Owner::new(), ms(4_800), Gate::new());
+    proxy.on(is(ACQUIRE), Action::TwiceLate(gate.clone()));
+    let guard = lock.lock().owner(&owner).lease(lease).await.unwrap();
+    let held = test.redis.hash(NAME).await;
+    assert_eq!(held.len(), 1);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    gate.wait_reached().await;
+    assert!(!test.redis.exists(NAME).await);
+    gate.open();
+    gate.wait_passed().await;
+    // Its owner neither holds nor re-enters it, and no client renews it.
+    assert_eq!(test.redis.hash(NAME).await, held);
+    assert!(!lock.is_held_by(&owner).await.unwrap());
+    assert!(lock.try_lock().owner(&owner).await.unwrap().is_none());
+    let left = test.redis.pttl(NAME).await;
+    assert!(left <= lease.as_millis() as i64, "{left}");
+    let next = lock.try_lock().owner(&owner).wait(SOON).await.unwrap();
+    let next = next.expect("the lease ends");
+    assert_ne!(test.redis.hash(NAME).await, held);
+    next.unlock().await.unwrap();
+    test.eventually_empty().await;
 }
 
 #[tokio::test]

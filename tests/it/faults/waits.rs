@@ -7,7 +7,14 @@ use lockdog::Owner;
 use crate::faults::SOON;
 use crate::faults::scripts::acquire;
 use crate::faults::stand::{MOMENT, NAME, PATIENCE, Stand, take};
+use crate::kinds::{Kind, some_kinds};
 use crate::support::{Direction, RedisServer, eventually, timed, until_ok};
+
+some_kinds! {
+    [plain PLAIN, spin SPIN, group GROUP] {
+        a_wait_on_a_lost_server_ends_in_time_with_an_error
+    }
+}
 
 #[tokio::test]
 async fn a_wait_on_a_frozen_server_ends_in_time_with_an_error() {
@@ -39,12 +46,12 @@ async fn a_wait_on_a_frozen_server_ends_in_time_with_an_error() {
     stand.assert_recovered().await;
 }
 
-#[tokio::test]
-async fn a_wait_on_a_lost_server_ends_in_time_with_an_error() {
+async fn a_wait_on_a_lost_server_ends_in_time_with_an_error(kind: &'static Kind) {
     let stand = Stand::start().await;
     stand.server.kill();
     let wait = Duration::from_millis(1_000);
-    let waiting = || stand.lock().try_lock().wait(wait).lease(SOON).into_future();
+    let lock = kind.lock(&stand.client, NAME);
+    let waiting = || lock.try_lock().wait(wait).lease(SOON).into_future();
     // On a busy machine the wait may end before the refusal of its last attempt is read.
     let mut is_read = false;
     for _ in 0..5 {

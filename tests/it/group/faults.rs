@@ -1,10 +1,38 @@
 //! Lost and repeated commands, leases that end, and a server without memory.
 
-use lockdog::Unlocked;
+use std::time::Duration;
+
+use lockdog::{Error, Guard, Unlocked};
 
 use super::*;
-use crate::support::{Action, Proxy, until_ok};
+use crate::support::prelude::WITHIN_A_LEASE;
+use crate::support::{Action, Gate, Proxy, until_ok};
 use crate::turn::renewed;
+
+/// A client behind a proxy, whose commands have this time for an answer. The scripts are loaded, so that a rule
+/// meets the first sending.
+async fn behind_a_proxy(test: &Fixture, patience: Duration) -> (Proxy, Client) {
+    for script in [ACQUIRE, UNLOCK] {
+        test.redis.cmd(&["SCRIPT", "LOAD", script]).await;
+    }
+    let proxy = Proxy::start(&test.server).await;
+    let client = Client::builder().url(proxy.url()).command_timeout(patience);
+    let client = until_ok(SOON, async || client.clone().build().await).await;
+    (proxy, client)
+}
+
+/// Acquires values that are free, or that are released long before the end of their lease.
+async fn take(lock: &Lock) -> Guard {
+    let taken = lock.try_lock().wait(WITHIN_A_LEASE).await;
+    taken.expect("nothing is wrong").expect("they are free")
+}
+
+/// The counts of all values that have an owner.
+async fn counts(test: &Fixture) -> Vec<String> {
+    let hash = test.redis.hash(GROUP).await.into_iter();
+    let counts = hash.filter(|(name, _)| name.ends_with(":lock_count"));
+    counts.map(|(_, count)| count).collect()
+}
 
 #[tokio::test]
 async fn a_repeated_command_counts_once() {
@@ -32,6 +60,148 @@ async fn a_repeated_command_counts_once() {
         rule.wait_hits(1).await;
         test.redis.assert_clean().await;
     }
+}
+
+/// A call without time left returns the error, and its client releases the values. A call with time left sends
+/// another command.
+#[tokio::test]
+async fn an_acquire_without_an_answer_is_undone_or_sent_again() {
+    let test = Fixture::start().await;
+    let other = test.another(&["Mary", "Tom"]).await;
+    let (proxy, client) = behind_a_proxy(&test, PATIENCE).await;
+    let rule = proxy.on(is(ACQUIRE), Action::DropReply);
+    let lock = of(&client, &["Jack", "Mary"]);
+    let error = lock.lock().await.unwrap_err();
+    assert!(error.is_timeout() && error.is_retriable(), "{error}");
+    assert!(error.may_be_held() && !error.is_lost(), "{error}");
+    rule.wait_hits(1).await;
+    take(&other).await.unlock().await.unwrap();
+    eventually(SOON, "nothing is held", async || {
+        client.holds().is_empty() && !test.redis.exists(GROUP).await
+    })
+    .await;
+
+    let (proxy, client) = behind_a_proxy(&test, PATIENCE).await;
+    let rule = proxy.on(is(ACQUIRE), Action::DropReply);
+    let lock = of(&client, &["Jack", "Mary"]);
+    let guard = lock.try_lock().wait(LONG).await.unwrap();
+    let guard = guard.expect("no other owner has them");
+    rule.wait_hits(1).await;
+    assert!(proxy.count(is(ACQUIRE)) >= 2);
+    assert_eq!(counts(&test).await, ["1", "1"]);
+    assert_eq!(guard.hold_count(), 1);
+    assert!(tried(&other).await.is_none());
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    eventually(SOON, "nothing is held", async || client.holds().is_empty()).await;
+    test.redis.eventually_empty().await;
+    test.redis.assert_clean().await;
+}
+
+#[tokio::test]
+async fn an_unlock_without_an_answer_is_unconfirmed_and_is_settled_later() {
+    let test = Fixture::start().await;
+    let other = test.another(&["Mary", "Tom"]).await;
+    for is_inner in [true, false] {
+        let (proxy, client) = behind_a_proxy(&test, PATIENCE).await;
+        let lock = of(&client, &["Jack", "Mary"]);
+        let outer = take(&lock).await;
+        let (ended, kept) = match is_inner {
+            true => (take(&lock).await, Some(outer)),
+            false => (outer, None),
+        };
+        let rule = proxy.on(is(UNLOCK), Action::DropReply);
+        let error = ended.unlock().await.unwrap_err();
+        assert!(matches!(error, Error::UnlockUnconfirmed(_)), "{error}");
+        assert!(error.is_timeout() && error.may_be_held(), "{error}");
+        rule.wait_hits(1).await;
+        if let Some(outer) = kept {
+            assert_eq!(outer.hold_count(), 1);
+            eventually(SOON, "the counts are lowered", async || {
+                counts(&test).await == ["1", "1"]
+            })
+            .await;
+            assert!(outer.is_valid() && tried(&other).await.is_none());
+            // The background releases it, because this connection does not answer.
+            drop(outer);
+        }
+        take(&other).await.unlock().await.unwrap();
+        eventually(SOON, "nothing is held", async || {
+            client.holds().is_empty() && test.redis.keys().await.is_empty()
+        })
+        .await;
+    }
+    test.redis.assert_clean().await;
+}
+
+/// Invariant 6: the first sending of an acquire arrives after the unlock.
+#[tokio::test]
+async fn a_late_acquire_leaves_an_orphan_for_one_lease_at_most() {
+    let test = Fixture::start().await;
+    let (proxy, client) = behind_a_proxy(&test, SOON).await;
+    let (lock, owner, gate) = (of(&client, &["Jack", "Mary"]), Owner::new(), Gate::new());
+    let lease = ms(4_800);
+    let late = proxy.on(is(ACQUIRE), Action::HoldRequest(gate.clone()));
+    let cut = async {
+        gate.wait_reached().await;
+        assert!(proxy.cut_all() >= 1);
+    };
+    let (guard, ()) = tokio::join!(lock.lock().lease(lease).owner(&owner), cut);
+    let guard = guard.unwrap();
+    assert_eq!(counts(&test).await, ["1", "1"]);
+    let held = owners(&test).await;
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    gate.open();
+    gate.wait_passed().await;
+    assert_eq!(late.hits(), 1);
+    // Its owner neither holds the values nor acquires them again, and its client renews nothing.
+    assert_eq!(owners(&test).await, held);
+    assert!(!lock.is_held_by(&owner).await.unwrap());
+    assert!(lock.try_lock().owner(&owner).await.unwrap().is_none());
+    assert!(client.holds().is_empty());
+    let left = test.redis.pttl(GROUP).await;
+    assert!(left <= lease.as_millis() as i64, "{left}");
+    let next = lock.lock().owner(&owner).await.unwrap();
+    assert_ne!(owners(&test).await, held);
+    assert_eq!(next.unlock().await.unwrap(), Unlocked::Released);
+    test.redis.eventually_empty().await;
+    test.redis.assert_clean().await;
+}
+
+/// The values and their owners.
+async fn owners(test: &Fixture) -> Vec<(String, String)> {
+    let hash = test.redis.hash(GROUP).await.into_iter();
+    hash.filter(|(name, _)| !name.contains(':')).collect()
+}
+
+/// The server executes the command before or after the future is dropped.
+#[tokio::test]
+async fn values_granted_to_a_dropped_try_lock_are_freed_soon_and_not_renewed() {
+    let test = Fixture::start().await;
+    let (proxy, client) = behind_a_proxy(&test, SOON).await;
+    let other = test.another(&["Mary", "Tom"]).await;
+    for is_executed in [false, true] {
+        let gate = Gate::new();
+        let action = match is_executed {
+            true => Action::HoldReply(gate.clone()),
+            false => Action::HoldRequest(gate.clone()),
+        };
+        let rule = proxy.on(is(ACQUIRE), action);
+        let lock = of(&client, &["Jack", "Mary"]);
+        tokio::select! {
+            biased;
+            () = gate.wait_reached() => {}
+            _ = lock.try_lock().into_future() => panic!("it has no answer"),
+        }
+        gate.open();
+        rule.wait_hits(1).await;
+        take(&other).await.unlock().await.unwrap();
+        eventually(SOON, "they are free for good", async || {
+            client.holds().is_empty() && !test.redis.exists(GROUP).await
+        })
+        .await;
+    }
+    assert_eq!(proxy.count(is(RENEW)), 0);
+    test.redis.assert_clean().await;
 }
 
 /// GL1: a value is free when its owner's lease is over, also while the key exists for other owners.
@@ -283,4 +453,8 @@ fn is(script: &'static str) -> impl Fn(&[String]) -> bool + Clone + Send + Sync 
 }
 
 const ACQUIRE: &str = include_str!("../../../lua/group/acquire.lua");
+const RENEW: &str = include_str!("../../../lua/group/renew.lua");
 const UNLOCK: &str = include_str!("../../../lua/group/unlock.lua");
+
+/// A command timeout that a test can wait for, and long enough for an answer on a busy machine.
+const PATIENCE: Duration = Duration::from_millis(2_000);

@@ -3,13 +3,20 @@
 use lockdog::{Client, Owner};
 use tokio::task::JoinSet;
 
-use super::{Fixture, LONG, SOON, ms};
+use super::{Fixture, Kind, LONG, SOON, ms};
+use crate::kinds::some_kinds;
 use crate::support::{eventually, logs};
 
+some_kinds! {
+    [plain PLAIN, group GROUP] {
+        many_clients_cause_no_failed_call_and_leave_no_channel 2
+        all_contenders_for_two_names_succeed_in_both_rounds
+    }
+}
+
 /// Lock names are random and holds are short, so clients subscribe and unsubscribe all the time.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_clients_cause_no_failed_call_and_leave_no_channel() {
-    let test = Fixture::start().await;
+async fn many_clients_cause_no_failed_call_and_leave_no_channel(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
     let clients = [test.client.clone(), test.another().await];
     let mut tasks = JoinSet::new();
     for task in 0..32_u64 {
@@ -17,7 +24,7 @@ async fn many_clients_cause_no_failed_call_and_leave_no_channel() {
         tasks.spawn(async move {
             for job in 0..20 {
                 let number = task * 31 + job * 17;
-                let lock = client.lock(format!("l{}", number % 5));
+                let lock = kind.lock(&client, &format!("l{}", number % 5));
                 let guard = lock.lock().await.unwrap();
                 tokio::time::sleep(ms(number % 3)).await;
                 guard.unlock().await.unwrap();
@@ -31,13 +38,12 @@ async fn many_clients_cause_no_failed_call_and_leave_no_channel() {
     assert!(test.redis.keys().await.is_empty());
 }
 
-#[tokio::test]
-async fn all_contenders_for_two_names_succeed_in_both_rounds() {
-    let test = Fixture::start().await;
+async fn all_contenders_for_two_names_succeed_in_both_rounds(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
     for round in 0..2 {
         let mut tasks = JoinSet::new();
         for task in 0..4 {
-            let lock = test.client.lock(format!("l{}", task % 2));
+            let lock = test.lock(&format!("l{}", task % 2));
             tasks.spawn(async move {
                 let guard = lock.try_lock().wait(SOON).await.unwrap();
                 let guard = guard.expect("the other one holds it for a moment only");

@@ -12,6 +12,7 @@ each_kind! {
     every: {
         a_wait_that_times_out_returns_none_and_not_early
         a_wait_beyond_the_range_of_clocks_works
+        a_waiter_that_is_dropped_gets_nothing_and_leaves_nothing
         polling_finds_a_lock_that_was_freed_without_a_message
         polling_waiters_do_not_subscribe
         a_handle_with_its_own_backoff_does_not_subscribe
@@ -51,6 +52,31 @@ async fn a_wait_that_times_out_returns_none_and_not_early(kind: &'static Kind) {
     let next = test.lock("l").try_lock().await.unwrap();
     next.expect("it is free").unlock().await.unwrap();
     drop(busy);
+    test.redis.assert_clean().await;
+}
+
+async fn a_waiter_that_is_dropped_gets_nothing_and_leaves_nothing(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let held = test.held_elsewhere("l").await;
+    let client = test.another().await;
+    test.redis.reset_stats().await;
+    let waiting = waiter(&kind.lock(&client, "l"));
+    eventually(SOON, "it has asked twice", async || {
+        test.calls(["evalsha"]).await[0] >= 2
+    })
+    .await;
+    waiting.abort();
+    assert!(waiting.await.unwrap_err().is_cancelled());
+    held.unlock().await.unwrap();
+    let next = test.lock("l").try_lock().wait(SOON).await.unwrap();
+    let next = next.expect("no other owner waits");
+    eventually(SOON, "nothing is left of the waiter", async || {
+        client.holds().is_empty()
+    })
+    .await;
+    assert!(next.is_valid());
+    next.unlock().await.unwrap();
+    test.redis.eventually_empty().await;
     test.redis.assert_clean().await;
 }
 

@@ -2,11 +2,12 @@
 
 use std::time::Instant;
 
+use lockdog::error::LostReason;
 use lockdog::{Client, Error, PermitId};
 
 use super::{LEASE, LONG, SOON, ms};
 use crate::support::cluster::{names, slot};
-use crate::support::{Cluster, eventually};
+use crate::support::{Cluster, Redis, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_master_of_its_slot_keeps_a_semaphore() {
@@ -82,6 +83,118 @@ async fn permits_survive_a_failover_of_their_slots_master() {
     leased.release().await.unwrap();
     assert_eq!(redis.ask::<i64>(&["GET", name]).await, 4);
     assert_eq!(redis.unmarked_keys().await, std::slice::from_ref(name));
+    client.shutdown().await;
+}
+
+/// The replica has the number, and no permit in use, when the master dies.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn permits_that_the_next_master_does_not_have_are_reported_lost() {
+    let cluster = Cluster::start(3, 1).await;
+    let (master, replica) = (&cluster.nodes[0], &cluster.nodes[3]);
+    let client = Client::builder()
+        .url(cluster.url())
+        .watchdog_lease(LONG * 2);
+    let client = client.build().await.unwrap();
+    let name = &cluster.names_at(master, "seats", 1).await[0];
+    let redis = master.redis().await;
+    redis.cmd(&["SET", name, "200"]).await;
+    eventually(SOON, "the replica has the number", async || {
+        redis.ask::<u32>(&["WAIT", "1", "1000"]).await == 1
+    })
+    .await;
+    let seats = client.permit_semaphore(name);
+    // The client has connected to this server before.
+    assert_eq!(seats.available().await.unwrap(), 200);
+    replica.server.pause();
+    // The master sends nothing more to the replica, so nothing waits in its socket.
+    let cut = redis.cut_replicas().await;
+    assert_eq!(cut, 1);
+    let permits = [
+        seats.acquire_many(150).await.unwrap(),
+        seats.acquire().lease(LONG).await.unwrap(),
+        seats.acquire().forever().await.unwrap(),
+    ];
+    master.server.kill();
+    replica.server.resume();
+    cluster.take_over(slot(name), replica).await;
+    let told = async {
+        for permit in &permits {
+            assert_eq!(permit.lost().await.reason(), LostReason::NotOurs);
+        }
+    };
+    let told = tokio::time::timeout(SOON, told).await;
+    told.expect("the holders learn of the loss well within a third of their lease");
+    drop(permits);
+    // A permit that the new master never had is not returned to it.
+    let next = seats.try_acquire_many(200).wait(SOON).await.unwrap();
+    let next = next.expect("all are free");
+    next.release().await.unwrap();
+    let redis = replica.redis().await;
+    assert_eq!(redis.ask::<i64>(&["GET", name]).await, 200);
+    client.shutdown().await;
+}
+
+/// After a planned failover and after a crash. Only a message, and what its client learns of the failover, wake
+/// the waiter.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_gets_a_permit_by_a_message_after_each_failover() {
+    let cluster = Cluster::start(3, 1).await;
+    let name = &cluster.names_at(&cluster.nodes[0], "seats", 1).await[0];
+    // No regular renewal comes during the test.
+    let client = Client::builder()
+        .url(cluster.url())
+        .watchdog_lease(LONG * 2);
+    let client = client.build().await.unwrap();
+    let seats = client.permit_semaphore(name);
+    seats.set_permits(2).await.unwrap();
+    let another = Client::builder().url(cluster.url()).poll_cap(LONG);
+    let another = another.build().await.unwrap();
+    let theirs = another.permit_semaphore(name);
+    let listens_at = async |redis: &Redis| {
+        let what = "it listens at the master";
+        eventually(SOON, what, async || {
+            let channels = redis.channels().await;
+            channels.iter().any(|it| it.contains(name))
+        })
+        .await;
+        // It queries once more after its subscription.
+        tokio::time::sleep(ms(200)).await;
+    };
+    for crashes in [false, true] {
+        let held = seats.try_acquire_many(2).wait(SOON).await.unwrap();
+        let held = held.expect("both are free");
+        let waiting = tokio::spawn(theirs.try_acquire().wait(LONG).into_future());
+        let old = cluster.owner(slot(name)).await;
+        let redis = old.redis().await;
+        listens_at(&redis).await;
+        let new = match crashes {
+            true => {
+                redis.cmd(&["SET", &format!("{{{name}}}:last"), "1"]).await;
+                eventually(SOON, "its replica has all of it", async || {
+                    redis.ask::<u32>(&["WAIT", "1", "1000"]).await == 1
+                })
+                .await;
+                let heir = cluster.replica_of(&old).await;
+                old.server.kill();
+                cluster.take_over(slot(name), &heir).await;
+                heir
+            }
+            false => cluster.fail_over(slot(name)).await,
+        };
+        assert_ne!(new.id, old.id);
+        let redis = new.redis().await;
+        listens_at(&redis).await;
+        assert!(held.is_valid() && !waiting.is_finished());
+        // If the call fails, the background repeats the release.
+        drop(held.release().await);
+        let got = tokio::time::timeout(SOON, waiting).await;
+        let got = got.expect("a message wakes it").unwrap().unwrap();
+        got.expect("it is its turn").release().await.unwrap();
+        eventually(SOON, "all are free", async || {
+            redis.ask::<i64>(&["GET", name]).await == 2
+        })
+        .await;
+    }
     client.shutdown().await;
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use lockdog::error::LostReason;
+
 use super::*;
 use crate::support::Cluster;
 use crate::support::cluster::slot;
@@ -54,5 +56,57 @@ async fn holds_of_both_modes_survive_a_failover_of_their_slots_master() {
     next.unlock().await.unwrap();
     writes.unlock().await.unwrap();
     redis.eventually_empty().await;
+    client.shutdown().await;
+}
+
+/// The replica has received no hold when the master dies.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holds_that_the_next_master_does_not_have_are_reported_lost() {
+    let cluster = Cluster::start(3, 1).await;
+    let (master, replica) = (&cluster.nodes[0], &cluster.nodes[3]);
+    let client = Client::builder()
+        .url(cluster.url())
+        .watchdog_lease(LONG * 2);
+    let client = client.build().await.unwrap();
+    let stranger = Client::connect(cluster.url()).await.unwrap();
+    let names = cluster.names_at(master, "doc", 3).await;
+    let (shared, own) = (
+        client.read_write_lock(&names[0]),
+        client.read_write_lock(&names[1]),
+    );
+    // The client has connected to this server before.
+    let other = write(&client.read_write_lock(&names[2])).await;
+    other.unlock().await.unwrap();
+    replica.server.pause();
+    // The master sends nothing more to the replica, so nothing waits in its socket.
+    let cut = master.redis().await.cut_replicas().await;
+    assert_eq!(cut, 1);
+    let watched = read(&shared).await;
+    let leased = shared.read().lock().owner(&Owner::new()).lease(LONG);
+    let leased = leased.await.unwrap();
+    let writes = write(&own).await;
+    master.server.kill();
+    replica.server.resume();
+    cluster.take_over(slot(&names[0]), replica).await;
+    let told = async {
+        for lost in [
+            watched.lost().await,
+            leased.lost().await,
+            writes.lost().await,
+        ] {
+            assert_eq!(lost.reason(), LostReason::NotOurs);
+        }
+    };
+    let told = tokio::time::timeout(SOON, told).await;
+    told.expect("the holders learn of the loss well within a third of their lease");
+    drop((watched, leased, writes));
+    // Other owners acquire at once.
+    let redis = replica.redis().await;
+    for name in &names[..2] {
+        let writes = stranger.read_write_lock(name).write().try_lock().wait(SOON);
+        let writes = writes.await.unwrap().expect("it is free");
+        writes.unlock().await.unwrap();
+        redis.eventually_gone(name).await;
+    }
     client.shutdown().await;
 }

@@ -179,7 +179,7 @@ async fn a_deleted_key_is_reported_at_the_next_renewal() {
     test.assert_clean().await;
 }
 
-/// Another program, or Redisson's renewal, sets the lock's TTL to less than the rest of a long lease.
+/// RW5: another program, or Redisson's renewal, sets the lock's TTL to less than the rest of a long lease.
 #[tokio::test]
 async fn the_watchdog_renews_a_read_hold_with_a_long_lease() {
     let test = Fixture::with(|it| it.watchdog_lease(LEASE)).await;

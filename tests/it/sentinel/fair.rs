@@ -1,10 +1,12 @@
 //! A queue of waiters while another server becomes the master.
 
-use lockdog::Client;
+use lockdog::error::LostReason;
+use lockdog::{Client, Lock, Owner};
+use tokio::task::JoinSet;
 
-use super::SOON;
+use super::{SOON, ms};
 use crate::support::prelude::LONG;
-use crate::support::{Sentinels, eventually};
+use crate::support::{Cell, Sentinels, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_queue_of_a_fair_lock_survives_a_failover_in_its_order() {
@@ -26,7 +28,7 @@ async fn the_queue_of_a_fair_lock_survives_a_failover_in_its_order() {
     let view = all.servers[0].redis().await;
     for number in 0..4 {
         let request = others[number % 2].fair_lock("door").try_lock();
-        let request = request.owner(&lockdog::Owner::new()).wait(SOON * 4);
+        let request = request.owner(&Owner::new()).wait(SOON * 4);
         waiters.push(tokio::spawn(async move { request.await }));
         eventually(SOON, "it waits in the queue", async || {
             view.ask::<usize>(&["LLEN", QUEUE]).await == number + 1
@@ -75,6 +77,81 @@ async fn the_queue_of_a_fair_lock_survives_a_failover_in_its_order() {
     for client in others.into_iter().chain([holder]) {
         client.shutdown().await;
     }
+}
+
+/// The replicas have neither the holder nor the queue when the master dies.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_whose_queue_the_new_master_does_not_know_get_the_lock_there() {
+    let all = Sentinels::start().await;
+    // No regular renewal comes during the test.
+    let connect = async || {
+        let client = Client::builder().url(all.url()).watchdog_lease(LONG);
+        let client = client.poll_cap(ms(200)).fair_absence(LONG);
+        client.build().await.unwrap()
+    };
+    let clients = [connect().await, connect().await, connect().await];
+    for client in &clients {
+        // It has connected to this server before.
+        crate::turn::turn(&client.fair_lock("other")).await;
+    }
+    let [holder, others @ ..] = &clients;
+    all.await_replication().await;
+    for replica in &all.servers[1..] {
+        replica.pause();
+    }
+    // The replicas are disconnected, so that no further write waits in their sockets.
+    let view = all.servers[0].redis().await;
+    let cut = view.cut_replicas().await;
+    assert_eq!(cut, 2);
+    let held = holder.fair_lock("door").lock().await.unwrap();
+    let cell = Cell::new();
+    let mut waiters = JoinSet::new();
+    for number in 0..4 {
+        let lock = others[number % 2].fair_lock("door");
+        waiters.spawn(visit(lock, cell.clone()));
+        eventually(SOON, "it stands in the queue", async || {
+            view.ask::<usize>(&["LLEN", QUEUE]).await == number + 1
+        })
+        .await;
+    }
+    all.servers[0].kill();
+    for replica in &all.servers[1..] {
+        replica.resume();
+    }
+    let master = all.await_switch_from(all.servers[0].port()).await;
+    let lost = tokio::time::timeout(SOON, held.lost()).await;
+    let lost = lost.expect("the holder learns of the loss well within a third of its lease");
+    assert_eq!(lost.reason(), LostReason::NotOurs);
+    let waited = tokio::time::timeout(SOON, waiters.join_all()).await;
+    waited.expect("each has its turn");
+    assert!(held.unlock().await.unwrap_err().is_lost());
+    let mut rounds = JoinSet::new();
+    for client in &clients {
+        let (lock, cell) = (client.fair_lock("door"), cell.clone());
+        rounds.spawn(async move {
+            for _ in 0..5 {
+                visit(lock.clone(), cell.clone()).await;
+            }
+        });
+    }
+    rounds.join_all().await;
+    cell.assert_exclusive(4 + 3 * 5);
+    let master = master.redis().await;
+    eventually(SOON, "nothing is left", async || {
+        !master.exists("door").await && !master.exists(QUEUE).await
+    })
+    .await;
+    for client in clients {
+        client.shutdown().await;
+    }
+}
+
+/// Waits for the lock, and writes while it holds it.
+async fn visit(lock: Lock, cell: Cell) {
+    let guard = lock.try_lock().owner(&Owner::new()).wait(LONG).await;
+    let guard = guard.unwrap().expect("it is its turn");
+    cell.bump(ms(20)).await;
+    guard.unlock().await.unwrap();
 }
 
 const QUEUE: &str = "redisson_lock_queue:{door}";

@@ -6,6 +6,7 @@ use lockdog::error::LostReason;
 use lockdog::{Client, Owner};
 
 use super::{SOON, ms};
+use crate::support::prelude::LONG;
 use crate::support::{Redis, Sentinels, eventually};
 
 /// The client checks the holds of both modes at once after the switch, those with a lease too. The timeout keys
@@ -101,6 +102,63 @@ async fn holds_that_the_new_master_does_not_have_are_reported_lost() {
     }
     master.redis().await.eventually_empty().await;
     client.shutdown().await;
+}
+
+/// Only messages, and what their client learns of the failover, wake the waiters.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_of_both_modes_get_their_turns_by_messages_after_a_failover() {
+    let all = Sentinels::start().await;
+    // The test is shorter than a third of this lease, so no regular renewal comes.
+    let client = Client::builder().url(all.url()).watchdog_lease(SOON * 10);
+    let client = client.build().await.unwrap();
+    let reads = client.read_write_lock("shared").read().lock();
+    let reads = reads.owner(&Owner::new()).await.unwrap();
+    let writes = client.read_write_lock("own").write().lock();
+    let writes = writes.owner(&Owner::new()).await.unwrap();
+    let another = Client::builder().url(all.url()).poll_cap(SOON * 6);
+    let another = another.build().await.unwrap();
+    let writer = another.read_write_lock("shared").write().try_lock();
+    let writer = tokio::spawn(writer.wait(LONG).into_future());
+    let reader = another.read_write_lock("own").read().try_lock();
+    let reader = tokio::spawn(reader.wait(LONG).into_future());
+    let old = all.servers[0].redis().await;
+    eventually(SOON, "both listen", async || both_listen(&old).await).await;
+    // They query once more after their subscriptions.
+    tokio::time::sleep(ms(200)).await;
+    let master = all.failover().await.redis().await;
+    eventually(SOON, "both listen at the new master", async || {
+        both_listen(&master).await
+    })
+    .await;
+    eventually(SOON * 4, "the old master follows", async || {
+        // It closes its connections when it begins to follow.
+        let view = all.servers[0].redis().await;
+        let slave = redis::Value::BulkString(b"slave".to_vec());
+        matches!(view.try_cmd(&["ROLE"]).await, Ok(redis::Value::Array(role)) if role[0] == slave)
+    })
+    .await;
+    tokio::time::sleep(ms(300)).await;
+    assert!(!writer.is_finished() && !reader.is_finished());
+    reads.unlock().await.unwrap();
+    let got = tokio::time::timeout(SOON, writer).await;
+    let got = got.expect("a message wakes the writer").unwrap().unwrap();
+    let got = got.expect("no owner reads");
+    got.unlock().await.unwrap();
+    writes.unlock().await.unwrap();
+    let got = tokio::time::timeout(SOON, reader).await;
+    let got = got.expect("a message wakes the reader").unwrap().unwrap();
+    let got = got.expect("no owner writes");
+    got.unlock().await.unwrap();
+    master.eventually_empty().await;
+    for client in [client, another] {
+        client.shutdown().await;
+    }
+}
+
+async fn both_listen(redis: &Redis) -> bool {
+    let channels = redis.channels().await;
+    let both = ["own", "shared"].map(|name| format!("redisson_rwlock:{{{name}}}"));
+    both.iter().all(|channel| channels.contains(channel))
 }
 
 async fn holders(redis: &Redis, name: &str) -> usize {

@@ -249,6 +249,7 @@ impl Observer {
             .claim(is_right, || format!("the mode is wrong: {hash:?}"));
     }
 
+    /// RW5: Redis has each valid hold up to its deadline, so a renewal finds it.
     fn wrong_with(&mut self, client: usize, hold: &Hold, hash: &Hash) -> Option<String> {
         let (core, clock) = &self.found.clients[client];
         let now = core.clock.now();
