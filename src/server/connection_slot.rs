@@ -80,6 +80,7 @@ mod on_servers {
     use super::*;
     use crate::client::Client;
     use crate::support::RedisServer;
+    use crate::support::prelude::SOON;
 
     #[tokio::test]
     async fn a_late_caller_gets_the_connection_that_was_opened_meanwhile() {
@@ -95,6 +96,4 @@ mod on_servers {
         let second = slot.get(&here, SOON, again).await.unwrap();
         assert!(second.is(&first));
     }
-
-    const SOON: Duration = Duration::from_secs(30);
 }

@@ -232,6 +232,7 @@ mod on_servers {
     use crate::client::Client;
     use crate::server::single_flight::Attempt;
     use crate::server::{PendingWrite, ReplicaAck, Replicas};
+    use crate::support::prelude::SOON;
     use crate::support::{RedisServer, free_port};
 
     #[tokio::test]
@@ -307,7 +308,4 @@ mod on_servers {
             ]
         }
     }
-
-    /// A generous limit for work that takes milliseconds on an idle machine.
-    const SOON: Duration = Duration::from_secs(30);
 }

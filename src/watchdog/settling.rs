@@ -225,10 +225,8 @@ mod on_servers {
     use crate::hold::Hold;
     use crate::key::{LockKey, kind};
     use crate::owner::Owner;
+    use crate::support::prelude::{LONG, SOON};
     use crate::support::{RedisServer, eventually};
-    use std::time::Duration;
-
-    const SOON: Duration = Duration::from_secs(30);
 
     /// A client of this server, whose background opens connections, and the core for the settlements of
     /// the test.
@@ -242,7 +240,7 @@ mod on_servers {
         let key = LockKey::new(&kind::PLAIN, &format!("l{number}"), None).unwrap();
         let hold = core.holds.enter(&Arc::new(key), Owner::new());
         let now = core.clock.now();
-        hold.state().sending(now, Duration::from_secs(300));
+        hold.state().sending(now, LONG);
         core.holds.change(&hold, HoldState::end);
         hold
     }

@@ -16,13 +16,13 @@ mod upgrades;
 mod waits;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockdog::{Client, ClientBuilder, Owner, ReadGuard, ReadWriteLock, WriteGuard};
 use tokio::task::JoinHandle;
 
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
-use crate::support::{Redis, RedisServer, eventually};
+use crate::support::{Redis, RedisServer, eventually, until_ok};
 use crate::turn::patient;
 
 /// A server, one client with a read/write lock, and the test's own connection.
@@ -122,6 +122,27 @@ async fn read(rw: &ReadWriteLock) -> ReadGuard {
 async fn write(rw: &ReadWriteLock) -> WriteGuard {
     let request = rw.write().lock().owner(&Owner::new());
     request.await.expect("nothing is wrong with the server")
+}
+
+/// A read hold of a new owner with a lease that a busy machine may exceed, and a moment before the server began to
+/// count.
+async fn read_for(lease: Duration, rw: &ReadWriteLock) -> (ReadGuard, Instant) {
+    until_ok(SOON, async || {
+        let asked = Instant::now();
+        let granted = rw.read().lock().owner(&Owner::new()).lease(lease).await;
+        granted.map(|guard| (guard, asked))
+    })
+    .await
+}
+
+/// As `read_for`, for this owner.
+async fn write_for(lease: Duration, rw: &ReadWriteLock, owner: &Owner) -> (WriteGuard, Instant) {
+    until_ok(SOON, async || {
+        let asked = Instant::now();
+        let granted = rw.write().lock().owner(owner).lease(lease).await;
+        granted.map(|guard| (guard, asked))
+    })
+    .await
 }
 
 async fn may_read(rw: &ReadWriteLock) -> bool {

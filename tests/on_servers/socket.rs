@@ -2,7 +2,6 @@
 //! batch.
 
 use std::pin::Pin;
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
@@ -12,6 +11,7 @@ use redis::{Cmd, RedisResult, Value};
 use super::Socket;
 use crate::key::Script;
 use crate::key::kind::{BATCH, PLAIN};
+use crate::support::prelude::SOON;
 use crate::support::{RedisServer, eventually};
 
 /// A server, and a socket to it.
@@ -303,5 +303,3 @@ async fn full_batches_do_not_wait_for_the_answers_to_earlier_ones() {
     let answers = join_all(sendings).await;
     assert!(answers.into_iter().all(|it| it.unwrap() == Value::Nil));
 }
-
-const SOON: Duration = Duration::from_secs(30);

@@ -1,11 +1,11 @@
 //! Slots move key by key while their locks are held, acquired, renewed and waited for.
 
 use std::future::IntoFuture;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use lockdog::error::LostReason;
-use lockdog::{Client, Guard, MultiLock, Owner, ReadWriteLock, Unlocked};
+use lockdog::{Client, Error, Guard, MultiLock, Owner, ReadWriteLock, Unlocked};
 
 use super::{LONG, SOON, load_scripts, ms, soon, waiter, without_polling};
 use crate::crowd::Crowd;
@@ -322,7 +322,7 @@ async fn a_reader_whose_timeout_key_has_not_arrived_yet_keeps_the_lock() {
         request.into_future()
     };
     let (source, to) = (cluster.owner(SLOT).await.redis().await, &cluster.nodes[2]);
-    let (stays, upgrades) = (read(&rw).await.unwrap(), read(&rw).await.unwrap());
+    let (stays, mut upgrades) = (read(&rw).await.unwrap(), read(&rw).await.unwrap());
     let before = source.keys().await;
     let ends = read(&rw).await.unwrap();
     let mut added = source.keys().await;
@@ -344,15 +344,27 @@ async fn a_reader_whose_timeout_key_has_not_arrived_yet_keeps_the_lock() {
     let fields: usize = to.asking(&["HLEN", name]).await;
     assert_eq!(fields, 3, "the mode and two readers");
     assert_eq!(rw.holders().await.unwrap().len(), 2);
-    let upgraded = upgrades.upgrade().wait(ms(2000)).await;
-    let refused = upgraded.expect_err("another one reads");
-    assert!(refused.error().is_none(), "{refused}");
+    let deadline = Instant::now() + SOON;
+    loop {
+        let upgraded = upgrades.upgrade().wait(ms(2_000)).await;
+        let refused = upgraded.expect_err("another one reads");
+        // On a busy machine the last attempt may have no answer.
+        let is_late = refused.error().is_some_and(Error::is_timeout);
+        let is_refused = refused.error().is_none();
+        assert!(
+            is_refused || is_late && Instant::now() < deadline,
+            "{refused}"
+        );
+        upgrades = refused.into_guard().expect("it still reads");
+        if is_refused {
+            break;
+        }
+    }
     eventually(SOON, "it withdrew its announcement there", async || {
         let there: usize = to.asking(&["EXISTS", &announcement]).await;
         there == 0
     })
     .await;
-    let upgrades = refused.into_guard().expect("it still reads");
     assert!(stays.is_valid() && upgrades.is_valid());
     migration.move_keys().await;
     migration.finish().await;

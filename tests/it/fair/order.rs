@@ -130,7 +130,7 @@ async fn leases_that_end_pass_the_lock_on_in_the_order_of_arrival() {
     let mut waiters = Vec::new();
     for number in 0..4 {
         let request = locks[number % 2].try_lock().owner(&Owner::new());
-        let request = request.wait(SOON).lease(ms(2_000));
+        let request = request.wait(SOON).lease(ms(4_000));
         let granted = order.clone();
         waiters.push(tokio::spawn(async move {
             let guard = request.await.unwrap().expect("it is its turn");

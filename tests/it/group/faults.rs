@@ -425,7 +425,12 @@ async fn a_wait_for_values_that_were_left_to_their_lease_asks_once_for_each_poll
     test.redis.reset_stats().await;
     let waiting = of(&client, &["Jack", "Mary"]);
     let waiting = waiting.try_lock().owner(&owner).wait(ms(2_000)).await;
-    assert!(waiting.unwrap().is_none());
+    // On a busy machine its last query may have no answer.
+    let is_over = match &waiting {
+        Ok(guard) => guard.is_none(),
+        Err(error) => error.is_timeout(),
+    };
+    assert!(is_over, "{waiting:?}");
     let sent = test.redis.commandstats().await["evalsha"];
     assert!(sent <= 6, "{sent} commands");
     assert!(both.force_unlock().await.unwrap());

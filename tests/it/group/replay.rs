@@ -163,8 +163,9 @@ async fn replay(name: &str) {
         let heard = messages.seen().len();
         if let Some(pause) = call.strip_prefix('(') {
             let seconds: f64 = pause.split(' ').next().unwrap().parse().unwrap();
-            // Leases are as many times longer here, because a machine may be busy.
-            tokio::time::sleep(Duration::from_secs_f64(seconds * SLOWER)).await;
+            // The leases are as many times longer here, because a machine may be busy.
+            let slower = if is_text { 6.0 } else { 12.0 };
+            tokio::time::sleep(Duration::from_secs_f64(seconds * slower)).await;
         } else {
             let who = step["who"].as_str().unwrap().split(' ').next().unwrap();
             let (values, method) = call
@@ -278,7 +279,7 @@ async fn perform(side: &mut Side, lock: &Lock, values: &str, method: &str) -> St
     let guard = match method {
         "lock()" => lock.lock().owner(owner).await.map(Some),
         "lock(9, SECONDS)" => lock.lock().owner(owner).lease(secs(54)).await.map(Some),
-        "lock(300, MILLISECONDS)" => lock.lock().owner(owner).lease(ms(1_800)).await.map(Some),
+        "lock(300, MILLISECONDS)" => lock.lock().owner(owner).lease(ms(3_600)).await.map(Some),
         "tryLock()" => lock.try_lock().owner(owner).await,
         "tryLock(0, 5, SECONDS)" => lock.try_lock().owner(owner).lease(secs(30)).await,
         "unlock()" => {
@@ -397,5 +398,4 @@ const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-const SLOWER: f64 = 6.0;
 const SERVERS: &str = "the server's";

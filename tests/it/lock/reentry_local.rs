@@ -170,9 +170,9 @@ async fn a_re_entry_that_lengthens_the_hold_is_counted_by_redis() {
 #[tokio::test]
 async fn a_hold_is_renewed_while_a_local_claim_without_a_lease_lives() {
     let test = Fixture::start().await;
-    let client = counting_locally(&test, ms(3_000)).await;
+    let client = counting_locally(&test, ms(6_000)).await;
     let lock = client.lock("l");
-    let fixed = lock.lock().lease(ms(2_000)).await.unwrap();
+    let fixed = lock.lock().lease(ms(5_000)).await.unwrap();
     let outer = lock.lock().await.unwrap();
     let inner = lock.lock().await.unwrap();
     drop(outer);
@@ -217,7 +217,7 @@ async fn a_local_claim_is_lost_with_the_hold_at_a_deadline_or_a_refused_renewal(
     let test = Fixture::start().await;
     let client = counting_locally(&test, ms(4_500)).await;
     let lock = client.lock("l");
-    let outer = until_ok(SOON, async || lock.lock().lease(ms(2_000)).await).await;
+    let outer = until_ok(SOON, async || lock.lock().lease(ms(5_000)).await).await;
     let inner = lock.lock().lease(ms(20)).await.unwrap();
     assert_eq!(inner.lost().await.reason(), LostReason::Deadline);
     assert!(lock.lock().lease(ms(20)).await.unwrap_err().is_lost());

@@ -271,7 +271,7 @@ async fn unlock_of_the_lock_ends_forgotten_holds() {
     test.assert_clean().await;
 
     // A rate limit: a hold that is forgotten and expires.
-    lock.lock().lease(ms(3_000)).await.unwrap().forget();
+    lock.lock().lease(ms(6_000)).await.unwrap().forget();
     assert!(
         lock.try_lock()
             .owner(&Owner::new())
@@ -407,7 +407,7 @@ async fn a_bounded_hold_is_lost_at_its_bound() {
 async fn a_fixed_lease_ends_without_renewal() {
     let test = Fixture::start(2).await;
     let lock = test.multi(&[(0, "a"), (1, "b")]);
-    let lease = ms(2_000);
+    let lease = ms(6_000);
     let guard = lock.lock().lease(lease).await.unwrap();
     let Some(Ttl::Expires(left)) = lock.locks()[1].remaining_ttl().await.unwrap() else {
         panic!("it is held")

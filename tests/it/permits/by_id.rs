@@ -4,7 +4,7 @@ use lockdog::report::Ttl;
 use lockdog::{Error, PermitId};
 
 use super::{Fixture, LONG, NEVER, SOON, ms};
-use crate::support::eventually;
+use crate::support::{eventually, until_ok};
 
 /// PE5: all or none, and PE3: once.
 #[tokio::test]
@@ -41,13 +41,8 @@ async fn a_list_is_released_wholly_or_not_at_all() {
 #[tokio::test]
 async fn an_expired_permit_is_not_in_use() {
     let test = Fixture::of(2).await;
-    let expired = test
-        .seats
-        .acquire()
-        .lease(ms(2_000))
-        .await
-        .unwrap()
-        .into_ids();
+    let expired = until_ok(SOON, async || test.seats.acquire().lease(ms(2_000)).await).await;
+    let expired = expired.into_ids();
     let living = test.seats.acquire().lease(LONG).await.unwrap().into_ids();
     eventually(SOON, "it expires", async || {
         test.seats.lease_of(&expired[0]).await.unwrap().is_none()

@@ -7,7 +7,7 @@ use lockdog::report::{Ttl, Verdict};
 use lockdog::{Error, LeasedPermit};
 
 use super::{Fixture, IN_USE, LEASE, LONG, NAME, NEVER, SOON, ms};
-use crate::support::{Proxy, eventually};
+use crate::support::{Proxy, eventually, until_ok};
 
 #[tokio::test]
 async fn the_watchdog_renews_a_permit_without_a_lease() {
@@ -64,7 +64,7 @@ async fn a_hundred_permits_are_renewed_by_one_command() {
 #[tokio::test]
 async fn a_permit_with_a_lease_is_lost_when_it_ends() {
     let test = Fixture::of(1).await;
-    let permit = test.seats.acquire().lease(ms(1_500)).await.unwrap();
+    let permit = until_ok(SOON, async || test.seats.acquire().lease(ms(1_500)).await).await;
     let lost = tokio::time::timeout(SOON, permit.lost()).await.unwrap();
     assert_eq!(lost.reason(), LostReason::Deadline);
     assert_eq!(permit.verdict(), Verdict::Lost(LostReason::Deadline));
@@ -83,13 +83,8 @@ async fn a_permit_with_a_lease_is_lost_when_it_ends() {
 #[tokio::test]
 async fn an_expired_permit_counts_as_free_before_it_is_returned() {
     let test = Fixture::of(2).await;
-    let ids = test
-        .seats
-        .acquire_many(2)
-        .lease(ms(2_000))
-        .await
-        .unwrap()
-        .into_ids();
+    let both = async || test.seats.acquire_many(2).lease(ms(2_000)).await;
+    let ids = until_ok(SOON, both).await.into_ids();
     eventually(SOON, "they expire", async || {
         test.seats.lease_of(&ids[0]).await.unwrap().is_none()
     })

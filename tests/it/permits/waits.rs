@@ -4,7 +4,7 @@ use lockdog::{LeasedPermit, PermitSemaphore};
 use tokio::task::JoinHandle;
 
 use super::{Fixture, LONG, SOON, ms};
-use crate::support::{Action, Gate, Proxy, eventually, timed};
+use crate::support::{Action, Gate, Proxy, eventually, timed, until_ok};
 use crate::turn::answered;
 
 /// Starts a task that waits for permits.
@@ -38,7 +38,7 @@ async fn a_message_wakes_a_waiter_of_another_client() {
 async fn the_end_of_a_lease_wakes_a_waiter_without_a_message() {
     let test = Fixture::of(2).await;
     let endless = test.seats.acquire().forever().await.unwrap();
-    let leased = test.seats.acquire().lease(ms(2_000)).await.unwrap();
+    let leased = until_ok(SOON, async || test.seats.acquire().lease(ms(2_000)).await).await;
     let ids = leased.into_ids();
     let messages = test.redis.messages("*").await;
     let waiting = waiter(&test.another().await, 1);

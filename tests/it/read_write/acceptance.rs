@@ -1,12 +1,11 @@
 //! What Redisson's own tests of its read/write lock check and no other test here does. The steps of
 //! Redisson's tests last seconds.
 
-use std::time::Instant;
-
 use lockdog::{Client, Error, Owner, ReadGuard};
 
 use super::{
-    Fixture, LEASE, LONG, NAME, SOON, may_read, may_write, ms, read, reader, within_soon, writer,
+    Fixture, LEASE, LONG, NAME, SOON, may_read, may_write, ms, read, reader, within_soon,
+    write_for, writer,
 };
 use crate::support::eventually;
 
@@ -133,9 +132,9 @@ async fn a_re_entered_read_is_shared_and_keeps_writers_out_until_its_last_unlock
 #[tokio::test]
 async fn the_end_of_a_writers_lease_lets_all_waiting_readers_in() {
     let test = Fixture::new().await;
-    let (writes, lease) = (test.rw.write().lock().owner(&Owner::new()), ms(2_000));
-    let asked = Instant::now();
-    writes.lease(lease).await.unwrap().forget();
+    let lease = ms(2_000);
+    let (writes, asked) = write_for(lease, &test.rw, &Owner::new()).await;
+    writes.forget();
     let another = test.another().await;
     let waiting = [reader(&test.rw), reader(&another), reader(&another)];
     let mut guards = Vec::new();

@@ -127,7 +127,7 @@ async fn a_late_repetition_of_an_acquire_ends_with_its_lease() {
     let (proxy, rw) = behind_a_proxy(&test).await;
     let gate = Gate::new();
     proxy.on(is(ACQUIRE), Action::TwiceLate(gate.clone()));
-    let reads = rw.read().lock().lease(ms(3_000)).await.unwrap();
+    let reads = rw.read().lock().lease(ms(8_000)).await.unwrap();
     reads.unlock().await.unwrap();
     gate.open();
     gate.wait_passed().await;

@@ -1,7 +1,6 @@
 //! A reader in a process of its own, which is stopped while a writer waits for it.
 
 use std::fs;
-use std::time::Instant;
 
 use super::*;
 use crate::support::child::{Copy, argument, await_go_ahead, tell};
@@ -22,11 +21,11 @@ async fn a_reader_stopped_beyond_its_lease_lets_the_writer_in_and_sees_the_loss(
     let client = Client::builder().url(url).watchdog_lease(STOPPED_LEASE);
     let client = client.build().await.unwrap();
     let rw = client.read_write_lock(NAME);
-    let request = rw.read().lock();
-    let guard = match lease {
-        "fixed" => request.lease(STOPPED_LEASE).await.unwrap(),
-        _ => request.await.unwrap(),
-    };
+    let guard = until_ok(SOON, async || match lease {
+        "fixed" => rw.read().lock().lease(STOPPED_LEASE).await,
+        _ => rw.read().lock().await,
+    })
+    .await;
     tell("reading");
     // No task of this runtime runs after this line.
     await_go_ahead();

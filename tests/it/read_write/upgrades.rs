@@ -3,7 +3,9 @@
 use lockdog::error::LostReason;
 use lockdog::{Error, Owner};
 
-use super::{Fixture, LONG, SOON, may_read, may_write, ms, read, reader, turn, within_soon};
+use super::{
+    Fixture, LONG, SOON, may_read, may_write, ms, read, read_for, reader, turn, within_soon,
+};
 use crate::support::{eventually, timed};
 
 #[tokio::test]
@@ -181,16 +183,10 @@ async fn a_second_upgrade_would_deadlock_and_keeps_its_read_hold() {
 #[tokio::test]
 async fn a_reader_whose_lease_is_over_does_not_stop_an_upgrade() {
     let test = Fixture::new().await;
-    let gone = test
-        .another()
-        .await
-        .read()
-        .lock()
-        .owner(&Owner::new())
-        .lease(ms(3_000));
-    gone.await.unwrap().leave_to_lease();
     let reads = test.rw.read().lock().lease(LONG).await.unwrap();
-    assert_eq!(test.mode().await.1, 2);
+    let (gone, _) = read_for(ms(3_000), &test.another().await).await;
+    gone.leave_to_lease();
+    test.eventually_mode("read", 2).await;
     let writes = tokio::time::timeout(SOON, reads.upgrade().into_future()).await;
     let writes = writes.expect("its lease is over").unwrap();
     assert_eq!(test.mode().await, ("write".to_owned(), 2));

@@ -100,8 +100,8 @@ async fn a_forgotten_try_lock_limits_the_rate() {
 async fn only_a_guard_beside_a_forgotten_claim_blocks_its_owner_after_a_loss() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("l").await;
-    lock.lock().lease(ms(4_000)).await.unwrap().forget();
-    let guard = lock.lock().lease(ms(3_000)).await.unwrap();
+    lock.lock().lease(ms(8_000)).await.unwrap().forget();
+    let guard = lock.lock().lease(ms(6_000)).await.unwrap();
     tokio::time::timeout(SOON, guard.lost()).await.unwrap();
     assert!(lock.try_lock().await.unwrap_err().is_lost());
     drop(guard);

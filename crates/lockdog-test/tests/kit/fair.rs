@@ -9,6 +9,8 @@ use lockdog_test::Server;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::support::ms;
+
 const LONG: Duration = Duration::from_secs(3600);
 
 /// A client with a command timeout longer than all stalls of a test.
@@ -183,8 +185,4 @@ async fn a_contender_abandoned_during_its_query_is_overtaken_soon() {
     assert_eq!(*turns.lock().unwrap(), [0, 1, 2]);
     drop(left);
     server.assert_clean().await;
-}
-
-fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
 }

@@ -12,6 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use crate::support::ms;
+
 /// The next renewal notifies the holder of the loss, and the waiters acquire the lock one after the
 /// other. Two of them belong to the holder's client and send nothing while it holds the lock.
 #[tokio::test(start_paused = true)]
@@ -288,10 +290,6 @@ const EXCLUSIVE: [fn(&Client) -> Lock; 7] = [
 
 fn value(text: &str) -> Value {
     Value::kryo5(text).expect("it is short")
-}
-
-const fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
 }
 
 /// Moments of a waiter's and of a watchdog's periods.

@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use std::pin::pin;
 use std::task::{Context, Waker};
-use std::time::Duration;
 
 use lockdog::error::LostReason;
 use lockdog::{Error, Guard, Owner, ReadGuard, ReadWriteLock, WriteGuard};
 use lockdog_test::Server;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance, sleep, sleep_until, timeout};
+
+use crate::support::ms;
 
 /// RW8: the pauses last 2 s, 4 s and then 8 s each. The readers call at these times after the
 /// announcement and acquire the lock at the end of the pause.
@@ -248,10 +249,6 @@ async fn read(rw: &ReadWriteLock) -> ReadGuard {
 fn writer(rw: &ReadWriteLock) -> JoinHandle<WriteGuard> {
     let request = rw.write().lock().owner(&Owner::new());
     tokio::spawn(async move { request.await.expect("nothing is wrong with the server") })
-}
-
-fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
 }
 
 const ANNOUNCEMENT: &str = "lockdog_writer:{doc}";

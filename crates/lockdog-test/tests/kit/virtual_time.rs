@@ -32,13 +32,20 @@ async fn a_day_of_renewals_passes_quickly() {
     let server = Server::new();
     let client = server.client().await;
     let guard = client.lock("nightly").lock().await.unwrap();
-    let began = processor_time();
-    tokio::time::sleep(24 * HOUR).await;
-    let took = processor_time() - began;
-    assert!(guard.is_valid());
+    let limit = Duration::from_secs(5);
+    let mut took = Duration::MAX;
+    // Other work on the machine slows the processor down, so the best of three days counts.
+    for _ in 0..3 {
+        let began = processor_time();
+        tokio::time::sleep(24 * HOUR).await;
+        took = took.min(processor_time() - began);
+        assert!(guard.is_valid());
+        if took < limit {
+            break;
+        }
+    }
     println!("24 hours of a watched lock took {took:?}");
-    // Far less than a day. Other work on the machine slows the processor down.
-    assert!(took < Duration::from_secs(30), "{took:?}");
+    assert!(took < limit, "{took:?}");
 }
 
 /// What this thread, and so its runtime, has used of a processor. What else the machine does counts little.

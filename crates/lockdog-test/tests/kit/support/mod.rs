@@ -59,6 +59,10 @@ pub(crate) fn cases(default: u32) -> u32 {
     })
 }
 
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
 /// Waits until the condition holds. Fails after `LONG`.
 pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = tokio::time::Instant::now();
