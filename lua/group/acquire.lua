@@ -17,6 +17,8 @@
 -- The time of a value ends 5 ms after the key. A Redisson client may take a value at the end of its time. If the key
 -- has less than a millisecond left then, Redisson does not extend it, and loses the value at once.
 --
+-- A hash of a lock of another kind is refused with WRONGTYPE, and not changed.
+--
 -- Idempotent: the target is absolute, and times only grow. A value whose lease has ended is free, and a grant
 -- deletes what its earlier owner left. A grant also checks a few other fields, and deletes those whose leases
 -- ended minutes ago.
@@ -68,6 +70,20 @@ end
 -- because the clock of a Redisson client may be behind. It samples before it writes, so that a refused command has no
 -- effect.
 local sample = redis.call('hrandfield', key, 2 * (#ARGV - 3) + 2)
+
+-- A lock with one owner has one field, "<client uuid>:<id>". A value has three, and the first one has no colon. A
+-- lock with readers or a writer has the field "mode".
+local function is_of_another_kind()
+    local only = #sample == 1 and sample[1]
+    local is_part = only and (string.find(only, ':expire_time$') or string.find(only, ':lock_count$'))
+    if only and not is_part and string.find(only, ':', 1, true) then
+        return true
+    end
+    return redis.call('hexists', key, 'mode') == 1
+end
+if is_of_another_kind() then
+    return redis.error_reply('WRONGTYPE the key is a lock of another kind')
+end
 
 -- A refused command has no effect: restores the earlier state.
 local before = {}

@@ -287,7 +287,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/group/acquire.lua",
-        "a8abba8efbafd1a9f803e71e6306a820937db261",
+        "bfcc8aff519a6c28a87a08a3f04c65f130961683",
     ),
     (
         "lua/group/force_unlock.lua",

@@ -43,3 +43,53 @@ async fn a_name_of_another_type_is_refused() {
     );
     assert_eq!(test.redis.ask::<String>(&["GET", GROUP]).await, "text");
 }
+
+/// A lock of another kind has the group's name. It is refused while that lock is held, and nothing is written.
+#[tokio::test]
+async fn a_lock_of_another_kind_with_the_name_of_the_group_is_not_changed() {
+    let test = Fixture::start().await;
+    let groups = [
+        test.another(&["Jack"]).await,
+        test.another(&["Jack", "Mary", "Ann"]).await,
+    ];
+    let client = &test.client;
+    let rw = client.read_write_lock(GROUP);
+    for kind in ["plain", "fenced", "fair", "election", "write", "read"] {
+        let mut guards = Vec::new();
+        let mut lead = None;
+        match kind {
+            "plain" => guards.push(client.lock(GROUP).lock().await.unwrap()),
+            "fenced" => guards.push(client.fenced_lock(GROUP).lock().await.unwrap()),
+            "fair" => guards.push(client.fair_lock(GROUP).lock().await.unwrap()),
+            "election" => lead = Some(client.election(GROUP).campaign("me").await.unwrap()),
+            "write" => guards.push(rw.write().lock().await.unwrap().into()),
+            _ => {
+                // More fields than the script samples.
+                for _ in 0..12 {
+                    let reading = rw.read().lock().owner(&Owner::new()).await;
+                    guards.push(reading.unwrap().into());
+                }
+            }
+        }
+        let before = test.redis.hash(GROUP).await;
+        assert!(!before.is_empty(), "{kind}");
+        for group in &groups {
+            let error = group.try_lock().await.map(drop).unwrap_err();
+            assert!(
+                matches!(&error, Error::Refused { code, .. } if code == "WRONGTYPE"),
+                "{kind}: {error}"
+            );
+        }
+        assert_eq!(test.redis.hash(GROUP).await, before, "{kind}");
+        for guard in guards {
+            guard.unlock().await.unwrap();
+        }
+        if let Some(lead) = lead {
+            lead.resign().await.unwrap();
+        }
+        let held = groups[0].lock().await.unwrap();
+        let busy = client.lock(GROUP).try_lock().await.unwrap();
+        assert!(busy.is_none(), "{kind}: the group has the name");
+        held.unlock().await.unwrap();
+    }
+}
