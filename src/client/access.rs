@@ -84,8 +84,10 @@ impl ClientBuilder {
     /// The password for the sentinels. It replaces the passwords in their URLs. No log, error or `Debug`
     /// output shows it.
     ///
-    /// Defaults to the password in each sentinel's URL, or none. Corresponds to Redisson's
-    /// `sentinelPassword`.
+    /// Defaults to the password in each sentinel's URL. If there is none, the client connects without a
+    /// password, and a sentinel that requires one gets the servers' password
+    /// ([`password`](ClientBuilder::password), or that of a `redis+sentinel://` URL), as in Redisson.
+    /// Corresponds to Redisson's `sentinelPassword`.
     pub fn sentinel_password(mut self, password: impl Into<String>) -> Self {
         self.sentinel_password = Some(password.into());
         self

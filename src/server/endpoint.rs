@@ -83,13 +83,11 @@ impl Endpoint {
                 sentinels,
                 master,
             }) => {
-                let clients = sentinels.into_iter().map(client);
-                let clients = clients.collect::<Result<_, _>>()?;
                 let identity = identity.clone();
                 let context = context.clone();
                 Locator::Sentinel(Arc::new(Sentinels::new(
-                    name, clients, master, context, identity,
-                )))
+                    name, sentinels, master, context, identity,
+                )?))
             }
         };
         Ok(Self {

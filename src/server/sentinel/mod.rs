@@ -4,7 +4,9 @@
 //! `config-epoch`. The answer with the largest number counts. An answer with a smaller number does not replace
 //! the master that the client knows.
 
+mod sentinel_access;
 mod sentinel_link;
+mod switch_messages;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +15,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
-use redis::{ConnectionInfo, RedisResult};
+use redis::ConnectionInfo;
 use tokio::sync::{Notify, watch};
 
 use super::Context;
@@ -23,13 +25,15 @@ use super::membership::{GRACE, Membership, Witness};
 use super::single_flight::{Attempt, SingleFlight};
 use super::wire::{address_like, password};
 use crate::clock::Moment;
+use crate::error::Error;
+use sentinel_access::SentinelAccess;
 use sentinel_link::{NamedMaster, SentinelAnswer, SentinelLink};
 
 /// The sentinels of one master.
 pub(crate) struct Sentinels {
     /// The sentinels' name for the master.
     name: String,
-    clients: Vec<redis::Client>,
+    sentinels: Vec<SentinelAccess>,
     /// How to connect to the master at any address.
     master: ConnectionInfo,
     context: Context,
@@ -59,14 +63,16 @@ struct LastElection {
 impl Sentinels {
     pub(super) fn new(
         name: String,
-        clients: Vec<redis::Client>,
+        sentinels: Vec<ConnectionInfo>,
         master: ConnectionInfo,
         context: Context,
         identity: Arc<Identity>,
-    ) -> Self {
-        Self {
+    ) -> Result<Self, Error> {
+        let sentinels = sentinels.into_iter();
+        let sentinels = sentinels.map(|it| SentinelAccess::new(it, &master));
+        Ok(Self {
             name,
-            clients,
+            sentinels: sentinels.collect::<Result<_, _>>()?,
             master,
             asking: SingleFlight::new(&context.clock),
             context,
@@ -77,7 +83,7 @@ impl Sentinels {
             sure: AtomicU64::new(0),
             ask_now: Notify::new(),
             queried: watch::Sender::new(()),
-        }
+        })
     }
 
     /// Returns how to connect to the current master, and its term.
@@ -133,7 +139,8 @@ impl Sentinels {
 
     /// Asks the sentinels at this interval and whenever one announces a switch. Never ends.
     pub(super) async fn watch(&self, every: Duration) {
-        let loops: FuturesUnordered<_> = self.clients.iter().map(|it| self.listen(it)).collect();
+        let listen = |it| switch_messages::listen(it, &self.name, &self.ask_now);
+        let loops: FuturesUnordered<_> = self.sentinels.iter().map(listen).collect();
         let asking = async {
             let mut links = self.links();
             loop {
@@ -154,35 +161,8 @@ impl Sentinels {
         tokio::join!(loops.collect::<()>(), asking);
     }
 
-    /// Subscribes to one sentinel's switch messages, and reconnects. Never ends.
-    async fn listen(&self, client: &redis::Client) {
-        let mut pause = SHORTEST_PAUSE;
-        loop {
-            let subscribing = async {
-                let mut connection = client.get_async_pubsub().await?;
-                connection.subscribe("+switch-master").await?;
-                RedisResult::Ok(connection.into_on_message())
-            };
-            if let Ok(Ok(mut messages)) = tokio::time::timeout(ASK_TIMEOUT, subscribing).await {
-                // Messages from before the subscription are missed, so ask now.
-                self.ask_now.notify_one();
-                // A half-open connection would otherwise stay silent forever.
-                while let Ok(Some(message)) = tokio::time::timeout(A_MINUTE, messages.next()).await
-                {
-                    pause = SHORTEST_PAUSE;
-                    let text: String = message.get_payload().unwrap_or_default();
-                    if text.split(' ').next() == Some(&self.name) {
-                        self.ask_now.notify_one();
-                    }
-                }
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
-    }
-
     fn links(&self) -> Vec<SentinelLink<'_>> {
-        self.clients.iter().map(SentinelLink::to).collect()
+        self.sentinels.iter().map(SentinelLink::to).collect()
     }
 
     /// Asks all sentinels and processes the answers of a majority if these agree. Otherwise it waits a
@@ -254,7 +234,7 @@ impl Sentinels {
                 claims: true,
             })
             .collect();
-        let seeds = self.clients.len();
+        let seeds = self.sentinels.len();
         let believed = self.membership.lock().choose(&witnesses, seeds, asked)?;
         if believed.is_first_report {
             tracing::warn!(
@@ -337,7 +317,7 @@ impl Sentinels {
         asked: Moment,
     ) -> bool {
         let agreeing = masters.iter().filter(|named| *named == best).count();
-        if agreeing <= self.clients.len() / 2 {
+        if agreeing <= self.sentinels.len() / 2 {
             known.doubted = None;
             return false;
         }
@@ -353,14 +333,14 @@ impl Sentinels {
 
 /// How long a majority must name another master without a larger epoch before that master counts.
 const DOUBT: Duration = Duration::from_secs(10);
-const A_MINUTE: Duration = Duration::from_secs(60);
 const ASK_TIMEOUT: Duration = Duration::from_secs(3);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
+
+    use redis::IntoConnectionInfo;
 
     use super::*;
     use crate::clock::Clock;
@@ -372,13 +352,12 @@ mod tests {
     }
 
     fn three() -> Sentinels {
-        let client = redis::Client::open("redis://127.0.0.1:1").unwrap();
+        let master = "redis://127.0.0.1:1".into_connection_info().unwrap();
         let context = Context::here(&Clock::default());
         let identity = Identity::new(context.clock.clone(), "orders".to_owned(), true);
         let identity = Arc::new(identity);
-        let master = client.get_connection_info().clone();
-        let clients = vec![client; 3];
-        Sentinels::new("orders".to_owned(), clients, master, context, identity)
+        let sentinels = vec![master.clone(); 3];
+        Sentinels::new("orders".to_owned(), sentinels, master, context, identity).unwrap()
     }
 
     fn master(sentinels: &Sentinels) -> NamedMaster {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
 
+use super::sentinel_access::SentinelAccess;
 use crate::server::failure::Failure;
 use crate::server::wire::open;
 
@@ -34,14 +35,14 @@ pub(super) struct SentinelAnswer {
 
 /// One sentinel, with a connection that is kept for the next query.
 pub(super) struct SentinelLink<'a> {
-    client: &'a redis::Client,
+    sentinel: &'a SentinelAccess,
     kept: Option<MultiplexedConnection>,
 }
 
 impl<'a> SentinelLink<'a> {
-    pub(super) fn to(client: &'a redis::Client) -> Self {
+    pub(super) fn to(sentinel: &'a SentinelAccess) -> Self {
         let kept = None;
-        Self { client, kept }
+        Self { sentinel, kept }
     }
 
     /// Asks for the master, the sentinel's view of its health, and the ids of all sentinels.
@@ -54,7 +55,8 @@ impl<'a> SentinelLink<'a> {
         let answer = answer.unwrap_or_else(|_| Err(Failure::silent(limit)));
         answer.map_err(|failure| {
             self.kept = None;
-            let address = self.client.get_connection_info().addr().to_string();
+            self.sentinel.forget_login();
+            let address = self.sentinel.address();
             tracing::debug!(
                 target: "lockdog::server",
                 server = address, %failure, "a sentinel does not answer"
@@ -65,9 +67,28 @@ impl<'a> SentinelLink<'a> {
     }
 
     async fn ask_now(&mut self, name: &str, limit: Duration) -> Result<SentinelAnswer, Failure> {
+        let client = self.sentinel.client();
+        match self.ask_by(client, name, limit).await {
+            Err(failure) if failure.is_of_login() => match self.sentinel.client_after(client) {
+                Some(other) => {
+                    self.kept = None;
+                    self.ask_by(other, name, limit).await
+                }
+                None => Err(failure),
+            },
+            answered => answered,
+        }
+    }
+
+    async fn ask_by(
+        &mut self,
+        client: &redis::Client,
+        name: &str,
+        limit: Duration,
+    ) -> Result<SentinelAnswer, Failure> {
         let connection = match &self.kept {
             Some(kept) => kept.clone(),
-            None => self.kept.insert(open(self.client, limit).await?).clone(),
+            None => self.kept.insert(open(client, limit).await?).clone(),
         };
         // The epoch before the address: in the other order an old master could get a new epoch. A
         // sentinel during a switch names the new master only in the second answer.

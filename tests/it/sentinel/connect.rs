@@ -187,3 +187,66 @@ async fn a_password_alone_belongs_to_the_sentinels_default_user() {
     guard.unlock().await.unwrap();
     client.shutdown().await;
 }
+
+/// As Redisson does. A sentinel that requires no password would refuse one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sentinel_that_requires_a_password_gets_the_servers_password() {
+    let all = Sentinels::start().await;
+    for server in &all.servers {
+        let user = "ACL SETUSER app on >p@ss ~* &* +@all";
+        let redis = server.redis().await;
+        redis.cmd(&user.split(' ').collect::<Vec<_>>()).await;
+    }
+    let mut sentinels = Vec::new();
+    for sentinel in &all.sentinels {
+        sentinels.push(sentinel.redis().await);
+    }
+    let set_password = async |rule: &str| {
+        for redis in &sentinels {
+            redis.cmd(&["ACL", "SETUSER", "default", rule]).await;
+        }
+    };
+    // The newest connection that listens, at each sentinel that has one.
+    let listening = async || {
+        let mut ids = Vec::new();
+        for redis in &sentinels {
+            let list: String = redis.ask(&["CLIENT", "LIST"]).await;
+            let lines = list.lines().filter(|line| line.contains("sub=1"));
+            let of_line = lines.filter_map(|line| line.strip_prefix("id=")?.split(' ').next());
+            ids.extend(of_line.filter_map(|id| id.parse::<u64>().ok()).max());
+        }
+        ids
+    };
+    set_password("resetpass").await;
+    set_password(">p@ss").await;
+
+    let builder = Client::builder().sentinel(MASTER, all.urls());
+    let builder = builder.command_timeout(ms(2_000)).username("app");
+    let wrong = builder.clone().password("hunter2").build().await;
+    let error = wrong.unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    assert!(error.to_string().contains("WRONGPASS"), "{error}");
+    assert!(!format!("{error} {error:?}").contains("hunter2"));
+
+    let client = builder.password("p@ss").build().await.unwrap();
+    let guard = client.lock("l").lock().await.unwrap();
+    eventually(SOON, "the client listens at each sentinel", async || {
+        listening().await.len() == 3
+    })
+    .await;
+
+    let before = listening().await;
+    set_password("nopass").await;
+    for redis in &sentinels {
+        for kind in ["normal", "pubsub"] {
+            redis.cmd(&["CLIENT", "KILL", "TYPE", kind]).await;
+        }
+    }
+    eventually(SOON, "it listens again, without a password", async || {
+        let now = listening().await;
+        now.len() == 3 && now.iter().zip(&before).all(|(now, before)| now > before)
+    })
+    .await;
+    guard.unlock().await.unwrap();
+    client.shutdown().await;
+}

@@ -197,8 +197,7 @@ fn sentinels(
     let urls = urls.collect();
     let mut text = format!("sentinel(..): {}", shown(&addresses));
     if login.password.is_some() && general.password.is_none() {
-        // Redisson tries that when a sentinel asks for a login. lockdog sends a login at once or not at all.
-        text.push_str("; set sentinelPassword if they ask for a password, as the server's is not sent to them");
+        text.push_str("; a sentinel that requires a password gets the servers', as in Redisson");
     }
     notes.push(value.mapped(text));
     Ok(Placed {

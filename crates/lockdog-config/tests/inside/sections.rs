@@ -138,7 +138,7 @@ sentinelServersConfig:
     );
     let (_, notes) = read(&without).unwrap_or_else(|error| panic!("{error}"));
     let (_, said) = note(&notes, "sentinelServersConfig.sentinelAddresses");
-    assert!(said.contains("set sentinelPassword"), "{said}");
+    assert!(said.contains("gets the servers'"), "{said}");
 }
 
 #[test]
