@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::key::kind;
-use crate::lock::Lock;
+use crate::lock::{ForceUnlockRequest, Lock};
 use crate::object::Object;
 use crate::script::election;
 use crate::session::Session;
@@ -126,6 +126,25 @@ impl Election {
         let (answer, _) = asked.await?;
         let core = self.inner.object.core();
         Ok(answer.map(|answer| Leader::new(core, answer)))
+    }
+
+    /// Takes the leadership away from its leader, for example if that one hangs. Returns false if no client leads.
+    /// The next candidate leads, if there is one. Redisson has no election.
+    ///
+    /// The client first reads the leader, and then ends only that leadership: a command that arrives late or twice
+    /// ends no later one. A leader of this client reports the loss at once. A leader of another client reports it
+    /// at the next renewal, or with a fixed lease at the end of the lease. With
+    /// [`ForceUnlockRequest::expecting`] it ends only the leadership of the given holder.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Cancel safety
+    ///
+    /// If it is cancelled, the leadership may or may not end.
+    pub fn force_resign(&self) -> ForceUnlockRequest {
+        self.inner.lock.force_unlock()
     }
 
     /// Observes the leader: first the current one, then each change. Each observer sends its own queries to the

@@ -72,6 +72,7 @@ pub(crate) fn check_kind(info: &LockInfo) -> Result<(), Failed> {
         | LockKind::Reentrant
         | LockKind::Fenced
         | LockKind::Fair
+        | LockKind::Election
         | LockKind::ReadWrite => Ok(()),
         _ => {
             // A key that is no lock has no client to stop.
@@ -120,6 +121,7 @@ pub(crate) async fn free(
 ) -> Result<bool, Failed> {
     let force = match kind {
         LockKind::Fair => client.fair_lock(name).force_unlock(),
+        LockKind::Election => client.election(name).force_resign(),
         LockKind::ReadWrite if holder.is_write() => {
             client.read_write_lock(name).write().force_unlock()
         }

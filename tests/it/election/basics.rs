@@ -1,5 +1,7 @@
 //! Leaderships on a healthy server.
 
+use lockdog::error::LostReason;
+
 use super::*;
 use crate::support::until_ok;
 
@@ -82,6 +84,35 @@ async fn the_first_in_the_queue_leads_next() {
     drop(lead);
     let lead = in_time(third).await;
     assert_eq!(test.value().await.as_deref(), Some("c"));
+    drop(lead);
+    test.eventually_over().await;
+}
+
+/// Only the given leader loses the leadership. It learns of that at its next renewal.
+#[tokio::test]
+async fn a_leader_that_is_forced_to_resign_is_notified_and_the_next_one_leads() {
+    let test = Fixture::with(|builder| builder.watchdog_lease(ms(9_000))).await;
+    let other = test.another().await;
+    assert!(!other.force_resign().await.unwrap(), "no client leads");
+    let lead = test.election.campaign("a").await.unwrap();
+    let next = test.queued(&other, "b").await;
+    let leader = other.leader().await.unwrap().expect("it leads");
+    let of_nobody = other.force_resign().expecting_field("nobody");
+    assert!(!of_nobody.await.unwrap());
+    assert_eq!(test.value().await.as_deref(), Some("a"));
+
+    let forced = other.force_resign().expecting(&leader.holder);
+    assert!(forced.clone().await.unwrap());
+    let next = in_time(next).await;
+    assert!(next.term() > lead.term());
+    assert_eq!(test.value().await.as_deref(), Some("b"));
+    let lost = tokio::time::timeout(LONG, lead.lost()).await;
+    let lost = lost.expect("a renewal finds it");
+    assert_eq!(lost.reason(), LostReason::NotOurs);
+
+    assert!(!forced.await.unwrap(), "the earlier leader does not lead");
+    assert_eq!(test.value().await.as_deref(), Some("b"));
+    next.resign().await.unwrap();
     drop(lead);
     test.eventually_over().await;
 }

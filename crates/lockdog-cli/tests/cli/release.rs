@@ -1,7 +1,7 @@
 //! `lockdog release`: only the holder that was shown loses the lock.
 
 use lockdog::error::LostReason;
-use lockdog::{Client, RedLock};
+use lockdog::{Client, RedLock, Value};
 
 use crate::program::{lockdog, lockdog_at};
 use crate::support::prelude::{SOON, ms};
@@ -185,6 +185,39 @@ async fn each_reader_and_the_waiters_of_a_fair_lock_are_shown() {
         .unwrap()
         .unwrap();
     drop(fair);
+}
+
+#[tokio::test]
+async fn the_next_candidate_leads_after_the_release_of_an_election() {
+    let server = RedisServer::start().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let lead = client.election("leader").campaign("a").await.unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    let candidate = other.election("leader");
+    let candidate = tokio::spawn(async move { candidate.campaign("b").await });
+    eventually(SOON, "it waits in the queue", async || {
+        client.inspect("leader").await.unwrap().queued == 1
+    })
+    .await;
+    let field = client.holds().remove(0).field;
+    let args = ["release", "leader", "--force", "--yes", "--holder", &field];
+    lockdog(&server, &args).end().await.code(0);
+    let next = tokio::time::timeout(SOON, candidate).await;
+    let next = next.expect("it is first in the queue").unwrap().unwrap();
+    assert!(next.term() > lead.term());
+}
+
+#[tokio::test]
+async fn locks_of_values_of_a_group_are_refused_with_what_to_do() {
+    let server = RedisServer::start().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let values = [Value::utf8("a")];
+    let guard = client.group_lock("group", values).lock().await.unwrap();
+    let field = client.holds().remove(0).field;
+    let args = ["release", "group", "--force", "--yes", "--holder", &field];
+    let ended = lockdog(&server, &args).end().await;
+    ended.code(125).complains("stop its client");
+    guard.unlock().await.expect("it is still held");
 }
 
 #[tokio::test]
