@@ -143,6 +143,7 @@ impl ClientBuilder {
         let ended = watchdog::start(core.clone(), jobs, thread);
         Ok(Client {
             session: Arc::new(Session::new(core)),
+            preference: self.preference,
             ended,
         })
     }

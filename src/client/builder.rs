@@ -8,6 +8,7 @@ use crate::clock::Clock;
 use crate::diagnosis::FindingKind;
 use crate::hold::HandOverLimits;
 use crate::key::{LockGroup, NameMapper, QueueTimeouts};
+use crate::lock::Preference;
 use crate::observe::Observer;
 use crate::server::{Connector, CredentialSource, Protocol, ReplicaAck, TlsSettings, UserPool};
 use crate::session::Reentry;
@@ -61,6 +62,7 @@ pub struct ClientBuilder {
     pub(super) hand_overs: HandOverLimits,
     pub(super) fair_wait: Duration,
     pub(super) fair_absence: Option<Duration>,
+    pub(super) preference: Preference,
     pub(super) reentry: Reentry,
     pub(super) replica_ack: Option<ReplicaAck>,
     pub(super) quarantine_on_server: bool,
@@ -103,6 +105,7 @@ impl Default for ClientBuilder {
             },
             fair_wait: QueueTimeouts::default().fair_wait,
             fair_absence: None,
+            preference: Preference::default(),
             reentry: Reentry::default(),
             replica_ack: None,
             quarantine_on_server: false,
@@ -205,31 +208,6 @@ impl ClientBuilder {
     /// Defaults to 20 ms. Redisson has no such setting.
     pub fn max_hand_over_time(mut self, time: Duration) -> Self {
         self.hand_overs.time = time;
-        self
-    }
-
-    /// The time after which a Redisson client drops the first waiter of a fair lock, if that waiter does not
-    /// acquire the lock. Each query of a lockdog waiter restarts this time.
-    /// From 10 ms up to one day. Waiters of lockdog are dropped after [`ClientBuilder::fair_absence`].
-    ///
-    /// If this time is short, a Redisson client whose clock is ahead of the server's may drop active waiters
-    /// of lockdog. If it is long, waiters of Redisson wait for that long behind a waiter of lockdog whose
-    /// client crashed, if no other lockdog client uses the lock.
-    ///
-    /// Defaults to 300 s. Corresponds to Redisson's `fairLockWaitTimeout`.
-    pub fn fair_wait(mut self, wait: Duration) -> Self {
-        self.fair_wait = wait;
-        self
-    }
-
-    /// How long a waiter of a fair lock stays in the queue without a query. After that lockdog clients drop it:
-    /// its client crashed, or its future is not polled. At least four times the
-    /// [`poll_cap`](ClientBuilder::poll_cap), up to four days. All clients of one name should have the same
-    /// value.
-    ///
-    /// Defaults to 10 s, or four times the poll cap if that is longer. Redisson has no such setting.
-    pub fn fair_absence(mut self, absence: Duration) -> Self {
-        self.fair_absence = Some(absence);
         self
     }
 
@@ -338,6 +316,7 @@ impl fmt::Debug for ClientBuilder {
             .field("max_hand_over_time", &self.hand_overs.time)
             .field("fair_wait", &self.fair_wait)
             .field("fair_absence", &self.fair_absence)
+            .field("preference", &self.preference)
             .field("reentry", &self.reentry)
             .field("replica_ack", &self.replica_ack)
             .field("quarantine_on_server", &self.quarantine_on_server)

@@ -8,6 +8,7 @@ mod diagnose;
 mod logs;
 mod objects;
 mod observing;
+mod order;
 mod place;
 mod scope;
 mod shutdown;
@@ -24,7 +25,7 @@ use uuid::Uuid;
 use crate::background::ensure_runtime;
 use crate::error::{Error, Result};
 use crate::key::{Value, kind};
-use crate::lock::{HoldInfo, Lock};
+use crate::lock::{HoldInfo, Lock, Preference};
 use crate::read_write_lock::ReadWriteLock;
 use crate::script;
 use crate::server::Sent;
@@ -55,6 +56,8 @@ pub use stats::{Connected, Stats};
 #[derive(Clone)]
 pub struct Client {
     session: Arc<Session>,
+    /// Of the read/write locks whose handles set no other one.
+    preference: Preference,
     /// Cancelled when the background has ended.
     ended: CancellationToken,
 }
@@ -250,7 +253,7 @@ impl Client {
     /// (`rw.read().into()`). They cannot be instances of a [`RedLock`](crate::RedLock): each request of such a
     /// `RedLock` returns [`Error::Invalid`](crate::Error::Invalid).
     pub fn read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
-        ReadWriteLock::new(self.session.clone(), name.as_ref())
+        ReadWriteLock::new(self.session.clone(), name.as_ref()).prefer(self.preference)
     }
 
     /// The id of this client, random for each client. It is the first part of the field of each of its

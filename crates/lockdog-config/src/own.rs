@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use lockdog::config::{Backoff, Protocol, Reentry, ReplicaAck, Replicas, TlsSettings, Wake};
+use lockdog::config::{
+    Backoff, Preference, Protocol, Reentry, ReplicaAck, Replicas, TlsSettings, Wake,
+};
 use lockdog::report::FindingKind;
 use lockdog::{Client, ClientBuilder};
 
@@ -84,6 +86,15 @@ fn set(builder: ClientBuilder, key: &str, value: &Value<'_>) -> Result<ClientBui
         ),
         "fair_wait" => with(builder, value.duration()?, ClientBuilder::fair_wait),
         "fair_absence" => with(builder, value.duration()?, ClientBuilder::fair_absence),
+        "prefer" => {
+            let preference = value
+                .choice(&["writers", "readers"])?
+                .map(|word| match word {
+                    "readers" => Preference::Readers,
+                    _ => Preference::Writers,
+                });
+            with(builder, preference, ClientBuilder::prefer)
+        }
         "reentry" => {
             let reentry = value.choice(&["counted", "local"])?.map(|word| match word {
                 "local" => Reentry::Local,
@@ -237,7 +248,7 @@ fn known(key: &str, keys: &[&'static str], entry: &Entry) -> Result<&'static str
 const SERVERS: [&str; 3] = ["url", "sentinel", "cluster"];
 
 /// The setters of `ClientBuilder`, without those that need code.
-pub(crate) const KEYS: [&str; 28] = [
+pub(crate) const KEYS: [&str; 29] = [
     "url",
     "sentinel",
     "cluster",
@@ -259,6 +270,7 @@ pub(crate) const KEYS: [&str; 28] = [
     "max_hand_over_time",
     "fair_wait",
     "fair_absence",
+    "prefer",
     "reentry",
     "replica_ack",
     "quarantine_on_server",

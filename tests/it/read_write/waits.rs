@@ -290,12 +290,15 @@ async fn readers_that_are_preferred_pass_an_announced_writer() {
     let waits = writer(&another);
     eventually(SOON, "it is announced", async || test.announced().await).await;
     assert!(!may_read(&test.rw).await);
-    for rw in [&test.rw, &another] {
-        let rw = rw.clone().prefer(Preference::Readers);
-        assert!(may_read(&rw).await);
+    let of_client = test.another_with(|it| it.prefer(Preference::Readers)).await;
+    let of_handles = [&test.rw, &another].map(|rw| rw.clone().prefer(Preference::Readers));
+    for rw in of_handles.iter().chain([&of_client]) {
+        assert!(may_read(rw).await);
         // Also readers in the queue behind the writer.
-        drop(within_soon(reader(&rw)).await);
+        drop(within_soon(reader(rw)).await);
     }
+    let as_default = of_client.clone().prefer(Preference::Writers);
+    assert!(!may_read(&as_default).await);
     assert!(!waits.is_finished());
     reads.unlock().await.unwrap();
     within_soon(waits).await.unlock().await.unwrap();

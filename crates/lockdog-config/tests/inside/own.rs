@@ -24,6 +24,7 @@ max_hand_overs: 3
 max_hand_over_time: 7ms
 fair_wait: 1m
 fair_absence: 4s
+prefer: readers
 reentry: local
 replica_ack: {require: 2, timeout: 300ms}
 quarantine_on_server: true
@@ -49,6 +50,7 @@ password: hunter2
         "max_hand_over_time: 7ms",
         "fair_wait: 60s",
         "fair_absence: Some(4s)",
+        "preference: Readers",
         "reentry: Local",
         "Require { replicas: Count(2), timeout: 300ms }",
         "quarantine_on_server: true",
