@@ -1,9 +1,12 @@
 //! The locks and connections of all clients, as one client finds them.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use lockdog::report::{LockInfo, LockKind, Ttl};
 use lockdog::{Client, Error, Locks, Owner, Value};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use crate::support::prelude::{LONG, SOON, ms};
 use crate::support::security::documented;
@@ -340,6 +343,51 @@ async fn holders_whose_leases_are_over_are_not_shown() {
     assert_eq!(holders(&reader, "group").await.len(), 1);
     assert_eq!(holders(&reader, "rw").await.len(), 3);
     drop((living, over));
+}
+
+/// The numbers of a client are read without a pause while 64 tasks contend for its lock. Half of the reads may
+/// be slower, because other programs may use the processors.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_numbers_of_a_busy_client_are_read_within_a_millisecond() {
+    let server = RedisServer::start().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let stop = CancellationToken::new();
+    let mut tasks = JoinSet::new();
+    for _ in 0..64 {
+        let (lock, stop) = (client.lock("l"), stop.clone());
+        tasks.spawn(async move {
+            while !stop.is_cancelled() {
+                lock.lock().await.unwrap().unlock().await.unwrap();
+            }
+        });
+    }
+    eventually(SOON, "most tasks wait", async || {
+        client.stats().waiters > 32
+    })
+    .await;
+    let turns = client.stats().hand_overs_total;
+    let reader = client.clone();
+    let reads = tokio::task::spawn_blocking(move || {
+        let read = || {
+            let began = Instant::now();
+            let stats = reader.stats();
+            (began.elapsed(), stats.waiters)
+        };
+        let mut reads: Vec<_> = (0..2_000).map(|_| read()).collect();
+        reads.sort_unstable();
+        reads
+    });
+    let reads = reads.await.unwrap();
+    eventually(
+        SOON,
+        "the lock has been handed over meanwhile",
+        async || client.stats().hand_overs_total > turns,
+    )
+    .await;
+    stop.cancel();
+    tasks.join_all().await;
+    let (median, _) = reads[reads.len() / 2];
+    assert!(median < ms(1), "{median:?}, longest {:?}", reads.last());
 }
 
 async fn holders(client: &Client, name: &str) -> Vec<String> {

@@ -170,11 +170,13 @@ pub(crate) fn kill(pid: u32, signal: Signal) {
 
 /// Whether the process runs: one that waits to be reaped does not.
 pub(crate) fn is_running(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit_once(") ")
-        .and_then(|(_, rest)| rest.chars().next());
-    state.is_some_and(|state| state != 'Z')
+    state(pid).is_some_and(|state| state != 'Z')
+}
+
+/// The letter of the kernel for what a process does. `None` if there is no such process.
+pub(crate) fn state(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 /// A folder in which commands write files for a test. It is removed when the value is dropped.

@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::program::{Files, is_running, kill, lockdog};
+use crate::program::{Files, is_running, kill, lockdog, state};
 use crate::support::prelude::{LONG, SOON};
 use crate::support::{RedisServer, eventually};
 
@@ -172,12 +172,6 @@ async fn a_stop_stops_the_command_with_lockdog_until_both_continue() {
     std::fs::write(files.path("go"), "").unwrap();
     running.end().await.code(5);
     assert!(server.redis().await.keys().await.is_empty());
-}
-
-/// The letter of the kernel for what a process does.
-fn state(pid: u32) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 /// The processes that this one started and that are not reaped.

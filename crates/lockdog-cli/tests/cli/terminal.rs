@@ -6,8 +6,8 @@ use std::process::Stdio;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
 
-use crate::program::{Ended, Files, LOCKDOG};
-use crate::support::prelude::SOON;
+use crate::program::{Ended, Files, LOCKDOG, state};
+use crate::support::prelude::{LONG, SOON, ms};
 use crate::support::{Action, Proxy, RedisServer, eventually, named};
 
 /// A shell on a terminal of its own, which runs this text.
@@ -24,7 +24,8 @@ impl Terminal {
         fs::write(&program, text).unwrap();
         let run = format!("sh {}", program.display());
         let mut script = Command::new("env")
-            .args(["--default-signal", "script", "-qec", &run, "/dev/null"])
+            .args(["--default-signal", "script", "-qefc", &run])
+            .arg(files.path(OUTPUT))
             .env("LOCKDOG_URL", server.url())
             .env("LOCKDOG", LOCKDOG)
             .env("SHELL", "/bin/sh")
@@ -53,6 +54,24 @@ impl Terminal {
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
     }
+}
+
+/// What is written to the terminal, while it is open.
+const OUTPUT: &str = "output";
+
+/// What `top` shows: the last screen that it has written completely, and the number of such screens.
+fn screen(files: &Files) -> (String, usize) {
+    let output = fs::read(files.path(OUTPUT)).unwrap_or_default();
+    let output = String::from_utf8_lossy(&output);
+    let screens = output.split("\x1b[H").skip(1);
+    let complete: Vec<_> = screens.filter_map(|it| it.split_once("\x1b[J")).collect();
+    let last = complete.last().map(|(shown, _)| (*shown).to_owned());
+    (last.unwrap_or_default(), complete.len())
+}
+
+async fn eventually_shown(files: &Files, what: &str, is_shown: impl Fn(&str) -> bool) {
+    let holds = async || is_shown(&screen(files).0);
+    eventually(SOON, what, holds).await;
 }
 
 #[tokio::test]
@@ -84,6 +103,41 @@ async fn ctrl_c_reaches_the_command_once_and_the_terminal_stays_as_it_was() {
     assert_eq!(files.text("before"), files.text("after"));
     assert!(!files.text("before").is_empty());
     assert!(server.redis().await.keys().await.is_empty());
+}
+
+/// The shell has job control: Ctrl-Z stops lockdog and the command, and `fg` continues both.
+#[tokio::test]
+async fn ctrl_z_stops_lockdog_and_the_command_until_the_shell_continues_both() {
+    let server = RedisServer::start().await;
+    let files = Files::new();
+    let lease = LONG.as_secs();
+    let text = format!(
+        "set -m
+        $LOCKDOG run --lease {lease}s orders sh -c 'echo $$ > pid; echo $PPID > parent; \
+          while ! [ -e stop ]; do sleep 0.05; done; exit 9'
+        echo $? > stopped
+        while ! [ -e go ]; do sleep 0.05; done
+        fg
+        echo $? > code"
+    );
+    let mut terminal = Terminal::open(&server, &files, &text);
+    let pids = [files.number("pid").await, files.number("parent").await];
+    terminal.press("\x1a").await;
+    // 128 and the number of TSTP.
+    assert_eq!(files.number("stopped").await, 148);
+    for pid in pids {
+        eventually(SOON, "it is stopped", async || state(pid) == Some('T')).await;
+    }
+    let redis = server.redis().await;
+    assert!(redis.exists("orders").await);
+    fs::write(files.path("go"), "").unwrap();
+    for pid in pids {
+        eventually(SOON, "it continues", async || state(pid) != Some('T')).await;
+    }
+    fs::write(files.path("stop"), "").unwrap();
+    assert_eq!(files.number("code").await, 9);
+    terminal.end().await;
+    assert!(redis.keys().await.is_empty());
 }
 
 #[tokio::test]
@@ -233,6 +287,89 @@ async fn top_gives_the_terminal_back_as_it_was() {
     assert_eq!(files.text("code"), "0\n", "{}", ended.stdout);
     assert_eq!(files.text("before"), files.text("after"));
     assert!(ended.stdout.contains("LISTENERS"), "{}", ended.stdout);
+}
+
+#[tokio::test]
+async fn top_orders_filters_pauses_and_shows_one_lock() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let field = "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d:57";
+    for name in ["orders", "stock"] {
+        redis.cmd(&["HSET", name, field, "1"]).await;
+    }
+    redis.cmd(&["PEXPIRE", "stock", "600000"]).await;
+    let files = Files::new();
+    let text = "$LOCKDOG top --interval 100ms; echo $? > code";
+    let mut terminal = Terminal::open(&server, &files, text);
+    let is_before =
+        |screen: &str, first: &str, second: &str| match (screen.find(first), screen.find(second)) {
+            (Some(first), Some(second)) => first < second,
+            _ => false,
+        };
+
+    eventually_shown(&files, "it orders by key", |it| {
+        it.contains("order: key") && is_before(it, "orders", "stock")
+    })
+    .await;
+    terminal.press("s").await;
+    eventually_shown(&files, "it orders by TTL", |it| {
+        it.contains("order: ttl") && is_before(it, "stock", "orders")
+    })
+    .await;
+    terminal.press("ss").await;
+    eventually_shown(&files, "it orders by key again", |it| {
+        it.contains("order: key") && it.contains("> orders")
+    })
+    .await;
+
+    terminal.press("\x1b[B").await;
+    eventually_shown(&files, "the second one is selected", |it| {
+        it.contains("> stock")
+    })
+    .await;
+    terminal.press("\r").await;
+    eventually_shown(&files, "it shows that lock", |it| {
+        it.contains("any key: back") && it.contains("stock") && it.contains("57")
+    })
+    .await;
+    assert!(!screen(&files).0.contains("orders"));
+    terminal.press("b").await;
+    eventually_shown(&files, "it shows the table", |it| it.contains("q quit")).await;
+
+    terminal.press("/stx\x7f").await;
+    eventually_shown(&files, "the user types a filter", |it| {
+        it.contains("filter: st\x1b")
+    })
+    .await;
+    terminal.press("\r").await;
+    eventually_shown(&files, "it shows what the filter leaves", |it| {
+        it.contains("1 locks like") && it.contains("stock") && !it.contains("orders")
+    })
+    .await;
+    terminal.press("/").await;
+    eventually_shown(&files, "the filter is open", |it| it.contains("filter: st")).await;
+    terminal.press("\x1b").await;
+    eventually_shown(&files, "the filter is gone", |it| {
+        it.contains("2 locks like") && it.contains("orders")
+    })
+    .await;
+
+    terminal.press("p").await;
+    eventually_shown(&files, "it is paused", |it| it.contains(", paused")).await;
+    redis.cmd(&["HSET", "third", field, "1"]).await;
+    tokio::time::sleep(ms(500)).await;
+    let (_, screens) = screen(&files);
+    terminal.press("k").await;
+    eventually(SOON, "it is shown again", async || {
+        screen(&files).1 > screens
+    })
+    .await;
+    assert!(!screen(&files).0.contains("third"));
+    terminal.press("p").await;
+    eventually_shown(&files, "it scans again", |it| it.contains("third")).await;
+    terminal.press("q").await;
+    assert_eq!(files.lines("code").await, ["0"]);
+    terminal.end().await;
 }
 
 #[tokio::test]

@@ -32,7 +32,7 @@ async fn no_name_of_a_lock_is_ever_a_label() {
         .await
         .unwrap();
     let before = exporter.page().series();
-    for number in 0..1_000 {
+    for number in 0..10_000 {
         let lock = client.lock(format!("secret-{number}"));
         lock.lock().await.unwrap().unlock().await.unwrap();
     }
