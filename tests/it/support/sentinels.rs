@@ -347,7 +347,7 @@ impl Sentinel {
     }
 }
 
-const PORT_ATTEMPTS: usize = 20;
+const PORT_ATTEMPTS: usize = 200;
 /// The sentinels consider the master down after two seconds and vote for a few more. A sentinel that got no
 /// processor for two seconds waits another 30 s.
 const SWITCHED_WITHIN: Duration = Duration::from_secs(120);
