@@ -70,9 +70,15 @@ pub(crate) fn check(recorded: &Recorded, replayed: &[&str], heading: &str) {
     let scenarios = recorded.scenarios();
     let names: Vec<&str> = scenarios.iter().map(|it| text(&it["scenario"])).collect();
     assert_eq!(replayed, names);
+    let known = recorded.differences.iter().map(|it| it.id);
+    assert_documented(&format!("differences of {heading}"), known);
+}
+
+/// Checks that the table of `docs/protocol.md` under this mark lists exactly these ids of differences.
+pub(crate) fn assert_documented<'a>(mark: &str, known: impl Iterator<Item = &'a str>) {
     let document = include_str!("../../docs/protocol.md");
     let table = document
-        .split(&format!("<!-- differences of {heading} -->"))
+        .split(&format!("<!-- {mark} -->"))
         .nth(1)
         .and_then(|rest| rest.split("<!-- end -->").next())
         .expect("the document has the table");
@@ -80,7 +86,7 @@ pub(crate) fn check(recorded: &Recorded, replayed: &[&str], heading: &str) {
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
         .collect();
-    let mut known: Vec<&str> = recorded.differences.iter().map(|it| it.id).collect();
+    let mut known: Vec<&str> = known.collect();
     listed.sort_unstable();
     known.sort_unstable();
     known.dedup();
