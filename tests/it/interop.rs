@@ -23,6 +23,7 @@ mod views;
 mod wakes;
 mod watchdogs;
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use lockdog::{Client, ClientBuilder, Guard, Lock};
@@ -105,6 +106,40 @@ async fn holder(redis: &Redis, name: &str) -> Option<(String, String)> {
 fn seconds_of_contention() -> Duration {
     let set = std::env::var("LOCKDOG_CONTENTION_SECONDS");
     Duration::from_secs(set.map_or(2, |seconds| seconds.parse().expect("a number")))
+}
+
+/// The permits that the clients of both sides use now, and the most so far.
+#[derive(Clone)]
+struct PermitsInUse {
+    total: u32,
+    now_and_most: Arc<Mutex<(u32, u32)>>,
+}
+
+impl PermitsInUse {
+    fn of(total: u32) -> Self {
+        let now_and_most = Arc::default();
+        Self {
+            total,
+            now_and_most,
+        }
+    }
+
+    /// Fails the test if more are used than there are.
+    fn enter(&self, permits: u32) {
+        let mut inside = self.now_and_most.lock().unwrap();
+        inside.0 += permits;
+        inside.1 = inside.1.max(inside.0);
+        let (used, total) = (inside.0, self.total);
+        assert!(used <= total, "{used} of {total} permits are used");
+    }
+
+    fn leave(&self, permits: u32) {
+        self.now_and_most.lock().unwrap().0 -= permits;
+    }
+
+    fn most(&self) -> u32 {
+        self.now_and_most.lock().unwrap().1
+    }
 }
 
 /// Longer than any test lasts.

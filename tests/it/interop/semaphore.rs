@@ -6,7 +6,7 @@ use lockdog::Semaphore;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::{SAFETY, java_at, ours_at, seconds_of_contention, without_timers};
+use super::{PermitsInUse, SAFETY, java_at, ours_at, seconds_of_contention, without_timers};
 use crate::support::redis::Redis;
 use crate::support::redisson::{FromAnswer, JavaThread, PendingCall, Redisson};
 use crate::support::{RedisServer, eventually};
@@ -176,29 +176,19 @@ async fn both_sides_together_keep_the_total() {
     }
     let lasts = seconds_of_contention();
     let until = Instant::now() + lasts;
-    let inside = std::sync::Arc::new(std::sync::Mutex::new((0_u32, 0_u32)));
-    let enter = |inside: &std::sync::Mutex<(u32, u32)>, permits: u32| {
-        let mut inside = inside.lock().unwrap();
-        inside.0 += permits;
-        inside.1 = inside.1.max(inside.0);
-        assert!(
-            inside.0 <= TOTAL,
-            "{} of {TOTAL} permits are used",
-            inside.0
-        );
-    };
+    let in_use = PermitsInUse::of(TOTAL);
     let mut tasks = JoinSet::new();
     for (n, (client, java)) in (0..).zip(clients) {
         let permits = 1 + n % 3;
-        let (seats, held) = (client.semaphore(NAME), inside.clone());
+        let (seats, held) = (client.semaphore(NAME), in_use.clone());
         tasks.spawn(async move {
             let mut rounds = 0;
             // Each client has its rounds, however slow the machine is.
             while rounds < ROUNDS || Instant::now() < until {
                 let permit = seats.acquire_many(permits).await.unwrap();
-                enter(&held, permits);
+                held.enter(permits);
                 tokio::time::sleep(Duration::from_millis(2)).await;
-                held.lock().unwrap().0 -= permits;
+                held.leave(permits);
                 match rounds % 3 {
                     0 => permit.release().await.unwrap(),
                     1 => drop(permit),
@@ -212,16 +202,16 @@ async fn both_sides_together_keep_the_total() {
             client.shutdown().await;
             ("lockdog", rounds)
         });
-        let held = inside.clone();
+        let held = in_use.clone();
         tasks.spawn(async move {
             let thread = java.thread("t");
             let mut rounds = 0;
             while rounds < ROUNDS || Instant::now() < until {
                 let count = json!([{ "int": permits }]);
                 ask::<()>(&thread, "acquire", count.clone()).value().await;
-                enter(&held, permits);
+                held.enter(permits);
                 tokio::time::sleep(Duration::from_millis(2)).await;
-                held.lock().unwrap().0 -= permits;
+                held.leave(permits);
                 ask::<()>(&thread, "release", count).value().await;
                 rounds += 1;
             }
@@ -233,7 +223,7 @@ async fn both_sides_together_keep_the_total() {
         let (side, count) = done.unwrap();
         *rounds.entry(side).or_insert(0) += count;
     }
-    let most = inside.lock().unwrap().1;
+    let most = in_use.most();
     println!("{rounds:?} rounds in {lasts:?}, at most {most} of {TOTAL} permits were used");
     assert!(rounds.values().all(|count| *count >= 4 * ROUNDS));
     assert_eq!(scene.available().await, [i64::from(TOTAL); 2]);

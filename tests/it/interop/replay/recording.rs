@@ -197,11 +197,10 @@ impl Scenario {
     pub(super) fn poll_cap(&self) -> Duration {
         let is_fair = self.kind.java.contains("Fair");
         // The quiet step of this one has to outlast the poll, and the subscription, which stays for a second more.
-        let is_polled = self.name == "no_ttl";
-        Duration::from_millis(match (is_fair, is_polled) {
-            (true, _) => 8_000,
-            (false, true) => 1_500,
-            (false, false) => 2_500,
+        Duration::from_millis(match &*self.name {
+            "no_ttl" => 1_500,
+            _ if is_fair => 8_000,
+            _ => 2_500,
         })
     }
 
