@@ -12,10 +12,10 @@ mod scripts;
 use std::time::Duration;
 
 use lockdog::{Client, ClientBuilder, Guard, Lock, Owner};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
-use crate::support::{Redis, RedisServer, eventually};
+use crate::support::{Cell, Redis, RedisServer, eventually};
 use crate::turn::patient;
 
 /// A server, a client with a fair lock, and the test's own connection.
@@ -115,6 +115,28 @@ impl Fixture {
     async fn present(&self) -> Vec<String> {
         self.redis.ask(&["ZRANGE", PRESENCE, "0", "-1"]).await
     }
+}
+
+/// Waits for the lock, and writes while it holds it.
+pub(crate) async fn visit(lock: Lock, cell: Cell) {
+    let guard = lock.try_lock().owner(&Owner::new()).wait(LONG).await;
+    let guard = guard.unwrap().expect("it is its turn");
+    cell.bump(ms(20)).await;
+    guard.unlock().await.unwrap();
+}
+
+/// Five visits of each client, all clients at the same time.
+pub(crate) async fn visit_in_rounds(locks: impl Iterator<Item = Lock>, cell: &Cell) {
+    let mut clients = JoinSet::new();
+    for lock in locks {
+        let cell = cell.clone();
+        clients.spawn(async move {
+            for _ in 0..5 {
+                visit(lock.clone(), cell.clone()).await;
+            }
+        });
+    }
+    clients.join_all().await;
 }
 
 const NAME: &str = "door";

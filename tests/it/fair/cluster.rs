@@ -153,30 +153,13 @@ async fn waiters_whose_queue_the_next_master_does_not_know_get_the_lock_there() 
     let waited = tokio::time::timeout(SOON, waiters.join_all()).await;
     waited.expect("each has its turn");
     assert!(held.unlock().await.unwrap_err().is_lost());
-    let mut rounds = JoinSet::new();
-    for client in &clients {
-        let (lock, cell) = (client.fair_lock(name), cell.clone());
-        rounds.spawn(async move {
-            for _ in 0..5 {
-                visit(lock.clone(), cell.clone()).await;
-            }
-        });
-    }
-    rounds.join_all().await;
+    visit_in_rounds(clients.iter().map(|it| it.fair_lock(name)), &cell).await;
     cell.assert_exclusive(4 + 3 * 5);
     let redis = replica.redis().await;
     eventually(SOON, "nothing is left", async || {
         !redis.exists(name).await && !redis.exists(&queue_of(name)).await
     })
     .await;
-}
-
-/// Waits for the lock, and writes while it holds it.
-async fn visit(lock: Lock, cell: Cell) {
-    let guard = lock.try_lock().owner(&Owner::new()).wait(LONG).await;
-    let guard = guard.unwrap().expect("it is its turn");
-    cell.bump(ms(20)).await;
-    guard.unlock().await.unwrap();
 }
 
 /// A holder, and four waiters of two clients in turn.

@@ -137,18 +137,7 @@ async fn a_latch_opens_by_a_message_after_each_failover() {
     for (left, crashes) in [(2, false), (1, true)] {
         let old = cluster.owner(slot(name)).await;
         let new = match crashes {
-            true => {
-                let redis = old.redis().await;
-                redis.cmd(&["SET", &format!("{{{name}}}:last"), "1"]).await;
-                eventually(SOON, "its replica has all of it", async || {
-                    redis.ask::<u32>(&["WAIT", "1", "1000"]).await == 1
-                })
-                .await;
-                let heir = cluster.replica_of(&old).await;
-                old.server.kill();
-                cluster.take_over(slot(name), &heir).await;
-                heir
-            }
+            true => cluster.crash(name).await,
             false => cluster.fail_over(slot(name)).await,
         };
         assert_ne!(new.id, old.id);

@@ -61,8 +61,7 @@ async fn a_count_down_without_an_answer_counts_once() {
         })
         .await;
     }
-    gate.open();
-    gate.wait_passed().await;
+    gate.let_pass().await;
     tokio::time::sleep(ms(600)).await;
     assert_eq!(test.start.count().await.unwrap(), 7);
 }
@@ -189,12 +188,10 @@ async fn a_count_down_that_could_not_be_sent_counts_later() {
 async fn a_late_repetition_of_a_refused_count_sets_none() {
     let test = Fixture::of(Some(3)).await;
     let (proxy, latch) = behind_a_proxy(&test).await;
-    let gate = Gate::new();
-    proxy.on(is(TRY_SET), Action::TwiceLate(gate.clone()));
+    let gate = proxy.repeat_late(is(TRY_SET));
     assert!(!latch.try_set_count(5).await.unwrap());
     assert!(test.start.delete().await.unwrap());
-    gate.open();
-    gate.wait_passed().await;
+    gate.let_pass().await;
     tokio::time::sleep(ms(200)).await;
     assert_eq!(latch.count().await.unwrap(), 0);
 }
@@ -244,8 +241,7 @@ async fn the_message_of_an_earlier_zero_does_not_end_the_next_wait() {
     assert!(test.start.try_set_count(1).await.unwrap());
     let second = waiter();
     tokio::time::sleep(ms(500)).await;
-    gate.open();
-    gate.wait_passed().await;
+    gate.let_pass().await;
     tokio::time::sleep(ms(500)).await;
     assert!(!second.is_finished());
     // The waiter receives the next message.
@@ -387,12 +383,10 @@ async fn a_late_repetition_does_not_lower_the_next_count() {
         if let Some(count) = count {
             assert!(latch.try_set_count(count).await.unwrap());
         }
-        let gate = Gate::new();
-        proxy.on(is(COUNT_DOWN), Action::TwiceLate(gate.clone()));
+        let gate = proxy.repeat_late(is(COUNT_DOWN));
         latch.count_down().await.unwrap();
         assert!(latch.try_set_count(5).await.unwrap());
-        gate.open();
-        gate.wait_passed().await;
+        gate.let_pass().await;
         tokio::time::sleep(ms(200)).await;
         assert_eq!(latch.count().await.unwrap(), 5);
         assert!(latch.delete().await.unwrap());
@@ -408,12 +402,10 @@ async fn a_late_repetition_of_a_delete_leaves_the_next_count() {
         if let Some(count) = count {
             assert!(latch.try_set_count(count).await.unwrap());
         }
-        let gate = Gate::new();
-        proxy.on(is(DELETE), Action::TwiceLate(gate.clone()));
+        let gate = proxy.repeat_late(is(DELETE));
         assert_eq!(latch.delete().await.unwrap(), count.is_some());
         assert!(latch.try_set_count(5).await.unwrap());
-        gate.open();
-        gate.wait_passed().await;
+        gate.let_pass().await;
         tokio::time::sleep(ms(200)).await;
         assert_eq!(latch.count().await.unwrap(), 5);
         assert!(latch.delete().await.unwrap());
@@ -426,15 +418,10 @@ async fn a_late_repetition_of_a_delete_leaves_the_next_count() {
 async fn a_late_repetition_without_its_mark_runs_once_more() {
     let test = Fixture::of(None).await;
     let (proxy, latch) = behind_a_proxy_for(&test, SOON).await;
-    let late = |script| {
-        let gate = Gate::new();
-        proxy.on(is(script), Action::TwiceLate(gate.clone()));
-        gate
-    };
+    let late = |script| proxy.repeat_late(is(script));
     let arrives_without_mark = async |gate: Gate| {
         test.redis.delete_marks(NAME).await;
-        gate.open();
-        gate.wait_passed().await;
+        gate.let_pass().await;
     };
     let count = async || test.start.count().await.unwrap();
     // A latch that was open has a count again.

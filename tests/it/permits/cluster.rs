@@ -168,17 +168,7 @@ async fn a_waiter_gets_a_permit_by_a_message_after_each_failover() {
         let redis = old.redis().await;
         listens_at(&redis).await;
         let new = match crashes {
-            true => {
-                redis.cmd(&["SET", &format!("{{{name}}}:last"), "1"]).await;
-                eventually(SOON, "its replica has all of it", async || {
-                    redis.ask::<u32>(&["WAIT", "1", "1000"]).await == 1
-                })
-                .await;
-                let heir = cluster.replica_of(&old).await;
-                old.server.kill();
-                cluster.take_over(slot(name), &heir).await;
-                heir
-            }
+            true => cluster.crash(name).await,
             false => cluster.fail_over(slot(name)).await,
         };
         assert_ne!(new.id, old.id);

@@ -70,14 +70,9 @@ async fn a_repeated_command_counts_once() {
 async fn a_late_repetition_of_a_set_changes_nothing() {
     let test = Fixture::of(5).await;
     let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
-    let repeated = || {
-        let gate = Gate::new();
-        proxy.on(is(SET), Action::TwiceLate(gate.clone()));
-        gate
-    };
+    let repeated = || proxy.repeat_late(is(SET));
     let arrived = async |gate: Gate| {
-        gate.open();
-        gate.wait_passed().await;
+        gate.let_pass().await;
         tokio::time::sleep(ms(200)).await;
     };
     let gate = repeated();
@@ -104,15 +99,10 @@ async fn a_late_repetition_of_a_set_changes_nothing() {
 async fn a_late_repetition_without_its_mark_runs_once_more() {
     let test = Fixture::of(5).await;
     let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
-    let late = |script| {
-        let gate = Gate::new();
-        proxy.on(is(script), Action::TwiceLate(gate.clone()));
-        gate
-    };
+    let late = |script| proxy.repeat_late(is(script));
     let arrives_without_mark = async |gate: Gate| {
         test.redis.delete_marks(NAME).await;
-        gate.open();
-        gate.wait_passed().await;
+        gate.let_pass().await;
     };
     let gate = late(ADD);
     seats.add_permits(3).await.unwrap();
@@ -215,14 +205,12 @@ async fn an_endless_permit_without_an_answer_is_released() {
 async fn a_late_repetition_of_an_acquire_ends_with_its_lease() {
     let test = Fixture::of(2).await;
     let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
-    let gate = Gate::new();
-    proxy.on(is(ACQUIRE), Action::TwiceLate(gate.clone()));
+    let gate = proxy.repeat_late(is(ACQUIRE));
     let both = seats.acquire_many(2).lease(ms(10_000)).await.unwrap();
     let mut both = both;
     let one = both.split(1).unwrap();
     both.release().await.unwrap();
-    gate.open();
-    gate.wait_passed().await;
+    gate.let_pass().await;
     // PE1: the permit that is still in use was not granted a second time.
     assert_eq!((test.free().await, test.in_use().await.len()), (0, 2));
     assert!(one.is_valid());

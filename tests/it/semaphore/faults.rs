@@ -207,8 +207,7 @@ async fn a_release_by_number_without_an_answer_is_repeated() {
         eventually(SOON, "it is repeated", async || test.free().await == free).await;
     }
     // The first sending arrives last.
-    gate.open();
-    gate.wait_passed().await;
+    gate.let_pass().await;
     tokio::time::sleep(ms(600)).await;
     assert_eq!(test.free().await, 5);
 }
@@ -236,14 +235,9 @@ async fn a_release_by_number_that_could_not_be_sent_is_sent_later() {
 async fn a_late_repetition_of_a_refused_call_does_nothing() {
     let test = Fixture::of(3).await;
     let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
-    let late = |script| {
-        let gate = Gate::new();
-        proxy.on(is(script), Action::TwiceLate(gate.clone()));
-        gate
-    };
+    let late = |script| proxy.repeat_late(is(script));
     let arrived = async |gate: Gate| {
-        gate.open();
-        gate.wait_passed().await;
+        gate.let_pass().await;
         tokio::time::sleep(ms(200)).await;
     };
     let gate = late(TRY_SET);
@@ -263,15 +257,10 @@ async fn a_late_repetition_of_a_refused_call_does_nothing() {
 async fn a_late_repetition_without_its_mark_adds_once_more() {
     let test = Fixture::of(5).await;
     let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
-    let late = |script| {
-        let gate = Gate::new();
-        proxy.on(is(script), Action::TwiceLate(gate.clone()));
-        gate
-    };
+    let late = |script| proxy.repeat_late(is(script));
     let arrives_without_mark = async |gate: Gate| {
         test.redis.delete_marks(NAME).await;
-        gate.open();
-        gate.wait_passed().await;
+        gate.let_pass().await;
     };
     let gate = late(ADD);
     seats.add_permits(2).await.unwrap();
@@ -361,8 +350,7 @@ async fn an_abandoned_release_of_a_part_is_completed() {
         () = gate.wait_reached() => {}
     }
     test.eventually_shared(1, &[2]).await;
-    gate.open();
-    gate.wait_passed().await;
+    gate.let_pass().await;
     drop(releasing);
     three.release().await.unwrap();
     test.eventually_free().await;
@@ -374,11 +362,9 @@ async fn an_abandoned_release_of_a_part_is_completed() {
 async fn a_late_repetition_of_an_answered_acquire_is_reclaimed() {
     let test = Fixture::of(2).await;
     let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
-    let gate = Gate::new();
-    proxy.on(is(ACQUIRE), Action::TwiceLate(gate.clone()));
+    let gate = proxy.repeat_late(is(ACQUIRE));
     seats.acquire().await.unwrap().release().await.unwrap();
-    gate.open();
-    gate.wait_passed().await;
+    gate.let_pass().await;
     eventually(SOON, "it has run", async || test.free().await == 1).await;
     test.assert_total().await;
     let holder = test.seats.holders().await.unwrap().remove(0);

@@ -1,10 +1,11 @@
 //! A queue of waiters while another server becomes the master.
 
 use lockdog::error::LostReason;
-use lockdog::{Client, Lock, Owner};
+use lockdog::{Client, Owner};
 use tokio::task::JoinSet;
 
 use super::{SOON, ms};
+use crate::fair::{visit, visit_in_rounds};
 use crate::support::prelude::LONG;
 use crate::support::{Cell, Sentinels, eventually};
 
@@ -53,13 +54,7 @@ async fn the_queue_of_a_fair_lock_survives_a_failover_in_its_order() {
         before[..2].iter().all(listens)
     })
     .await;
-    eventually(SOON * 4, "the old master follows", async || {
-        // It closes its connections when it begins to follow.
-        let view = all.servers[0].redis().await;
-        let slave = redis::Value::BulkString(b"slave".to_vec());
-        matches!(view.try_cmd(&["ROLE"]).await, Ok(redis::Value::Array(role)) if role[0] == slave)
-    })
-    .await;
+    all.await_demotion(&all.servers[0]).await;
     held.unlock().await.unwrap();
     let turns = waiters.into_iter().map(async |waiter| {
         let guard = tokio::time::timeout(SOON, waiter).await.expect("in time");
@@ -125,16 +120,7 @@ async fn waiters_whose_queue_the_new_master_does_not_know_get_the_lock_there() {
     let waited = tokio::time::timeout(SOON, waiters.join_all()).await;
     waited.expect("each has its turn");
     assert!(held.unlock().await.unwrap_err().is_lost());
-    let mut rounds = JoinSet::new();
-    for client in &clients {
-        let (lock, cell) = (client.fair_lock("door"), cell.clone());
-        rounds.spawn(async move {
-            for _ in 0..5 {
-                visit(lock.clone(), cell.clone()).await;
-            }
-        });
-    }
-    rounds.join_all().await;
+    visit_in_rounds(clients.iter().map(|it| it.fair_lock("door")), &cell).await;
     cell.assert_exclusive(4 + 3 * 5);
     let master = master.redis().await;
     eventually(SOON, "nothing is left", async || {
@@ -144,14 +130,6 @@ async fn waiters_whose_queue_the_new_master_does_not_know_get_the_lock_there() {
     for client in clients {
         client.shutdown().await;
     }
-}
-
-/// Waits for the lock, and writes while it holds it.
-async fn visit(lock: Lock, cell: Cell) {
-    let guard = lock.try_lock().owner(&Owner::new()).wait(LONG).await;
-    let guard = guard.unwrap().expect("it is its turn");
-    cell.bump(ms(20)).await;
-    guard.unlock().await.unwrap();
 }
 
 const QUEUE: &str = "redisson_lock_queue:{door}";

@@ -24,13 +24,7 @@ async fn a_latch_survives_a_failover_and_opens_by_a_message() {
         listens(&master).await
     })
     .await;
-    eventually(SOON * 4, "the old master follows", async || {
-        // It closes its connections when it begins to follow.
-        let view = all.servers[0].redis().await;
-        let slave = redis::Value::BulkString(b"slave".to_vec());
-        matches!(view.try_cmd(&["ROLE"]).await, Ok(redis::Value::Array(role)) if role[0] == slave)
-    })
-    .await;
+    all.await_demotion(&all.servers[0]).await;
     // If the old master refuses it, the client retries at the new master.
     let _ = start.count_down().await;
     eventually(SOON, "it has counted", async || {

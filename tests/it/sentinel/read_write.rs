@@ -130,13 +130,7 @@ async fn waiters_of_both_modes_get_their_turns_by_messages_after_a_failover() {
         both_listen(&master).await
     })
     .await;
-    eventually(SOON * 4, "the old master follows", async || {
-        // It closes its connections when it begins to follow.
-        let view = all.servers[0].redis().await;
-        let slave = redis::Value::BulkString(b"slave".to_vec());
-        matches!(view.try_cmd(&["ROLE"]).await, Ok(redis::Value::Array(role)) if role[0] == slave)
-    })
-    .await;
+    all.await_demotion(&all.servers[0]).await;
     tokio::time::sleep(ms(300)).await;
     assert!(!writer.is_finished() && !reader.is_finished());
     reads.unlock().await.unwrap();

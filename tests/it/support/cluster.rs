@@ -170,6 +170,22 @@ impl Cluster {
         self.await_switch(slot, &old).await
     }
 
+    /// Kills the owner of a name's slot when its replica has all of its data, and makes the replica the owner.
+    pub(crate) async fn crash(&self, name: &str) -> Arc<Node> {
+        let old = self.owner(slot(name)).await;
+        let redis = old.redis().await;
+        // WAIT counts the replicas that have the last write of its own connection.
+        redis.cmd(&["SET", &format!("{{{name}}}:last"), "1"]).await;
+        eventually(SWITCHED_WITHIN, "its replica has all of it", async || {
+            redis.ask::<u32>(&["WAIT", "1", "1000"]).await == 1
+        })
+        .await;
+        let heir = self.replica_of(&old).await;
+        old.server.kill();
+        self.take_over(slot(name), &heir).await;
+        heir
+    }
+
     /// Starts one more node, a master without slots, and waits until all know it.
     pub(crate) async fn join(&mut self) -> Arc<Node> {
         let node = Arc::new(self.builder.node(None).await);

@@ -12,7 +12,7 @@ use crate::support::port::free_port;
 use crate::support::prelude::SOON;
 use crate::support::process::{Process, folder, pause, resume};
 use crate::support::redis::Redis;
-use crate::support::server::{RedisServer, ServerBuilder};
+use crate::support::server::{PORT_ATTEMPTS, RedisServer, ServerBuilder};
 use crate::support::wait::{comes_true, eventually};
 
 /// The sentinels' name of the master.
@@ -128,6 +128,14 @@ impl Sentinels {
             self.logs()
         );
         self.master().await
+    }
+
+    /// Waits until this server follows another one. It closes its connections when it begins to follow.
+    pub(crate) async fn await_demotion(&self, old: &RedisServer) {
+        eventually(SOON * 4, "the old master follows", async || {
+            is_master(old).await == Some(false)
+        })
+        .await;
     }
 
     async fn is_switched_from(&self, old: u16) -> bool {
@@ -347,7 +355,6 @@ impl Sentinel {
     }
 }
 
-const PORT_ATTEMPTS: usize = 200;
 /// The sentinels consider the master down after two seconds and vote for a few more. A sentinel that got no
 /// processor for two seconds waits another 30 s.
 const SWITCHED_WITHIN: Duration = Duration::from_secs(120);

@@ -395,7 +395,7 @@ fn path(path: &Path) -> &str {
     path.to_str().expect("temporary folders have plain names")
 }
 
-const PORT_ATTEMPTS: usize = 200;
+pub(super) const PORT_ATTEMPTS: usize = 200;
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// A loading server answers now and then only.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);

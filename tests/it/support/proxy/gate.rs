@@ -36,6 +36,12 @@ impl Gate {
         }
     }
 
+    /// Lets what the gate holds back have its effect.
+    pub(crate) async fn let_pass(&self) {
+        self.open();
+        self.wait_passed().await;
+    }
+
     pub(super) async fn hold(&self) {
         self.reach();
         self.opened().await;

@@ -155,6 +155,16 @@ impl Proxy {
     ) -> Rule {
         self.shared.rules.add(Box::new(matches), action)
     }
+
+    /// Sends the next command that matches once more when the gate opens: see [`Action::TwiceLate`].
+    pub(crate) fn repeat_late(
+        &self,
+        matches: impl Fn(&[String]) -> bool + Send + Sync + 'static,
+    ) -> Gate {
+        let gate = Gate::new();
+        self.on(matches, Action::TwiceLate(gate.clone()));
+        gate
+    }
 }
 
 /// What the proxy's handle and its connections share.
