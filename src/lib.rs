@@ -99,8 +99,9 @@
 //! - A guard reports a lost lock before another owner can hold it, as long as the server keeps the key:
 //!   [`Guard::lost`], [`Guard::lost_token`], [`Guard::is_valid`]. [`Lock::with`] cancels the work then.
 //!   If the key disappears (deleted, flushed, or lost in a failover), the guard reports it at the next
-//!   renewal, at most a third of the lease later. A guard with a fixed lease reports it when the lease
-//!   ends. With Sentinel or a cluster, guards report it as soon as the client sees the failover.
+//!   renewal: renewals are sent every third of the lease. A guard with a fixed lease reports it when
+//!   the lease ends. With Sentinel or a cluster, guards report it as soon as the client sees the
+//!   failover.
 //! - A dropped future, a dropped guard, an aborted task or a panic leaves no lock behind. The client
 //!   releases it in the background as soon as the server answers. A process that dies, or that returns
 //!   from `main` without [`Client::shutdown`], leaves the lock for one lease, and a permit of

@@ -32,8 +32,8 @@ pub use verdict::Verdict;
 ///
 /// A lock can be lost: its lease ran out, or its key was deleted. As long as the server keeps the key
 /// until its TTL, [`Guard::lost`], [`Guard::lost_token`] and [`Guard::is_valid`] report the loss before
-/// another owner can get the lock. If the server does not, they report it at the next renewal, at most
-/// a third of the lease later; with a fixed lease, they report it when the lease ends. Time always
+/// another owner can get the lock. If the server does not, they report it at the next renewal (one is
+/// sent every third of the lease); with a fixed lease, they report it when the lease ends. Time always
 /// passes between a check of the guard and the work that relies on it. If that matters, let the
 /// resource reject late writes by a version number of its own.
 ///

@@ -4,10 +4,88 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use lockdog::Client;
+use lockdog::{Client, Guard, LeasedPermit, Lock, PermitSemaphore, Result};
 use tokio::task::JoinSet;
 
-use crate::support::{Cell, eventually};
+use crate::support::{Cell, Redis, eventually};
+
+/// What a crowd contends for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Plain,
+    Fair,
+    /// Every second task reads, and the others write.
+    ReadWrite,
+    /// A semaphore with one permit.
+    Permit,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 4] = [Self::Plain, Self::Fair, Self::ReadWrite, Self::Permit];
+
+    fn object(self, client: &Client, name: &str, task: usize) -> Object {
+        match self {
+            Self::Plain => Object::Lock(client.lock(name)),
+            Self::Fair => Object::Lock(client.fair_lock(name)),
+            Self::ReadWrite if task.is_multiple_of(2) => {
+                Object::Reader(client.read_write_lock(name).read().into())
+            }
+            Self::ReadWrite => Object::Lock(client.read_write_lock(name).write().into()),
+            Self::Permit => Object::Permit(client.permit_semaphore(name)),
+        }
+    }
+
+    /// Whether nobody holds it or waits for it, by the keys of its server.
+    pub(crate) async fn is_free(self, redis: &Redis, name: &str) -> bool {
+        let queue = format!("redisson_lock_queue:{{{name}}}");
+        match self {
+            Self::Plain | Self::ReadWrite => !redis.exists(name).await,
+            Self::Fair => !redis.exists(name).await && !redis.exists(&queue).await,
+            Self::Permit => redis.ask::<i64>(&["GET", name]).await == 1,
+        }
+    }
+}
+
+/// What one task acquires.
+enum Object {
+    Lock(Lock),
+    Reader(Lock),
+    Permit(PermitSemaphore),
+}
+
+impl Object {
+    async fn acquire(&self) -> Result<Held> {
+        match self {
+            Self::Lock(lock) | Self::Reader(lock) => lock.lock().await.map(Held::Lock),
+            Self::Permit(permit) => permit.acquire().await.map(Held::Permit),
+        }
+    }
+
+    fn reads(&self) -> bool {
+        matches!(self, Self::Reader(_))
+    }
+}
+
+enum Held {
+    Lock(Guard),
+    Permit(LeasedPermit),
+}
+
+impl Held {
+    fn is_valid(&self) -> bool {
+        match self {
+            Self::Lock(guard) => guard.is_valid(),
+            Self::Permit(permit) => permit.is_valid(),
+        }
+    }
+
+    async fn release(self) -> Result<()> {
+        match self {
+            Self::Lock(guard) => guard.unlock().await.map(drop),
+            Self::Permit(permit) => permit.release().await.map(drop),
+        }
+    }
+}
 
 /// Fifty tasks of five clients, each with one of some locks.
 pub(crate) struct Crowd {
@@ -29,14 +107,44 @@ pub(crate) struct Doings(Arc<Vec<Mutex<(String, Instant)>>>);
 struct Turns {
     cell: Cell,
     taken: AtomicU64,
+    /// The turns of readers, which leave the cell as it is.
+    read: AtomicU64,
     lost: AtomicU64,
+}
+
+impl Turns {
+    fn total(&self) -> u64 {
+        self.taken.load(Ordering::SeqCst) + self.read.load(Ordering::SeqCst)
+    }
+
+    async fn visit(&self, held: &Held, reads: bool) {
+        if !reads {
+            if self.cell.bump_while(PAUSE, || held.is_valid()).await {
+                self.taken.fetch_add(1, Ordering::SeqCst);
+            }
+            return;
+        }
+        let before = self.cell.value();
+        tokio::time::sleep(PAUSE).await;
+        let after = self.cell.value();
+        // The order matters: the reader still held the lock at its last read.
+        if held.is_valid() {
+            assert_eq!(before, after, "a writer wrote beside a reader");
+            self.read.fetch_add(1, Ordering::SeqCst);
+        }
+    }
 }
 
 impl Crowd {
     pub(crate) async fn start(url: &str, locks: &[&str]) -> Self {
+        let plain: Vec<_> = locks.iter().map(|name| (Kind::Plain, *name)).collect();
+        Self::of_kinds(url, &plain).await
+    }
+
+    pub(crate) async fn of_kinds(url: &str, objects: &[(Kind, &str)]) -> Self {
         let mut crowd = Self {
             clients: Vec::new(),
-            turns: locks.iter().map(|_| Arc::default()).collect(),
+            turns: objects.iter().map(|_| Arc::default()).collect(),
             over: Arc::default(),
             tasks: JoinSet::new(),
             doings: Doings::none(TASKS),
@@ -46,20 +154,23 @@ impl Crowd {
             let client = Client::builder().url(url).watchdog_lease(LEASE);
             crowd.clients.push(client.build().await.unwrap());
         }
+        for (_, name) in objects.iter().filter(|(kind, _)| *kind == Kind::Permit) {
+            let permit = crowd.clients[0].permit_semaphore(name);
+            assert!(permit.try_set_permits(1).await.unwrap());
+        }
         for task in 0..TASKS {
-            let lock = task / CLIENTS % locks.len();
-            let turns = crowd.turns[lock].clone();
-            let lock = crowd.clients[task % CLIENTS].lock(locks[lock]);
+            let number = task / CLIENTS % objects.len();
+            let turns = crowd.turns[number].clone();
+            let (kind, name) = objects[number];
+            let object = kind.object(&crowd.clients[task % CLIENTS], name, task);
+            let of = format!("of {name} ({kind:?}), client {}", task % CLIENTS);
             let over = crowd.over.clone();
             let doings = crowd.doings.clone();
             crowd.tasks.spawn(async move {
                 while !over.load(Ordering::SeqCst) {
-                    doings.set(
-                        task,
-                        format!("client {} waits for {}", task % CLIENTS, lock.name()),
-                    );
-                    let guard = match lock.lock().await {
-                        Ok(guard) => guard,
+                    doings.set(task, format!("a waiter {of}"));
+                    let held = match object.acquire().await {
+                        Ok(held) => held,
                         // The only error that a caller may get while there is no master.
                         Err(error) if error.is_retriable() => {
                             doings.set(task, format!("was told {error}"));
@@ -67,18 +178,10 @@ impl Crowd {
                         }
                         Err(error) => panic!("{error:?}"),
                     };
-                    doings.set(
-                        task,
-                        format!("client {} has {}", task % CLIENTS, lock.name()),
-                    );
-                    if turns.cell.bump_while(PAUSE, || guard.is_valid()).await {
-                        turns.taken.fetch_add(1, Ordering::SeqCst);
-                    }
-                    doings.set(
-                        task,
-                        format!("client {} unlocks {}", task % CLIENTS, lock.name()),
-                    );
-                    if guard.unlock().await.is_err() {
+                    doings.set(task, format!("a holder {of}"));
+                    turns.visit(&held, object.reads()).await;
+                    doings.set(task, format!("a holder that releases, {of}"));
+                    if held.release().await.is_err() {
                         turns.lost.fetch_add(1, Ordering::SeqCst);
                     }
                 }
@@ -101,11 +204,11 @@ impl Crowd {
     /// long that took.
     pub(crate) async fn goes_on(&self) -> Duration {
         let began = Instant::now();
-        let taken = |turns: &Arc<Turns>| turns.taken.load(Ordering::SeqCst);
-        let before: Vec<_> = self.turns.iter().map(taken).collect();
+        let total = |turns: &Arc<Turns>| turns.total();
+        let before: Vec<_> = self.turns.iter().map(total).collect();
         let each = TASKS / self.turns.len();
         eventually(A_MINUTE, "the crowd continues", async || {
-            let mut now = self.turns.iter().map(taken).zip(&before);
+            let mut now = self.turns.iter().map(total).zip(&before);
             now.all(|(now, before)| now >= before + each as u64)
         })
         .await;
@@ -129,7 +232,8 @@ impl Crowd {
             let taken = turns.taken.load(Ordering::SeqCst);
             assert_eq!(turns.cell.value(), taken as i64, "an update was lost");
             let lost = turns.lost.load(Ordering::SeqCst);
-            println!("{taken} turns, {lost} of them not unlocked in order");
+            let read = turns.read.load(Ordering::SeqCst);
+            println!("{taken} turns and {read} of readers, {lost} of them not unlocked in order");
         }
         for client in &self.clients {
             client.shutdown().await;

@@ -9,6 +9,7 @@ mod foreign;
 mod group;
 mod latch;
 mod named;
+mod nemesis;
 mod permits;
 mod read_write;
 mod red_lock;

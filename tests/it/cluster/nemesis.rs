@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 
 use super::{SOON, ms};
-use crate::crowd::Crowd;
+use crate::crowd::{Crowd, Kind};
 use crate::support::cluster::{names, slot};
 use crate::support::logs::{self, Recent};
 use crate::support::{Cluster, Dice, eventually};
@@ -16,38 +16,51 @@ use crate::support::{Cluster, Dice, eventually};
 fn exclusion_holds_and_all_clients_recover_under_a_cluster_nemesis() {
     logs::alone(
         "cluster::nemesis::exclusion_holds_and_all_clients_recover_under_a_cluster_nemesis",
-        async {
-            let recent = Recent::of_this_process();
-            let cluster = Cluster::that_elects(3, 1).await;
-            let locks = names("crowd", 3, |_| true);
-            let refs: Vec<&str> = locks.iter().map(String::as_str).collect();
-            let crowd = Crowd::start(&cluster.url(), &refs).await;
-            let (clients, doings) = crowd.shown();
-            let harassed = AssertUnwindSafe(harass(&cluster, &locks, crowd, &recent));
-            let Err(failure) = harassed.catch_unwind().await else {
-                return;
-            };
-            println!("failed {:?} after the recording began", recent.elapsed());
-            for node in &cluster.nodes {
-                println!("{}", node.shown().await);
-            }
-            for (number, client) in clients.iter().enumerate() {
-                println!("client {number}: {client:#?}");
-                println!("client {number} holds {:#?}", client.holds());
-            }
-            println!("{}", doings.lines().join("\n"));
-            println!("{}", recent.lines().join("\n"));
-            resume_unwind(failure);
-        },
+        under_a_nemesis(&[Kind::Plain; 3]),
     );
 }
 
-async fn harass(cluster: &Cluster, locks: &[String], crowd: Crowd, recent: &Recent) {
+/// The same for one object of each kind: queues, timeouts of readers and permits move with their slots.
+#[test]
+fn every_kind_excludes_and_recovers_under_a_cluster_nemesis() {
+    logs::alone(
+        "cluster::nemesis::every_kind_excludes_and_recovers_under_a_cluster_nemesis",
+        under_a_nemesis(&Kind::ALL),
+    );
+}
+
+async fn under_a_nemesis(kinds: &[Kind]) {
+    let recent = Recent::of_this_process();
+    let cluster = Cluster::that_elects(3, 1).await;
+    let names = names("crowd", kinds.len(), |_| true);
+    let objects = kinds.iter().copied().zip(names.iter().map(String::as_str));
+    let objects: Vec<_> = objects.collect();
+    let crowd = Crowd::of_kinds(&cluster.url(), &objects).await;
+    let (clients, doings) = crowd.shown();
+    let harassed = AssertUnwindSafe(harass(&cluster, &objects, crowd, &recent));
+    let Err(failure) = harassed.catch_unwind().await else {
+        return;
+    };
+    println!("failed {:?} after the recording began", recent.elapsed());
+    for node in &cluster.nodes {
+        println!("{}", node.shown().await);
+    }
+    for (number, client) in clients.iter().enumerate() {
+        println!("client {number}: {client:#?}");
+        println!("client {number} holds {:#?}", client.holds());
+    }
+    println!("{}", doings.lines().join("\n"));
+    println!("{}", recent.lines().join("\n"));
+    resume_unwind(failure);
+}
+
+async fn harass(cluster: &Cluster, objects: &[(Kind, &str)], crowd: Crowd, recent: &Recent) {
     let mut dice = Dice::from_environment();
     let began = Instant::now();
     let mut frozen = 0;
     while began.elapsed() < LASTS {
-        let slot = slot(&locks[dice.roll(3) as usize]);
+        let (_, name) = objects[dice.roll(objects.len() as u64) as usize];
+        let slot = slot(name);
         match dice.roll(3) {
             0 => {
                 println!("{:?}: slot {slot} fails over", recent.elapsed());
@@ -82,9 +95,12 @@ async fn harass(cluster: &Cluster, locks: &[String], crowd: Crowd, recent: &Rece
     }
     println!("{frozen} freezes");
     crowd.end().await;
-    for name in locks {
+    for &(kind, name) in objects {
         let redis = cluster.owner_of(name).await.redis().await;
-        eventually(SOON, "the lock is free", async || !redis.exists(name).await).await;
+        eventually(SOON, "all is released", async || {
+            kind.is_free(&redis, name).await
+        })
+        .await;
     }
 }
 

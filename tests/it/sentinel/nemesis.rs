@@ -1,0 +1,49 @@
+//! Planned failovers and frozen masters in random order, while tasks contend for objects of each kind.
+
+use std::time::{Duration, Instant};
+
+use super::{SOON, ms};
+use crate::crowd::{Crowd, Kind};
+use crate::support::{Dice, Sentinels, eventually};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_kind_excludes_and_recovers_under_a_sentinel_nemesis() {
+    let all = Sentinels::start().await;
+    let objects = Kind::ALL.map(|kind| (kind, NAMES[kind as usize]));
+    let crowd = Crowd::of_kinds(&all.url(), &objects).await;
+    let mut dice = Dice::from_environment();
+    let began = Instant::now();
+    let (mut failovers, mut freezes) = (0, 0);
+    while began.elapsed() < LASTS || failovers == 0 || freezes == 0 {
+        let master = all.master().await;
+        if dice.roll(2) == 0 {
+            println!("{:?}: a planned failover", began.elapsed());
+            all.failover().await;
+            failovers += 1;
+        } else {
+            // Sometimes long enough for the sentinels to name another master.
+            let pause = ms(200 + dice.roll(5_000));
+            println!("{:?}: the master is frozen for {pause:?}", began.elapsed());
+            master.pause();
+            tokio::time::sleep(pause).await;
+            master.resume();
+            freezes += 1;
+        }
+        println!("{:?}: done", began.elapsed());
+        crowd.goes_on().await;
+        // The next fault finds two replicas that have all data.
+        all.await_replication().await;
+    }
+    println!("{failovers} failovers, {freezes} freezes");
+    crowd.end().await;
+    for (kind, name) in objects {
+        eventually(SOON, "all is released", async || {
+            let master = all.master().await.redis().await;
+            kind.is_free(&master, name).await
+        })
+        .await;
+    }
+}
+
+const NAMES: [&str; 4] = ["plain", "fair", "read_write", "permit"];
+const LASTS: Duration = Duration::from_secs(20);
