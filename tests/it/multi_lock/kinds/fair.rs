@@ -42,9 +42,9 @@ fn turn(
 /// turn before that member is free, and then it enters the queue again at its end.
 fn with_own_members(number: usize, clients: &[Client]) -> MultiLock {
     MultiLock::new([
-        clients[0].lock(&format!("a{number}")),
+        clients[0].lock(format!("a{number}")),
         clients[0].fair_lock(MEMBER),
-        clients[1].lock(&format!("z{number}")),
+        clients[1].lock(format!("z{number}")),
     ])
 }
 
