@@ -10,11 +10,12 @@ use crate::wait::{Backoff, Found, QueueView, TakeOver};
 
 /// Waits until the contender has what it waits for. Returns `None` if others had it until the deadline.
 /// The call starts in the queue `at`, if there is one.
-pub(crate) async fn contend<C: Contender>(
+pub(crate) fn contend<C: Contender>(
     contender: C,
     at: Option<usize>,
     now: Moment,
-) -> Result<Option<C::Won>> {
+) -> impl Future<Output = Result<Option<C::Won>>> {
+    // Made here: the future of an `async fn` would keep the contender twice, also as an argument.
     let mut contest = Contest {
         contender,
         place: None,
@@ -29,10 +30,12 @@ pub(crate) async fn contend<C: Contender>(
         awaits_message: false,
         woken_by: None,
     };
-    if let Some(at) = at {
-        contest.enter(at, now)?;
+    async move {
+        if let Some(at) = at {
+            contest.enter(at, now)?;
+        }
+        contest.run(now).await
     }
-    contest.run(now).await
 }
 
 /// One call that waits, and its state between two iterations of the loop.

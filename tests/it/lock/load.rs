@@ -145,6 +145,41 @@ fn memory_does_not_grow_with_locks_and_unlocks() {
     );
 }
 
+/// The future of a call has no room for a command while it waits.
+#[test]
+fn memory_of_a_waiter_is_small() {
+    logs::alone("lock::load::memory_of_a_waiter_is_small", async {
+        let test = Fixture::start().await;
+        let held = test.client.lock("l").lock().await.unwrap();
+        let wait = async |count: u32| {
+            let waiting = JoinSet::from_iter((0..count).map(|_| {
+                let request = test.client.lock("l").lock().owner(&Owner::new());
+                request.into_future()
+            }));
+            eventually(LONG, "all wait", async || {
+                test.client.stats().waiters == count
+            })
+            .await;
+            waiting
+        };
+        // What the client has for any number of waiters.
+        drop(wait(100).await);
+        eventually(LONG, "none waits", async || {
+            test.client.stats().waiters == 0
+        })
+        .await;
+        let before = resident();
+        let waiting = wait(WAITERS).await;
+        let each = (resident() - before) * 1024 / u64::from(WAITERS);
+        println!("{each} bytes each");
+        assert!(each < 6_000, "{each} bytes");
+        drop(waiting);
+        held.unlock().await.unwrap();
+    });
+}
+
+const WAITERS: u32 = 5_000;
+
 /// This many attempts and unlocks by four tasks, with a new name each time.
 async fn crowd(client: Client, steps: u64) {
     let mut tasks = JoinSet::new();
