@@ -51,8 +51,8 @@ use members::MemberGroups;
 /// If a fair member is taken, the multi lock waits in its queue, with the callers that wait for that member only,
 /// and holds nothing. When it is first, it acquires the fair member and tries the other members. If one of them is
 /// taken, it releases the fair member to the next waiter, and waits for the taken member. Then it enters the queue
-/// again at its end. This can also happen between multi locks with the same members: they are released at the same
-/// time, and the next call may have its turn a moment before the last member is free.
+/// again at its end. This can also happen between multi locks with the same members: the members of one are
+/// released at the same time, so the next multi lock may have its turn a moment before the last member is free.
 ///
 /// # Invalid members
 ///

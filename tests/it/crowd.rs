@@ -11,7 +11,7 @@ use crate::support::{Cell, Redis, eventually};
 
 /// What a crowd contends for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CrowdKind {
     Plain,
     Fair,
     /// Every second task reads, and the others write.
@@ -20,7 +20,7 @@ pub(crate) enum Kind {
     Permit,
 }
 
-impl Kind {
+impl CrowdKind {
     pub(crate) const ALL: [Self; 4] = [Self::Plain, Self::Fair, Self::ReadWrite, Self::Permit];
 
     fn object(self, client: &Client, name: &str, task: usize) -> Object {
@@ -137,11 +137,11 @@ impl Turns {
 
 impl Crowd {
     pub(crate) async fn start(url: &str, locks: &[&str]) -> Self {
-        let plain: Vec<_> = locks.iter().map(|name| (Kind::Plain, *name)).collect();
+        let plain: Vec<_> = locks.iter().map(|name| (CrowdKind::Plain, *name)).collect();
         Self::of_kinds(url, &plain).await
     }
 
-    pub(crate) async fn of_kinds(url: &str, objects: &[(Kind, &str)]) -> Self {
+    pub(crate) async fn of_kinds(url: &str, objects: &[(CrowdKind, &str)]) -> Self {
         let mut crowd = Self {
             clients: Vec::new(),
             turns: objects.iter().map(|_| Arc::default()).collect(),
@@ -154,7 +154,10 @@ impl Crowd {
             let client = Client::builder().url(url).watchdog_lease(LEASE);
             crowd.clients.push(client.build().await.unwrap());
         }
-        for (_, name) in objects.iter().filter(|(kind, _)| *kind == Kind::Permit) {
+        for (_, name) in objects
+            .iter()
+            .filter(|(kind, _)| *kind == CrowdKind::Permit)
+        {
             let permit = crowd.clients[0].permit_semaphore(name);
             assert!(permit.try_set_permits(1).await.unwrap());
         }
@@ -204,12 +207,15 @@ impl Crowd {
     /// long that took.
     pub(crate) async fn goes_on(&self) -> Duration {
         let began = Instant::now();
-        let total = |turns: &Arc<Turns>| turns.total();
-        let before: Vec<_> = self.turns.iter().map(total).collect();
-        let each = TASKS / self.turns.len();
+        let counts = |turns: &Arc<Turns>| (turns.taken.load(Ordering::SeqCst), turns.total());
+        let before: Vec<_> = self.turns.iter().map(counts).collect();
+        let each = (TASKS / self.turns.len()) as u64;
         eventually(A_MINUTE, "the crowd continues", async || {
-            let mut now = self.turns.iter().map(total).zip(&before);
-            now.all(|(now, before)| now >= before + each as u64)
+            let mut now = self.turns.iter().map(counts).zip(&before);
+            // Readers must not be all that continue.
+            now.all(|((taken, total), before)| {
+                taken >= before.0 + each / 2 && total >= before.1 + each
+            })
         })
         .await;
         println!("goes on after {:?}", began.elapsed());

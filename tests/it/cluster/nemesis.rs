@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 
 use super::{SOON, ms};
-use crate::crowd::{Crowd, Kind};
+use crate::crowd::{Crowd, CrowdKind};
 use crate::support::cluster::{names, slot};
 use crate::support::logs::{self, Recent};
 use crate::support::{Cluster, Dice, eventually};
@@ -16,7 +16,7 @@ use crate::support::{Cluster, Dice, eventually};
 fn exclusion_holds_and_all_clients_recover_under_a_cluster_nemesis() {
     logs::alone(
         "cluster::nemesis::exclusion_holds_and_all_clients_recover_under_a_cluster_nemesis",
-        under_a_nemesis(&[Kind::Plain; 3]),
+        under_a_nemesis(&[CrowdKind::Plain; 3]),
     );
 }
 
@@ -25,11 +25,11 @@ fn exclusion_holds_and_all_clients_recover_under_a_cluster_nemesis() {
 fn every_kind_excludes_and_recovers_under_a_cluster_nemesis() {
     logs::alone(
         "cluster::nemesis::every_kind_excludes_and_recovers_under_a_cluster_nemesis",
-        under_a_nemesis(&Kind::ALL),
+        under_a_nemesis(&CrowdKind::ALL),
     );
 }
 
-async fn under_a_nemesis(kinds: &[Kind]) {
+async fn under_a_nemesis(kinds: &[CrowdKind]) {
     let recent = Recent::of_this_process();
     let cluster = Cluster::that_elects(3, 1).await;
     let names = names("crowd", kinds.len(), |_| true);
@@ -54,17 +54,18 @@ async fn under_a_nemesis(kinds: &[Kind]) {
     resume_unwind(failure);
 }
 
-async fn harass(cluster: &Cluster, objects: &[(Kind, &str)], crowd: Crowd, recent: &Recent) {
+async fn harass(cluster: &Cluster, objects: &[(CrowdKind, &str)], crowd: Crowd, recent: &Recent) {
     let mut dice = Dice::from_environment();
     let began = Instant::now();
-    let mut frozen = 0;
-    while began.elapsed() < LASTS {
+    let (mut failovers, mut frozen, mut moves) = (0, 0, 0);
+    while began.elapsed() < LASTS || [failovers, frozen, moves].contains(&0) {
         let (_, name) = objects[dice.roll(objects.len() as u64) as usize];
         let slot = slot(name);
         match dice.roll(3) {
             0 => {
                 println!("{:?}: slot {slot} fails over", recent.elapsed());
                 cluster.fail_over(slot).await;
+                failovers += 1;
             }
             1 => {
                 let owner = cluster.owner(slot).await;
@@ -86,6 +87,7 @@ async fn harass(cluster: &Cluster, objects: &[(Kind, &str)], crowd: Crowd, recen
                 if to.id != owner.id {
                     println!("{:?}: slot {slot} moves", recent.elapsed());
                     cluster.move_slot(slot, &to).await;
+                    moves += 1;
                 }
             }
         }
@@ -93,7 +95,7 @@ async fn harass(cluster: &Cluster, objects: &[(Kind, &str)], crowd: Crowd, recen
         cluster.await_health().await;
         crowd.goes_on().await;
     }
-    println!("{frozen} freezes");
+    println!("{failovers} failovers, {frozen} freezes, {moves} moves");
     crowd.end().await;
     for &(kind, name) in objects {
         let redis = cluster.owner_of(name).await.redis().await;

@@ -146,20 +146,40 @@ impl Sentinels {
     /// Waits until both replicas follow the master and have executed all that it executed before this call. What
     /// the master says about them is not enough: Valkey 9 calls a replica online that has yet to load the data.
     pub(crate) async fn await_replication(&self) {
-        let master = self.master().await;
-        let info = Replication::of(master).await;
-        let written = info.number("master_repl_offset");
-        let written = written.expect("a master has an offset");
-        let replicas = self.servers.iter();
-        for replica in replicas.filter(|it| it.port() != master.port()) {
-            eventually(SWITCHED_WITHIN, "a replica has it all", async || {
+        // The sentinels may be about to name another master.
+        let seen = std::sync::Mutex::new(None);
+        eventually(SWITCHED_WITHIN, "the replicas have it all", async || {
+            let master = self.master().await;
+            let of_before = seen
+                .lock()
+                .unwrap()
+                .filter(|(port, _)| *port == master.port());
+            let written = match of_before {
+                Some((_, written)) => written,
+                None => {
+                    let info = Replication::of(master).await;
+                    let Some(written) = info.number("master_repl_offset") else {
+                        return false;
+                    };
+                    *seen.lock().unwrap() = Some((master.port(), written));
+                    written
+                }
+            };
+            for replica in &self.servers {
+                if replica.port() == master.port() {
+                    continue;
+                }
                 let info = Replication::of(replica).await;
-                info.number("master_port") == Some(master.port().into())
+                let has_all = info.number("master_port") == Some(master.port().into())
                     && info.value("master_link_status") == Some("up")
-                    && info.number("slave_repl_offset") >= Some(written)
-            })
-            .await;
-        }
+                    && info.number("slave_repl_offset") >= Some(written);
+                if !has_all {
+                    return false;
+                }
+            }
+            true
+        })
+        .await;
     }
 
     fn logs(&self) -> String {
