@@ -30,8 +30,10 @@ async fn every_kind_excludes_and_recovers_under_a_sentinel_nemesis() {
             let redis = master.redis().await;
             redis.cmd(&["CLIENT", "PAUSE", "60000", "WRITE"]).await;
             all.failover().await;
-            all.await_demotion(master).await;
+            // All clients learn of it. The sentinels can demote the old master only after its pause.
+            tokio::time::sleep(ms(1_000)).await;
             redis.try_cmd(&["CLIENT", "UNPAUSE"]).await.ok();
+            all.await_demotion(master).await;
             failovers += 1;
         } else {
             // Sometimes long enough for the sentinels to name another master.
