@@ -1,4 +1,4 @@
-//! Last list: 4 and 9. A future dropped at its n-th poll, for every n, leaves nothing behind.
+//! A future dropped at its n-th poll, for every n, leaves nothing behind.
 
 use std::time::Duration;
 

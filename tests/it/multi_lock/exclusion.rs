@@ -89,7 +89,7 @@ async fn opposite_orders_in_two_client_sets_exclude_each_other_without_deadlock(
     test.assert_clean().await;
 }
 
-/// Last list: 9. On a slow network a failed attempt blocks others for longer.
+/// On a slow network a failed attempt blocks others for longer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_contenders_succeed_on_a_slow_network() {
     let test = Fixture::start(3).await;
@@ -153,7 +153,7 @@ async fn no_wake_up_is_lost_among_many_contenders() {
     test.assert_clean().await;
 }
 
-/// Last list: 9. Sets that overlap in a ring: each name has a cell of its own.
+/// Sets that overlap in a ring: each name has a cell of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn overlapping_sets_exclude_each_other_without_deadlock() {
     let test = Fixture::start(3).await;
@@ -212,7 +212,7 @@ async fn sets_on_one_server_and_their_members_exclude_each_other() {
     test.assert_clean().await;
 }
 
-/// Last list: 9. Every way to acquire and to release, with many calls cancelled.
+/// Every way to acquire and to release, with many calls cancelled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancelled_and_timed_out_calls_keep_exclusion() {
     let test = Fixture::start(2).await;

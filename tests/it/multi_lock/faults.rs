@@ -145,7 +145,7 @@ async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
     }
 }
 
-/// Last list: 9. A server that is down: an error in time, and nothing is left on the others.
+/// A server that is down: an error in time, and nothing is left on the others.
 #[tokio::test]
 async fn an_unreachable_server_is_an_error_and_nothing_is_left_on_the_others() {
     let test = Fixture::start(2).await;
@@ -182,7 +182,7 @@ async fn an_unreachable_server_is_an_error_and_nothing_is_left_on_the_others() {
     test.redis[0].assert_clean().await;
 }
 
-/// Last list: 9. Its members elsewhere are free for others while it waits for the server.
+/// Its members elsewhere are free for others while it waits for the server.
 #[tokio::test]
 async fn a_wait_for_an_unreachable_server_continues_and_blocks_no_other_owner() {
     let test = Fixture::start(2).await;

@@ -92,7 +92,7 @@ async fn a_lock_without_acknowledgement_counts_after_another_node_confirms_the_m
     client.shutdown().await;
 }
 
-/// Acceptance list 12: a slot that is being moved while locks of it wait for replicas.
+/// A slot that is being moved while locks of it wait for replicas.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_of_a_migrating_slot_are_acknowledged_at_their_master() {
     let cluster = Cluster::start(3, 1).await;

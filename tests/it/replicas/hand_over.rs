@@ -29,8 +29,7 @@ async fn a_handed_over_lock_is_on_the_replica_when_the_next_owner_has_it() {
     all.redis.assert_clean().await;
 }
 
-/// Acceptance list 12, for a hand-over. The acknowledgement takes longer than a receiver has to accept
-/// it.
+/// The acknowledgement takes longer than a receiver has to accept a hand-over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_over_without_acknowledgement_is_undone() {
     let all = Replicated::start(1).await;

@@ -15,7 +15,7 @@ fn require(timeout: Duration) -> ReplicaAck {
 
 const EFFORT: ReplicaAck = ReplicaAck::best_effort().timeout(TIMEOUT);
 
-/// Acceptance list 12: "WAIT unknown". It is asked for once.
+/// The server does not know WAIT. The client sends it once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unknown_wait_is_probed_once_and_is_an_error_if_required() {
     let all = Replicated::start(1).await;
@@ -72,7 +72,7 @@ async fn a_missing_permission_for_wait_is_named_if_required() {
     acquired(&client.lock("l")).await.unlock().await.unwrap();
 }
 
-/// Acceptance list 3: "reply dropped after the command ran, for WAIT". The connection is opened again,
+/// The reply of WAIT is lost after the command ran. The connection is opened again,
 /// or the acquire is undone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_whose_answer_is_lost_is_repeated_or_the_acquire_is_undone() {

@@ -35,7 +35,7 @@ async fn a_granted_lock_is_already_on_the_replicas() {
     all.redis.assert_clean().await;
 }
 
-/// Acceptance list 12: "replica down: acquire undone, not leaked (hold count must not grow)".
+/// A replica is down: the acquire is undone, and the hold count does not grow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_a_frozen_replica_the_acquire_fails_in_time_and_leaves_nothing() {
     let all = Replicated::start(1).await;
@@ -76,7 +76,7 @@ async fn with_a_frozen_replica_the_acquire_fails_in_time_and_leaves_nothing() {
     );
 }
 
-/// Acceptance list 12, with a replica that the master knows to be gone.
+/// The same with a replica that the master knows to be gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_without_replicas_meets_no_requirement() {
     let all = Replicated::start(1).await;
