@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use lockdog::{Client, Guard, LeasedPermit, Lock, PermitSemaphore, Result};
 use tokio::task::JoinSet;
 
+use crate::support::prelude::WITHIN_A_LEASE;
 use crate::support::{Cell, Redis, eventually};
 
 /// What a crowd contends for.
@@ -36,7 +37,7 @@ impl CrowdKind {
     }
 
     /// Whether nobody holds it or waits for it, by the keys of its server.
-    pub(crate) async fn is_free(self, redis: &Redis, name: &str) -> bool {
+    async fn is_free(self, redis: &Redis, name: &str) -> bool {
         let queue = format!("redisson_lock_queue:{{{name}}}");
         match self {
             Self::Plain | Self::ReadWrite => !redis.exists(name).await,
@@ -113,25 +114,18 @@ struct Turns {
 }
 
 impl Turns {
-    fn total(&self) -> u64 {
-        self.taken.load(Ordering::SeqCst) + self.read.load(Ordering::SeqCst)
+    /// The turns that changed the cell, and those of readers.
+    fn counts(&self) -> [u64; 2] {
+        [&self.taken, &self.read].map(|count| count.load(Ordering::SeqCst))
     }
 
     async fn visit(&self, held: &Held, reads: bool) {
-        if !reads {
-            if self.cell.bump_while(PAUSE, || held.is_valid()).await {
-                self.taken.fetch_add(1, Ordering::SeqCst);
-            }
-            return;
-        }
-        let before = self.cell.value();
-        tokio::time::sleep(PAUSE).await;
-        let after = self.cell.value();
-        // The order matters: the reader still held the lock at its last read.
-        if held.is_valid() {
-            assert_eq!(before, after, "a writer wrote beside a reader");
-            self.read.fetch_add(1, Ordering::SeqCst);
-        }
+        let is_valid = || held.is_valid();
+        let (count, is_done) = match reads {
+            true => (&self.read, self.cell.read_while(PAUSE, is_valid).await),
+            false => (&self.taken, self.cell.bump_while(PAUSE, is_valid).await),
+        };
+        count.fetch_add(u64::from(is_done), Ordering::SeqCst);
     }
 }
 
@@ -207,14 +201,14 @@ impl Crowd {
     /// long that took.
     pub(crate) async fn goes_on(&self) -> Duration {
         let began = Instant::now();
-        let counts = |turns: &Arc<Turns>| (turns.taken.load(Ordering::SeqCst), turns.total());
-        let before: Vec<_> = self.turns.iter().map(counts).collect();
+        let counts = || self.turns.iter().map(|turns| turns.counts());
+        let before: Vec<_> = counts().collect();
         let each = (TASKS / self.turns.len()) as u64;
         eventually(A_MINUTE, "the crowd continues", async || {
-            let mut now = self.turns.iter().map(counts).zip(&before);
             // Readers must not be all that continue.
-            now.all(|((taken, total), before)| {
-                taken >= before.0 + each / 2 && total >= before.1 + each
+            counts().zip(&before).all(|([taken, read], before)| {
+                let taken = taken - before[0];
+                taken >= each / 2 && taken + read - before[1] >= each
             })
         })
         .await;
@@ -235,15 +229,27 @@ impl Crowd {
             .await
             .expect("no task hangs");
         for turns in &self.turns {
-            let taken = turns.taken.load(Ordering::SeqCst);
+            let [taken, read] = turns.counts();
             assert_eq!(turns.cell.value(), taken as i64, "an update was lost");
             let lost = turns.lost.load(Ordering::SeqCst);
-            let read = turns.read.load(Ordering::SeqCst);
             println!("{taken} turns and {read} of readers, {lost} of them not unlocked in order");
         }
         for client in &self.clients {
             client.shutdown().await;
         }
+    }
+}
+
+/// Waits until nobody holds any of these objects or waits for it. `server_of` connects to the server of a name.
+pub(crate) async fn await_released(
+    objects: &[(CrowdKind, &str)],
+    server_of: impl AsyncFn(&str) -> Redis,
+) {
+    for &(kind, name) in objects {
+        eventually(WITHIN_A_LEASE, "all is released", async || {
+            kind.is_free(&server_of(name).await, name).await
+        })
+        .await;
     }
 }
 

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 
-use super::{SOON, ms};
-use crate::crowd::{Crowd, CrowdKind};
+use super::ms;
+use crate::crowd::{Crowd, CrowdKind, await_released};
 use crate::support::cluster::{names, slot};
 use crate::support::logs::{self, Recent};
-use crate::support::{Cluster, Dice, eventually};
+use crate::support::{Cluster, Dice};
 
 /// Failovers, freezes and migrations of the slots that a crowd uses.
 #[test]
@@ -97,13 +97,10 @@ async fn harass(cluster: &Cluster, objects: &[(CrowdKind, &str)], crowd: Crowd, 
     }
     println!("{failovers} failovers, {frozen} freezes, {moves} moves");
     crowd.end().await;
-    for &(kind, name) in objects {
-        let redis = cluster.owner_of(name).await.redis().await;
-        eventually(SOON, "all is released", async || {
-            kind.is_free(&redis, name).await
-        })
-        .await;
-    }
+    await_released(objects, async |name| {
+        cluster.owner_of(name).await.redis().await
+    })
+    .await;
 }
 
 const LASTS: Duration = Duration::from_secs(20);

@@ -51,6 +51,20 @@ impl Cell {
         is_valid
     }
 
+    /// Reads twice, with a pause. Returns false if the hold is not valid after that. A valid reader must have
+    /// read the same value both times.
+    pub(crate) async fn read_while(&self, pause: Duration, is_valid: impl Fn() -> bool) -> bool {
+        let before = self.value();
+        tokio::time::sleep(pause).await;
+        let after = self.value();
+        // The order matters: the reader still held the lock at its last read.
+        let is_valid = is_valid();
+        if is_valid {
+            assert_eq!(before, after, "a writer wrote beside a reader");
+        }
+        is_valid
+    }
+
     /// A visit of a reader, which may overlap with other readers but not with a `bump`.
     pub(crate) async fn read_as(&self, who: &str, pause: Duration) -> i64 {
         let _visit = self.enter(who, Access::Shared);

@@ -146,34 +146,20 @@ impl Sentinels {
     /// Waits until both replicas follow the master and have executed all that it executed before this call. What
     /// the master says about them is not enough: Valkey 9 calls a replica online that has yet to load the data.
     pub(crate) async fn await_replication(&self) {
-        // The sentinels may be about to name another master.
-        let seen = std::sync::Mutex::new(None);
+        let mut seen = None;
         eventually(SWITCHED_WITHIN, "the replicas have it all", async || {
             let master = self.master().await;
-            let of_before = seen
-                .lock()
-                .unwrap()
-                .filter(|(port, _)| *port == master.port());
-            let written = match of_before {
-                Some((_, written)) => written,
-                None => {
-                    let info = Replication::of(master).await;
-                    let Some(written) = info.number("master_repl_offset") else {
-                        return false;
-                    };
-                    *seen.lock().unwrap() = Some((master.port(), written));
-                    written
-                }
+            // The sentinels may have named another master meanwhile.
+            if seen.is_none_or(|(port, _)| port != master.port()) {
+                let info = Replication::of(master).await;
+                let written = info.number("master_repl_offset");
+                seen = written.map(|written| (master.port(), written));
+            }
+            let Some((port, written)) = seen else {
+                return false;
             };
-            for replica in &self.servers {
-                if replica.port() == master.port() {
-                    continue;
-                }
-                let info = Replication::of(replica).await;
-                let has_all = info.number("master_port") == Some(master.port().into())
-                    && info.value("master_link_status") == Some("up")
-                    && info.number("slave_repl_offset") >= Some(written);
-                if !has_all {
+            for replica in self.servers.iter().filter(|it| it.port() != port) {
+                if !Replication::of(replica).await.has_all(port, written) {
                     return false;
                 }
             }
@@ -242,6 +228,13 @@ impl Replication {
 
     fn number(&self, name: &str) -> Option<u64> {
         self.value(name)?.parse().ok()
+    }
+
+    /// Whether a replica follows this master and has executed all that it wrote up to this offset.
+    fn has_all(&self, master: u16, written: u64) -> bool {
+        self.number("master_port") == Some(master.into())
+            && self.value("master_link_status") == Some("up")
+            && self.number("slave_repl_offset") >= Some(written)
     }
 }
 
