@@ -222,4 +222,4 @@ async fn refusals(redis: &Redis, code: &str) -> u64 {
 }
 
 /// Long enough for a replica to come back on a busy machine.
-const LEASE: Duration = Duration::from_secs(12);
+const LEASE: Duration = Duration::from_secs(18);

@@ -35,7 +35,19 @@ fn a_frozen_replica_delays_few_acquires_and_is_logged_once() {
             let all = Replicated::start(1).await;
             let client = best_effort(&all).await;
             let lock = client.lock("l");
-            turn(&lock).await;
+            let told = |text: &str| {
+                let lines = logs.lines();
+                lines.iter().filter(|line| line.text.contains(text)).count()
+            };
+            let silent = || told("replicas do not acknowledge locks in time");
+            let again = || told("the replicas acknowledge again");
+            // On a busy machine the first acknowledgements may be late.
+            eventually(SOON * 2, "the replica acknowledges in time", async || {
+                turn(&lock).await;
+                silent() == again()
+            })
+            .await;
+            let before = silent();
             all.replicas[0].pause();
             all.redis.reset_stats().await;
             let began = Instant::now();
@@ -53,18 +65,14 @@ fn a_frozen_replica_delays_few_acquires_and_is_logged_once() {
             let most = began.elapsed().as_secs() - 1;
             assert!((1..=most).contains(&waits), "{waits} acquires waited");
             assert!(rounds >= waits * 4, "{waits} of {rounds} acquires waited");
-            let told = |text: &str| {
-                let lines = logs.lines();
-                lines.iter().filter(|line| line.text.contains(text)).count()
-            };
-            assert_eq!(told("replicas do not acknowledge locks in time"), 1);
+            assert_eq!(silent(), before + 1);
             all.replicas[0].resume();
             let replica = all.replicas[0].redis().await;
             eventually(SOON * 2, "it is waited for again", async || {
                 let guard = lock.lock().await.unwrap();
                 let is_there = replica.exists("l").await;
                 guard.unlock().await.unwrap();
-                is_there && told("the replicas acknowledge again") == 1
+                is_there && again() == silent()
             })
             .await;
         },
@@ -105,7 +113,8 @@ async fn a_frozen_replica_does_not_end_the_wait_for_the_other() {
     let all = Replicated::start(2).await;
     // On a busy machine the other replica may need more than a second.
     let ack = ReplicaAck::best_effort().timeout(PATIENCE);
-    let client = build(Client::builder().url(all.master.url()).replica_ack(ack)).await;
+    let client = Client::builder().url(all.master.url()).replica_ack(ack);
+    let client = build(client.command_timeout(SOON)).await;
     let lock = client.lock("l");
     turn(&lock).await;
     all.replicas[0].pause();
@@ -154,4 +163,4 @@ async fn best_effort_is_the_default_with_sentinels_and_off_with_one_server() {
 }
 
 /// The longest acknowledgement that the default command timeout allows.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(10);

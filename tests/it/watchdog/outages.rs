@@ -112,7 +112,7 @@ async fn watchdog_connection(redis: &Redis, lock: &lockdog::Lock, seen: &[i64]) 
 async fn a_server_frozen_for_half_a_lease_loses_no_lock() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let lease = LEASE * 3 / 2;
+    let lease = LEASE * 3;
     let client = connected(builder(&server.url()).watchdog_lease(lease)).await;
     let guards = hold_many(&client, "a", 5).await;
     for _ in 0..2 {

@@ -473,7 +473,7 @@ async fn hanging_connector_calls_delay_no_renewal_and_are_named_in_the_error() {
     let server = Server::new();
     let tunnel = Tunnel::new(&server, Time::Machine);
     let builder = tunnel.builder().watchdog_lease(Duration::from_secs(9));
-    let builder = builder.command_timeout(Duration::from_secs(2));
+    let builder = builder.command_timeout(Duration::from_secs(3));
     let client = builder.build().await.unwrap();
     let guard = client.lock("orders").lock().await.unwrap();
     // The watchdog has opened its own connection by then.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockdog::Client;
 use tokio::task::JoinHandle;
 
-use super::{LEASE, NEVER, SAFETY, java_at, soon_absent};
+use super::{LEASE, NEVER, SAFETY, java_at};
 use crate::interop::objects::{Held, Object};
 use crate::interop::ours_at;
 use crate::kinds;
@@ -102,8 +102,9 @@ pub(super) async fn behind_java(server: &RedisServer, dying: &Redisson) -> Vec<Q
     let client = ours_at(server).build().await.unwrap();
     let mut queues = Vec::new();
     for object in QUEUES {
-        // The place of the dead Java waiter is valid until four seconds after this lease.
-        let lease = Duration::from_secs(6);
+        // The place of the dead Java waiter is valid until its wait's length after this lease. Both are long
+        // enough for a busy machine to queue the other two.
+        let lease = Duration::from_secs(12);
         let held = object.hold(&client, &queue_of(object), Some(lease)).await;
         let mut queue = Queue::new(object, held);
         let getter = match object {
@@ -112,7 +113,7 @@ pub(super) async fn behind_java(server: &RedisServer, dying: &Redisson) -> Vec<Q
         };
         let first = dying.thread(&queue.name).start_try_lock_for(
             JavaLock::from_getter(getter, &queue.name),
-            Duration::from_secs(4),
+            lease,
             Some(LEASE),
         );
         queue.has(&redis, 1).await;
@@ -122,6 +123,11 @@ pub(super) async fn behind_java(server: &RedisServer, dying: &Redisson) -> Vec<Q
         if !matches!(object, Object::Election) {
             queue.java_joins(object, &living, &redis).await;
         }
+        assert!(
+            !first.is_finished(),
+            "{}: the first still waits",
+            queue.name
+        );
         // It is never answered.
         drop(first);
         queue.java = Some(living.clone());
@@ -137,8 +143,7 @@ pub(super) async fn behind_lockdog(
     dying: &mut Copy,
 ) -> Vec<Queue> {
     let redis = server.redis().await;
-    let client = soon_absent(ours_at(server));
-    let client = client.build().await.unwrap();
+    let client = ours_at(server).build().await.unwrap();
     let mut queues = Vec::new();
     for object in QUEUES {
         let held = object.hold(&client, &queue_of(object), Some(NEVER)).await;
