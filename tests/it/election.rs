@@ -13,17 +13,16 @@ use std::time::Duration;
 use lockdog::{Client, ClientBuilder, Election, Leadership, Owner};
 use tokio::task::JoinHandle;
 
+use crate::stand::Stand;
+use crate::support::eventually;
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
-use crate::support::{Redis, RedisServer, eventually};
-use crate::turn::patient;
 
-/// A server, a client with an election, and the test's own connection.
-struct Fixture {
-    server: RedisServer,
-    redis: Redis,
-    client: Client,
+/// The election under test.
+struct Scheduler {
     election: Election,
 }
+
+type Fixture = Stand<Scheduler>;
 
 impl Fixture {
     async fn start() -> Self {
@@ -31,17 +30,10 @@ impl Fixture {
     }
 
     async fn with(set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
-        let server = RedisServer::start().await;
-        let redis = server.redis().await;
-        let client = set(patient(server.url()));
-        let client = client.build().await.expect("it runs");
-        let election = client.election(NAME);
-        Self {
-            server,
-            redis,
-            client,
-            election,
-        }
+        Self::of(set, |client| Scheduler {
+            election: client.election(NAME),
+        })
+        .await
     }
 
     /// The election as seen by another client.
@@ -50,8 +42,7 @@ impl Fixture {
     }
 
     async fn another_with(&self, set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Election {
-        let client = set(patient(self.server.url()));
-        client.build().await.expect("it runs").election(NAME)
+        self.connect(set).await.election(NAME)
     }
 
     /// Starts a task that campaigns, and waits until it is in the queue.

@@ -14,17 +14,16 @@ use std::time::Duration;
 use lockdog::{Client, ClientBuilder, Guard, Lock, Owner};
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::stand::Stand;
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
-use crate::support::{Cell, Redis, RedisServer, eventually};
-use crate::turn::patient;
+use crate::support::{Cell, Redis, eventually};
 
-/// A server, a client with a fair lock, and the test's own connection.
-struct Fixture {
-    server: RedisServer,
-    redis: Redis,
-    client: Client,
+/// The lock under test.
+struct Door {
     lock: Lock,
 }
+
+type Fixture = Stand<Door>;
 
 impl Fixture {
     async fn start() -> Self {
@@ -32,17 +31,10 @@ impl Fixture {
     }
 
     async fn with(set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
-        let server = RedisServer::start().await;
-        let redis = server.redis().await;
-        let client = set(patient(server.url()));
-        let client = client.build().await.expect("it runs");
-        let lock = client.fair_lock(NAME);
-        Self {
-            server,
-            redis,
-            client,
-            lock,
-        }
+        Self::of(set, |client| Door {
+            lock: client.fair_lock(NAME),
+        })
+        .await
     }
 
     /// The lock as seen by another client.
@@ -51,8 +43,7 @@ impl Fixture {
     }
 
     async fn another_with(&self, set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Lock {
-        let client = set(patient(self.server.url()));
-        client.build().await.expect("it runs").fair_lock(NAME)
+        self.connect(set).await.fair_lock(NAME)
     }
 
     /// The queue in Redis. The list and the sorted set have the same members (FA2).

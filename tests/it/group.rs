@@ -9,27 +9,15 @@ mod replay;
 
 use lockdog::{Client, ClientBuilder, Lock, Owner, Value};
 
+use crate::stand::Stand;
+use crate::support::eventually;
 use crate::support::prelude::{LONG, SOON, ms};
-use crate::support::{Redis, RedisServer, eventually};
-use crate::turn::patient;
 
-/// A server, a client, and the test's own connection.
-struct Fixture {
-    server: RedisServer,
-    redis: Redis,
-    client: Client,
-}
+type Fixture = Stand;
 
 impl Fixture {
     async fn start() -> Self {
-        let server = RedisServer::start().await;
-        let redis = server.redis().await;
-        let client = patient(server.url()).build().await.expect("it runs");
-        Self {
-            server,
-            redis,
-            client,
-        }
+        Self::of(|builder| builder, |_| ()).await
     }
 
     /// The lock of these values.
@@ -47,8 +35,7 @@ impl Fixture {
         values: &[&str],
         set: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> Lock {
-        let client = set(patient(self.server.url()));
-        of(&client.build().await.expect("it runs"), values)
+        of(&self.connect(set).await, values)
     }
 }
 

@@ -9,33 +9,28 @@ mod waits;
 
 use lockdog::{Client, ClientBuilder, CountDownLatch};
 
+use crate::stand::Stand;
+use crate::support::eventually;
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
-use crate::support::{Redis, RedisServer, eventually};
 
-/// A server, one client with a latch, and the test's own connection.
-struct Fixture {
-    server: RedisServer,
-    redis: Redis,
-    client: Client,
+/// The latch under test.
+struct Start {
     start: CountDownLatch,
 }
 
+type Fixture = Stand<Start>;
+
 impl Fixture {
     /// `count` is that of the latch, if it has one.
-    async fn of(count: Option<i64>) -> Self {
-        let server = RedisServer::start().await;
-        let redis = server.redis().await;
-        let client = Client::connect(server.url()).await.expect("it runs");
-        let start = client.count_down_latch(NAME);
+    async fn counting(count: Option<i64>) -> Self {
+        let own = |client: &Client| Start {
+            start: client.count_down_latch(NAME),
+        };
+        let test = Self::of(|builder| builder, own).await;
         if let Some(count) = count {
-            assert!(start.try_set_count(count).await.unwrap());
+            assert!(test.start.try_set_count(count).await.unwrap());
         }
-        Self {
-            server,
-            redis,
-            client,
-            start,
-        }
+        test
     }
 
     /// The latch as seen by a client whose waiters only messages wake while the test lasts.
@@ -44,9 +39,7 @@ impl Fixture {
     }
 
     async fn with(&self, set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> CountDownLatch {
-        let client = set(Client::builder().url(self.server.url()));
-        let client = client.build().await.expect("it runs");
-        client.count_down_latch(NAME)
+        self.connect(set).await.count_down_latch(NAME)
     }
 
     /// Waits until a waiter is subscribed, and a while longer for its next query.

@@ -4,11 +4,11 @@
 //! woken.
 
 mod case;
+mod fixture;
 mod listed;
 mod public;
 mod site;
 mod stalls;
-mod stand;
 mod steps;
 
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use tokio::time::timeout;
 use crate::support::Logs;
 use crate::support::child::is_alone;
 use case::{Case, Mode, Network};
+use fixture::Shape;
 use public::{PUBLIC, Public};
 use site::Site;
-use stand::Shape;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_abandoned_future_does_no_harm() {

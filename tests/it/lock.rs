@@ -37,34 +37,29 @@ use lockdog::{Client, Guard, Lock};
 
 use crate::faults::scripts;
 use crate::kinds::{self, Kind, each_kind};
+use crate::stand::{Stand, patient};
+use crate::support::Deployment;
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
-use crate::support::{Deployment, Redis};
-use crate::turn::{patient, renewed, waiter};
+use crate::turn::{renewed, waiter};
 
-/// The deployment of the test run, a client, and the test's own connection.
-struct Fixture {
+/// The kind under test.
+struct OfKind {
     kind: &'static Kind,
-    server: Deployment,
-    redis: Redis,
-    client: Client,
 }
+
+/// The client's server is the deployment of the test run.
+type Fixture = Stand<OfKind, Deployment>;
 
 impl Fixture {
     /// For tests of the plain lock.
     async fn start() -> Self {
-        Self::of(&kinds::PLAIN).await
+        Self::of_kind(&kinds::PLAIN).await
     }
 
-    async fn of(kind: &'static Kind) -> Self {
+    async fn of_kind(kind: &'static Kind) -> Self {
         let server = Deployment::start().await;
-        let redis = server.redis().await;
-        let client = patient(server.url()).build().await.expect("it runs");
-        Self {
-            kind,
-            server,
-            redis,
-            client,
-        }
+        let (redis, client) = (server.redis().await, patient(server.url()));
+        Self::at(server, redis, client, |_| OfKind { kind }).await
     }
 
     /// The lock of this name and the kind under test.

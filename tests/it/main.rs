@@ -34,6 +34,7 @@ mod runtimes;
 mod semaphore;
 mod sentinel;
 mod settings;
+mod stand;
 mod support;
 mod survey;
 mod turn;

@@ -10,34 +10,28 @@ mod interop;
 mod kinds;
 mod lost;
 
-use futures_util::future::join_all;
-use lockdog::{Client, ClientBuilder, Guard, Lock, MultiLock, Owner};
+use lockdog::{Client, Guard, Lock, MultiLock, Owner};
 
+use crate::stand::Servers;
+use crate::support::eventually;
 use crate::support::prelude::{LONG, SOON, ms};
-use crate::support::{Redis, RedisServer, eventually, until_ok};
 
-/// Servers, one client of each, and the test's own connections.
+/// Servers, and a client of each.
 struct Fixture {
-    servers: Vec<RedisServer>,
-    redis: Vec<Redis>,
+    servers: Servers,
     clients: Vec<Client>,
 }
 
 impl Fixture {
     async fn start(servers: usize) -> Self {
-        let servers = join_all((0..servers).map(|_| RedisServer::start())).await;
-        let redis = join_all(servers.iter().map(RedisServer::redis)).await;
-        let clients = clients(&servers, |client| client).await;
-        Self {
-            servers,
-            redis,
-            clients,
-        }
+        let servers = Servers::start(servers).await;
+        let clients = servers.clients(|builder| builder).await;
+        Self { servers, clients }
     }
 
     /// A client of each server, as another process has them.
     async fn others(&self) -> Vec<Client> {
-        clients(&self.servers, |client| client).await
+        self.servers.clients(|builder| builder).await
     }
 
     /// A multi lock of locks of this fixture's clients, by the number of the client and the name.
@@ -53,16 +47,20 @@ impl Fixture {
 
     /// The counts of a lock's holders; there should be one at most.
     async fn counts(&self, server: usize, name: &str) -> Vec<String> {
-        self.redis[server].hash(name).await.into_values().collect()
+        self.servers.redis[server]
+            .hash(name)
+            .await
+            .into_values()
+            .collect()
     }
 
     async fn is_free(&self, server: usize, name: &str) -> bool {
-        !self.redis[server].exists(name).await
+        !self.servers.redis[server].exists(name).await
     }
 
     /// Checks that no server has anything left except keys that the test wrote.
     async fn assert_clean(&self) {
-        for redis in &self.redis {
+        for redis in &self.servers.redis {
             redis.assert_clean().await;
             // A lease ends, and a background release arrives, slightly later.
             eventually(SOON, "no key is left", async || {
@@ -78,32 +76,19 @@ impl Fixture {
         let lock = MultiLock::new(locks);
         let guard = lock.lock().await.expect("it is free");
         guard.unlock().await.expect("it is held");
-        for redis in &self.redis {
+        for redis in &self.servers.redis {
             redis.reset_stats().await;
         }
     }
 
     /// How often scripts were called since the last reset.
     async fn scripts(&self, server: usize) -> u64 {
-        let stats = self.redis[server].commandstats().await;
+        let stats = self.servers.redis[server].commandstats().await;
         ["evalsha", "eval"]
             .map(|name| stats.get(name).copied().unwrap_or(0))
             .into_iter()
             .sum()
     }
-}
-
-async fn clients(
-    servers: &[RedisServer],
-    set: impl Fn(ClientBuilder) -> ClientBuilder,
-) -> Vec<Client> {
-    let builders = servers
-        .iter()
-        .map(|server| Client::builder().url(server.url()));
-    let connect = |builder: ClientBuilder| async move {
-        until_ok(SOON, async || builder.clone().build().await).await
-    };
-    join_all(builders.map(|client| connect(set(client)))).await
 }
 
 fn multi(clients: &[Client], members: &[(usize, &str)]) -> MultiLock {

@@ -21,17 +21,16 @@ use std::time::{Duration, Instant};
 use lockdog::{Client, ClientBuilder, Owner, ReadGuard, ReadWriteLock, WriteGuard};
 use tokio::task::JoinHandle;
 
+use crate::stand::Stand;
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
-use crate::support::{Redis, RedisServer, eventually, until_ok};
-use crate::turn::patient;
+use crate::support::{eventually, until_ok};
 
-/// A server, one client with a read/write lock, and the test's own connection.
-struct Fixture {
-    server: RedisServer,
-    redis: Redis,
-    client: Client,
+/// The lock under test.
+struct Document {
     rw: ReadWriteLock,
 }
+
+type Fixture = Stand<Document>;
 
 impl Fixture {
     async fn new() -> Self {
@@ -39,17 +38,10 @@ impl Fixture {
     }
 
     async fn with(set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
-        let server = RedisServer::start().await;
-        let redis = server.redis().await;
-        let client = set(patient(server.url()));
-        let client = client.build().await.expect("it runs");
-        let rw = client.read_write_lock(NAME);
-        Self {
-            server,
-            redis,
-            client,
-            rw,
-        }
+        Self::of(set, |client| Document {
+            rw: client.read_write_lock(NAME),
+        })
+        .await
     }
 
     /// The lock through a client whose waiters are woken only by messages and the ends of leases during
@@ -62,9 +54,7 @@ impl Fixture {
         &self,
         set: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> ReadWriteLock {
-        let client = set(patient(self.server.url()));
-        let client = client.build().await.expect("it runs");
-        client.read_write_lock(NAME)
+        self.connect(set).await.read_write_lock(NAME)
     }
 
     async fn hash(&self) -> BTreeMap<String, String> {

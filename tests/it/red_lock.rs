@@ -22,58 +22,28 @@ mod waiting;
 use std::time::{Duration, Instant};
 
 use lockdog::error::InstanceState;
-use lockdog::{Client, ClientBuilder, Guard, RedLock, TryLockRequest};
+use lockdog::{Client, Guard, RedLock, TryLockRequest};
 
+use crate::stand::Servers;
+use crate::support::eventually;
 use crate::support::prelude::{WITHIN_A_LEASE as SOON, ms};
-use crate::support::{Redis, RedisServer, eventually, until_ok};
-
-/// Some servers, and the test's own connection to each.
-struct Servers {
-    all: Vec<RedisServer>,
-    views: Vec<Redis>,
-}
 
 impl Servers {
-    async fn start(n: usize) -> Self {
-        let (mut all, mut views) = (Vec::new(), Vec::new());
-        for _ in 0..n {
-            let server = RedisServer::start().await;
-            views.push(server.redis().await);
-            all.push(server);
-        }
-        Self { all, views }
-    }
-
-    /// One client for each server.
-    async fn clients(&self) -> Vec<Client> {
-        self.clients_with(|builder| builder).await
-    }
-
-    /// One client for each server, with these settings.
-    async fn clients_with(&self, settings: impl Fn(ClientBuilder) -> ClientBuilder) -> Vec<Client> {
-        let mut clients = Vec::new();
-        for server in &self.all {
-            let builder = settings(Client::builder().url(server.url()));
-            clients.push(until_ok(SOON, async || builder.clone().build().await).await);
-        }
-        clients
-    }
-
     /// A lock of this name on all servers, of clients that no other lock uses.
     async fn lock(&self, name: &str) -> RedLock {
-        lock_of(&self.clients().await, name)
+        lock_of(&self.clients(|builder| builder).await, name)
     }
 
     /// One client for each server, whose waiters are woken only by messages and TTLs during the test.
     async fn clients_without_polling(&self) -> Vec<Client> {
-        self.clients_with(|builder| builder.poll_cap(NEVER)).await
+        self.clients(|builder| builder.poll_cap(NEVER)).await
     }
 
     /// The hold count of the lock on each server, of any holder.
     async fn counts(&self, name: &str) -> Vec<u64> {
         let mut counts = Vec::new();
-        for view in &self.views {
-            let hash = view.hash(name).await;
+        for redis in &self.redis {
+            let hash = redis.hash(name).await;
             let count = |count: &String| count.parse::<u64>().expect("a count");
             counts.push(hash.values().map(count).sum());
         }
@@ -98,16 +68,16 @@ impl Servers {
     /// On how many servers the lock is taken.
     async fn taken(&self, name: &str) -> usize {
         let mut taken = 0;
-        for view in &self.views {
-            taken += usize::from(view.exists(name).await);
+        for redis in &self.redis {
+            taken += usize::from(redis.exists(name).await);
         }
         taken
     }
 
     /// Checks that no server has a key of any lock.
     async fn assert_clean(&self) {
-        for view in &self.views {
-            view.assert_clean().await;
+        for redis in &self.redis {
+            redis.assert_clean().await;
         }
     }
 }

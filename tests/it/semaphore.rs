@@ -17,45 +17,38 @@ mod waits;
 
 use lockdog::{Client, ClientBuilder, Semaphore};
 
+use crate::stand::Stand;
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::support::wait::comes_true;
-use crate::support::{Redis, RedisServer, eventually};
+use crate::support::{Redis, eventually};
 
-/// A server with a semaphore of this many permits, one client, and the test's own connection.
-struct Fixture {
-    server: RedisServer,
-    redis: Redis,
-    client: Client,
+/// The semaphore under test, and the number of its permits.
+struct Seats {
     seats: Semaphore,
     total: u32,
 }
 
+type Fixture = Stand<Seats>;
+
 impl Fixture {
-    async fn of(total: u32) -> Self {
+    async fn seats(total: u32) -> Self {
         Self::with(total, |builder| builder).await
     }
 
     async fn with(total: u32, set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
-        let server = RedisServer::start().await;
-        let redis = server.redis().await;
-        let client = set(Client::builder().url(server.url()));
-        let client = client.build().await.expect("it runs");
-        let seats = client.semaphore(NAME);
-        assert!(seats.try_set_permits(total).await.unwrap());
-        Self {
-            server,
-            redis,
-            client,
-            seats,
+        let own = |client: &Client| Seats {
+            seats: client.semaphore(NAME),
             total,
-        }
+        };
+        let test = Self::of(set, own).await;
+        assert!(test.seats.try_set_permits(total).await.unwrap());
+        test
     }
 
     /// The semaphore through a client whose waiters are woken only by messages during the test.
     async fn another(&self) -> Semaphore {
-        let client = Client::builder().url(self.server.url()).poll_cap(LONG);
-        let client = client.build().await.expect("it runs");
-        client.semaphore(NAME)
+        let client = self.connect(|builder| builder.poll_cap(LONG));
+        client.await.semaphore(NAME)
     }
 
     /// The number of free permits in Redis.

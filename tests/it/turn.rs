@@ -3,16 +3,11 @@
 use std::time::Instant;
 
 use lockdog::error::Result;
-use lockdog::{Client, ClientBuilder, Error, Guard, Lock, Owner};
+use lockdog::{Error, Guard, Lock, Owner};
 use tokio::task::JoinHandle;
 
 use crate::support::prelude::{SOON, ms};
 use crate::support::{eventually, until_ok};
-
-/// A client whose commands a busy machine answers in time, so that none fails and none is sent again.
-pub(crate) fn patient(url: String) -> ClientBuilder {
-    Client::builder().url(url).command_timeout(ms(10_000))
-}
 
 /// Acquires a lock that is free or will be soon, and releases it.
 pub(crate) async fn turn(lock: &Lock) {

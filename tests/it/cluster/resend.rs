@@ -16,7 +16,7 @@ use crate::turn::{renewed, turn};
 /// command at least twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_acquire_and_an_unlock_executed_twice_count_once() {
-    let stand = Stand::start(LONG).await;
+    let stand = Fixture::start(LONG).await;
     for node in &stand.cluster.nodes {
         let name = &stand.cluster.names_at(node, "l", 1).await[0];
         let (proxy, redis) = (node.proxy(), node.redis().await);
@@ -55,7 +55,7 @@ async fn an_acquire_and_an_unlock_executed_twice_count_once() {
 /// The same for a renewal: no lock is lost, and no other owner's lock is renewed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_executed_twice_keeps_the_locks() {
-    let stand = Stand::start(ms(6000)).await;
+    let stand = Fixture::start(ms(6000)).await;
     let all = names("l", 10, |it| it == 7000);
     let node = stand.cluster.owner(7000).await;
     let mut guards = Vec::new();
@@ -76,7 +76,7 @@ async fn a_renewal_executed_twice_keeps_the_locks() {
 /// The command was redirected, and ran twice at the second node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redirected_acquire_executed_twice_counts_once() {
-    let stand = Stand::start(LONG).await;
+    let stand = Fixture::start(LONG).await;
     let slot = 7000;
     let name = &names("l", 1, |it| it == slot)[0];
     let to = &stand.cluster.nodes[0];
@@ -120,12 +120,12 @@ async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
     cluster.assert_clean().await;
 }
 
-struct Stand {
+struct Fixture {
     cluster: Cluster,
     client: Client,
 }
 
-impl Stand {
+impl Fixture {
     async fn start(watchdog_lease: Duration) -> Self {
         let cluster = Cluster::builder(3, 0).announce_proxies().start().await;
         load_scripts(&cluster).await;

@@ -5,15 +5,14 @@ use std::time::{Duration, Instant};
 use lockdog::{Client, ClientBuilder, Error, Guard, Lock};
 
 use crate::faults::{SOON, scripts};
-use crate::support::{Proxy, Redis, RedisServer, eventually, until_ok};
+use crate::support::{Proxy, Redis, RedisServer, eventually};
 
-/// The client is dropped first, so that its server still runs.
-pub(super) struct Stand {
-    pub(super) client: Client,
+/// The client is connected to it.
+pub(super) struct Behind {
     pub(super) proxy: Proxy,
-    pub(super) redis: Redis,
-    pub(super) server: RedisServer,
 }
+
+pub(super) type Stand = crate::stand::Stand<Behind>;
 
 impl Stand {
     /// With a command timeout that a busy machine does not exceed.
@@ -33,14 +32,8 @@ impl Stand {
         let proxy = Proxy::start(&server).await;
         let redis = server.redis().await;
         load_scripts(&redis).await;
-        let builder = set(Client::builder().url(proxy.url()));
-        let client = until_ok(SOON, async || builder.clone().build().await).await;
-        Self {
-            client,
-            proxy,
-            redis,
-            server,
-        }
+        let client = set(Client::builder().url(proxy.url()));
+        Self::at(server, redis, client, |_| Behind { proxy }).await
     }
 
     pub(super) fn lock(&self) -> Lock {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockdog::error::LostReason;
-use lockdog::{Client, Owner, Value};
+use lockdog::{Owner, Value};
 use serde_json::json;
 
 use super::{SAFETY, java_at, ours_at};
@@ -22,13 +22,8 @@ async fn java_clocks_that_are_a_minute_off_cost_what_the_documents_say() {
         java_at(&server).clock(60).start(),
     );
     let client = ours_at(&server).watchdog_lease(LEASE);
-    let stand = Stand {
-        client: client.build().await.unwrap(),
-        redis: server.redis().await,
-        server,
-        behind,
-        ahead,
-    };
+    let redis = server.redis().await;
+    let stand = Stand::at(server, redis, client, |_| Peers { behind, ahead }).await;
     tokio::join!(
         permits(&stand),
         values_of_a_group(&stand),
@@ -37,13 +32,13 @@ async fn java_clocks_that_are_a_minute_off_cost_what_the_documents_say() {
     );
 }
 
-struct Stand {
-    server: RedisServer,
-    redis: Redis,
-    client: Client,
+/// The clock of each is a minute off.
+struct Peers {
     behind: Redisson,
     ahead: Redisson,
 }
+
+type Stand = crate::stand::Stand<Peers>;
 
 /// A client with a slow clock keeps permits longer and takes none early. A client whose clock is ahead by
 /// more than the lease takes ours, and the next renewal reports that. What the first one acquires ends

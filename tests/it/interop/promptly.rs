@@ -5,12 +5,9 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use lockdog::Client;
-
 use super::objects::{Object, WRITE};
 use super::{NEVER, SAFETY, java_at, without_timers};
 use crate::kinds;
-use crate::support::redis::Redis;
 use crate::support::redisson::Redisson;
 use crate::support::{RedisServer, eventually};
 
@@ -75,22 +72,19 @@ async fn is_prompt(holds: Object, waits: Object, attempt: impl AsyncFn(&str) -> 
     }
 }
 
-struct Stand {
-    redis: Redis,
+/// The other side.
+struct Peer {
     java: Redisson,
-    client: Client,
-    _server: RedisServer,
 }
+
+type Stand = crate::stand::Stand<Peer>;
 
 impl Stand {
     async fn start() -> Self {
         let server = RedisServer::start().await;
-        Self {
-            redis: server.redis().await,
-            java: java_at(&server).start().await,
-            client: without_timers(&server).build().await.unwrap(),
-            _server: server,
-        }
+        let (redis, client) = (server.redis().await, without_timers(&server));
+        let java = java_at(&server).start().await;
+        Self::at(server, redis, client, |_| Peer { java }).await
     }
 
     async fn java_wakes_lockdog(&self, holds: Object, waits: Object, name: &str) -> Duration {

@@ -9,9 +9,9 @@ use lockdog::{Error, Guard, Unlocked};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
 
+use super::fixture::{Checked, Fixture, Shape};
 use super::public::{End, Made, Public, Situation};
 use super::site::Site;
-use super::stand::{Checked, Shape, Stand};
 use super::steps::Steps;
 use super::{LEASE, LONG, TIMEOUT};
 
@@ -57,7 +57,7 @@ impl fmt::Display for Case {
 
 /// A future that was polled some times, and the guards and tasks beside it.
 struct Begun {
-    stand: Arc<Stand>,
+    stand: Arc<Fixture>,
     watched: Guard,
     /// `None` after it has ended or was dropped.
     left: Option<Steps<End>>,
@@ -166,7 +166,7 @@ impl Case {
         let made = home.run({
             let name = name.clone();
             async move {
-                let stand = Stand::new(site, shape, name).await?;
+                let stand = Fixture::new(site, shape, name).await?;
                 let watched = stand.acquire("watched").await?;
                 let made = make(stand.clone()).await;
                 Checked::Ok((stand, watched, made))
@@ -259,7 +259,7 @@ impl Case {
 }
 
 /// The other owners of the client use the lock itself while the future is left.
-async fn others_beside(stand: &Arc<Stand>, there: Beside) -> Checked<()> {
+async fn others_beside(stand: &Arc<Fixture>, there: Beside) -> Checked<()> {
     match there {
         Beside::Unknown => Ok(()),
         Beside::Holder => stand.is_kept(|| true).await,
@@ -269,7 +269,7 @@ async fn others_beside(stand: &Arc<Stand>, there: Beside) -> Checked<()> {
 }
 
 /// Uses the result of a future that was polled to its end.
-async fn take_in(stand: &Arc<Stand>, end: End) -> Checked<()> {
+async fn take_in(stand: &Arc<Fixture>, end: End) -> Checked<()> {
     match end {
         End::Acquired(guard) => {
             let used = stand.use_once(guard).await;
@@ -291,7 +291,7 @@ async fn take_in(stand: &Arc<Stand>, end: End) -> Checked<()> {
 }
 
 /// Acquires the lock on two runtimes at the same time.
-async fn acquire_here_and_there(stand: &Arc<Stand>) -> Checked<()> {
+async fn acquire_here_and_there(stand: &Arc<Fixture>) -> Checked<()> {
     let there = stand.site.other.run(stand.clone().take());
     let (here, there) = tokio::join!(stand.clone().take(), there);
     here?;
@@ -318,7 +318,7 @@ async fn waited(waiter: tokio::task::JoinHandle<Checked<()>>) -> Checked<()> {
 }
 
 /// Shuts down all clients at the same time. They must end soon, and hold nothing.
-async fn shut_down(stand: &Arc<Stand>) -> Checked<()> {
+async fn shut_down(stand: &Arc<Fixture>) -> Checked<()> {
     let began = Instant::now();
     let all = join_all(stand.clients.iter().map(|client| client.shutdown()));
     let reports = timeout(LONG, all).await;

@@ -11,7 +11,7 @@ use lockdog::{
 use tokio::task::JoinHandle;
 
 use super::LONG;
-use super::stand::{AnyLock, Boxed, Checked, Shape, Stand};
+use super::fixture::{AnyLock, Boxed, Checked, Fixture, Shape};
 
 /// A future, and the situation in which it is polled.
 pub(super) struct Public {
@@ -23,7 +23,7 @@ pub(super) struct Public {
     pub(super) everywhere: bool,
     /// It ends at its first poll.
     pub(super) at_once: bool,
-    pub(super) make: fn(Arc<Stand>) -> Boxed<Made>,
+    pub(super) make: fn(Arc<Fixture>) -> Boxed<Made>,
 }
 
 /// A future before its first poll.
@@ -66,7 +66,7 @@ impl Public {
         name: &'static str,
         is: &'static [&'static str],
         shapes: &'static [Shape],
-        make: fn(Arc<Stand>) -> Boxed<Made>,
+        make: fn(Arc<Fixture>) -> Boxed<Made>,
     ) -> Self {
         Self {
             name,
@@ -148,7 +148,7 @@ impl Made {
     }
 }
 
-async fn held(stand: &Stand, owner: &Owner) -> Guard {
+async fn held(stand: &Fixture, owner: &Owner) -> Guard {
     let guard = stand.lock().lock().owner(owner).await;
     guard.expect("the lock is free and the server well")
 }
@@ -166,23 +166,23 @@ async fn waits_for(lock: Lock, held: Lock) -> Made {
     })
 }
 
-async fn forgotten(stand: &Stand, owner: &Owner) {
+async fn forgotten(stand: &Fixture, owner: &Owner) {
     held(stand, owner).await.forget();
 }
 
-async fn two_permits(stand: &Stand) -> LeasedPermit {
+async fn two_permits(stand: &Fixture) -> LeasedPermit {
     let seats = stand.seats(2).await;
     let permits = seats.acquire_many(2).await;
     permits.expect("they are free and the server well")
 }
 
-async fn counted_permits(stand: &Stand) -> Permit {
+async fn counted_permits(stand: &Fixture) -> Permit {
     let permits = stand.counted(2).await.acquire_many(2).await;
     permits.expect("they are free and the server well")
 }
 
 /// A free permit.
-async fn left_permit(stand: &Stand) -> (PermitSemaphore, PermitId) {
+async fn left_permit(stand: &Fixture) -> (PermitSemaphore, PermitId) {
     let seats = stand.left_seats(1).await;
     let permit = seats.acquire().lease(LONG).await;
     let ids = permit.expect("it is free and the server well").into_ids();
@@ -191,7 +191,7 @@ async fn left_permit(stand: &Stand) -> (PermitSemaphore, PermitId) {
 
 /// A call about a lock that the current owner holds.
 fn asked<T: 'static>(
-    stand: Arc<Stand>,
+    stand: Arc<Fixture>,
     ask: impl Fn(AnyLock, Owner) -> Boxed<Result<T>> + Send + 'static,
 ) -> Boxed<Made> {
     Box::pin(async move {

@@ -29,7 +29,7 @@ each_kind! {
 }
 
 async fn an_inner_unlock_keeps_the_lease(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let client = lockdog::Client::builder()
         .url(test.server.url())
         .watchdog_lease(ms(120_000))
@@ -56,7 +56,7 @@ async fn an_inner_unlock_keeps_the_lease(kind: &'static Kind) {
 }
 
 async fn a_force_unlock_is_visible_through_every_handle(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     let guard = lock.lock().await.unwrap();
     assert!(lock.force_unlock().await.unwrap());
@@ -74,7 +74,7 @@ async fn a_force_unlock_is_visible_through_every_handle(kind: &'static Kind) {
 }
 
 async fn the_ttl_alone_wakes_a_waiter_when_the_lease_expires(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     // On a busy machine the waiter may come when the lease is over.
     eventually(LONG, "the waiter finds the lock busy", async || {
         is_woken_by_the_ttl(&test).await
@@ -110,7 +110,7 @@ async fn is_woken_by_the_ttl(test: &Fixture) -> bool {
 }
 
 async fn counts_and_states_follow_lock_and_unlock(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     for _ in 0..2 {
         let mut guards = Vec::new();
@@ -134,7 +134,7 @@ async fn counts_and_states_follow_lock_and_unlock(kind: &'static Kind) {
 }
 
 async fn another_owner_sees_the_lock_as_locked_but_not_as_its_own(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     let guard = lock.lock().await.unwrap();
     let ask = || {
@@ -155,7 +155,7 @@ async fn another_owner_sees_the_lock_as_locked_but_not_as_its_own(kind: &'static
 }
 
 async fn an_unlock_by_another_owner_is_refused_and_changes_nothing(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     let (holder, stranger) = (Owner::new(), Owner::new());
     lock.lock().owner(&holder).await.unwrap().forget();
@@ -174,7 +174,7 @@ async fn an_unlock_by_another_owner_is_refused_and_changes_nothing(kind: &'stati
 }
 
 async fn only_the_last_of_two_unlocks_admits_the_next_owner(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     let first = lock.try_lock().await.unwrap().expect("it is free");
     let second = lock.try_lock().await.unwrap().expect("it is ours");
@@ -187,7 +187,7 @@ async fn only_the_last_of_two_unlocks_admits_the_next_owner(kind: &'static Kind)
 }
 
 async fn explicit_owners_hold_the_lock_in_turn(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     let (one, two) = (Owner::from_id(1), Owner::from_id(2));
     let held_by = async || {
@@ -207,7 +207,7 @@ async fn explicit_owners_hold_the_lock_in_turn(kind: &'static Kind) {
 }
 
 async fn a_second_owner_enters_after_the_first_has_left(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     let held = Instant::now();
     let guard = lock.lock().owner(&Owner::new()).await.unwrap();
@@ -226,7 +226,7 @@ async fn a_second_owner_enters_after_the_first_has_left(kind: &'static Kind) {
 }
 
 async fn a_bounded_wait_succeeds_when_the_lock_is_freed_in_time(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     let guard = lock.lock().owner(&Owner::new()).await.unwrap();
     assert!(lock.try_lock().await.unwrap().is_none());

@@ -25,7 +25,7 @@ each_kind! {
 }
 
 async fn tasks_of_one_client_exclude_each_other(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let cell = Cell::new();
     let mut tasks = JoinSet::new();
     for _ in 0..15 {
@@ -38,7 +38,7 @@ async fn tasks_of_one_client_exclude_each_other(kind: &'static Kind) {
 }
 
 async fn many_rounds_of_many_clients_exclude_each_other(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let cell = Cell::new();
     let mut tasks = JoinSet::new();
     // Each release wakes all clients, which costs processor time. One kind is enough for the shared code.
@@ -56,7 +56,7 @@ async fn many_rounds_of_many_clients_exclude_each_other(kind: &'static Kind) {
 }
 
 async fn one_round_of_very_many_clients_exclude_each_other(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let cell = Cell::new();
     let mut tasks = JoinSet::new();
     for _ in 0..100 {
@@ -71,7 +71,7 @@ async fn one_round_of_very_many_clients_exclude_each_other(kind: &'static Kind) 
 /// Several clients with several explicit owners each. Guards are unlocked and dropped, and calls wait
 /// forever, for a time, or not at all. All use one cell.
 async fn every_way_to_acquire_and_release_excludes_all_others(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let cell = Cell::new();
     let mut tasks = JoinSet::new();
     for _ in 0..3 {
@@ -92,7 +92,7 @@ async fn every_way_to_acquire_and_release_excludes_all_others(kind: &'static Kin
 }
 
 async fn one_owner_in_two_tasks_is_one_owner_with_one_count(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     let owner = Owner::from_id(7);
     let cell = Cell::new();
@@ -117,7 +117,7 @@ async fn one_owner_in_two_tasks_is_one_owner_with_one_count(kind: &'static Kind)
 }
 
 async fn two_owners_on_one_worker_thread_exclude_each_other(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let cell = Cell::new();
     let mut tasks = JoinSet::new();
     for _ in 0..2 {

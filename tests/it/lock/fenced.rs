@@ -10,7 +10,7 @@ use crate::support::{Redis, eventually, until_ok};
 /// FE1: each grant has a larger token than the one before. FE3: the guard has it from the start.
 #[tokio::test]
 async fn each_hold_has_a_larger_token_than_the_hold_before_it() {
-    let test = Fixture::of(&FENCED).await;
+    let test = Fixture::of_kind(&FENCED).await;
     let lock = test.lock("l");
     assert_eq!(lock.last_token().await.unwrap(), None);
     let other = test.kind.lock(&test.another().await, "l");
@@ -37,7 +37,7 @@ async fn each_hold_has_a_larger_token_than_the_hold_before_it() {
 /// FE2.
 #[tokio::test]
 async fn all_acquires_of_one_hold_have_its_token() {
-    let test = Fixture::of(&FENCED).await;
+    let test = Fixture::of_kind(&FENCED).await;
     let lock = test.lock("l");
     let outer = lock.lock().await.unwrap();
     let first = token(&outer);
@@ -60,7 +60,7 @@ async fn all_acquires_of_one_hold_have_its_token() {
 /// FE1, whatever happens to the counter.
 #[tokio::test]
 async fn tokens_grow_whatever_happens_to_the_counter() {
-    let test = Fixture::of(&FENCED).await;
+    let test = Fixture::of_kind(&FENCED).await;
     let lock = test.lock("l");
     let mut last = 0;
     let ahead = (1_u64 << 52).to_string();
@@ -90,7 +90,7 @@ async fn tokens_grow_whatever_happens_to_the_counter() {
 /// FE1 among many owners of several clients: each writes its token under the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_grow_in_the_order_of_the_grants_of_many_owners() {
-    let test = Fixture::of(&FENCED).await;
+    let test = Fixture::of_kind(&FENCED).await;
     let seen = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..3 {
@@ -115,7 +115,7 @@ async fn tokens_grow_in_the_order_of_the_grants_of_many_owners() {
 /// FE1.
 #[tokio::test]
 async fn the_holder_after_an_expired_lease_has_a_larger_token_and_the_late_one_keeps_its_own() {
-    let test = Fixture::of(&FENCED).await;
+    let test = Fixture::of_kind(&FENCED).await;
     let lock = test.lock("l");
     let late = until_ok(SOON, async || lock.lock().lease(ms(1_000)).await).await;
     let before = token(&late);
@@ -130,7 +130,7 @@ async fn the_holder_after_an_expired_lease_has_a_larger_token_and_the_late_one_k
 
 #[tokio::test]
 async fn from_one_counts_as_redisson_does_and_a_hold_has_one_number() {
-    let test = Fixture::of(&FENCED).await;
+    let test = Fixture::of_kind(&FENCED).await;
     let lock = test.client.fenced_lock_from_one("l");
     for number in 1..4 {
         let guard = lock.lock().await.unwrap();
@@ -152,7 +152,7 @@ async fn from_one_counts_as_redisson_does_and_a_hold_has_one_number() {
 
 #[tokio::test]
 async fn a_counter_that_is_no_number_is_an_error_and_nothing_changes() {
-    let test = Fixture::of(&FENCED).await;
+    let test = Fixture::of_kind(&FENCED).await;
     let lock = test.lock("l");
     let most = ((1_u64 << 53) - 1).to_string();
     let wrong: [&[&str]; 8] = [
@@ -211,7 +211,7 @@ async fn a_counter_that_is_no_number_is_an_error_and_nothing_changes() {
 
 #[tokio::test]
 async fn a_multi_lock_has_a_fenced_member_and_its_token_can_be_read() {
-    let test = Fixture::of(&FENCED).await;
+    let test = Fixture::of_kind(&FENCED).await;
     let (first, last) = (test.client.lock("{l}a"), test.client.lock("{l}z"));
     let member = test.lock("{l}m");
     let both = MultiLock::new([last, member.clone(), first]);
@@ -255,7 +255,7 @@ async fn a_multi_lock_has_a_fenced_member_and_its_token_can_be_read() {
 
 #[tokio::test]
 async fn a_red_lock_refuses_a_fenced_lock_and_says_why() {
-    let test = Fixture::of(&FENCED).await;
+    let test = Fixture::of_kind(&FENCED).await;
     let locks = [test.client.lock("a"), test.lock("b")];
     for lock in [RedLock::new(locks.clone()), RedLock::new(locks).fenced()] {
         let refused = lock.try_lock().await.unwrap_err();

@@ -23,7 +23,7 @@ each_kind! {
 }
 
 async fn forgotten_locks_and_unlocks_pair_up_as_in_java(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     for _ in 0..2 {
         lock.lock().await.unwrap().forget();
@@ -41,7 +41,7 @@ async fn forgotten_locks_and_unlocks_pair_up_as_in_java(kind: &'static Kind) {
 }
 
 async fn a_forgotten_hold_without_a_lease_is_renewed(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let client = lockdog::Client::builder()
         .url(test.server.url())
         .watchdog_lease(ms(6_000))
@@ -64,7 +64,7 @@ async fn a_forgotten_hold_without_a_lease_is_renewed(kind: &'static Kind) {
 }
 
 async fn an_unlock_without_a_hold_is_an_error(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     let never = lock.unlock().await.unwrap_err();
     assert!(matches!(never, Error::NotHeld(_)), "{never}");
@@ -94,7 +94,7 @@ async fn an_unlock_without_a_hold_is_an_error(kind: &'static Kind) {
 }
 
 async fn an_unlock_does_not_end_the_claim_of_a_living_guard(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     let guard = lock.lock().await.unwrap();
     let refused = lock.unlock().await.unwrap_err();
@@ -129,7 +129,7 @@ async fn an_unlock_does_not_end_the_claim_of_a_living_guard(kind: &'static Kind)
 }
 
 async fn an_unlock_after_the_lease_is_refused_and_changes_nothing(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     let brief = until_ok(SOON, async || lock.lock().lease(ms(1_000)).await).await;
     brief.forget();
@@ -146,7 +146,7 @@ async fn an_unlock_after_the_lease_is_refused_and_changes_nothing(kind: &'static
 }
 
 async fn a_forgotten_try_lock_limits_the_rate(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let lock = test.lock("report");
     let window = ms(3_000);
     // The second try of a busy machine may come after the window.

@@ -116,7 +116,7 @@ async fn a_key_of_another_type_is_an_error_that_names_it_and_is_unchanged() {
 
 /// Each call has its own client, because a waiter that leaves settles in the background.
 async fn a_key_of_another_type_is_refused_and_unchanged(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     test.redis.cmd(&["SET", "l", "a string"]).await;
     for waits in [false, true] {
         let lock = kind.lock(&test.another().await, "l");

@@ -16,7 +16,7 @@ some_kinds! {
 
 /// Lock names are random and holds are short, so clients subscribe and unsubscribe all the time.
 async fn many_clients_cause_no_failed_call_and_leave_no_channel(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let clients = [test.client.clone(), test.another().await];
     let mut tasks = JoinSet::new();
     for task in 0..32_u64 {
@@ -39,7 +39,7 @@ async fn many_clients_cause_no_failed_call_and_leave_no_channel(kind: &'static K
 }
 
 async fn all_contenders_for_two_names_succeed_in_both_rounds(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     for round in 0..2 {
         let mut tasks = JoinSet::new();
         for task in 0..4 {

@@ -12,7 +12,7 @@ use crate::support::{Cell, eventually, until_ok};
 /// NR1 and NR2, with any options and through any handle.
 #[tokio::test]
 async fn the_owner_is_refused_without_a_command_and_keeps_its_hold() {
-    let test = Fixture::of(&NON_REENTRANT).await;
+    let test = Fixture::of_kind(&NON_REENTRANT).await;
     let lock = test.lock("l");
     let owner = Owner::from_id(3);
     let guard = lock.lock().owner(&owner).await.unwrap();
@@ -49,7 +49,7 @@ async fn the_owner_is_refused_without_a_command_and_keeps_its_hold() {
 
 #[tokio::test]
 async fn a_forgotten_hold_counts_until_it_is_unlocked() {
-    let test = Fixture::of(&NON_REENTRANT).await;
+    let test = Fixture::of_kind(&NON_REENTRANT).await;
     let lock = test.lock("l");
     lock.lock().await.unwrap().forget();
     let refused = lock.lock().await.unwrap_err();
@@ -61,7 +61,7 @@ async fn a_forgotten_hold_counts_until_it_is_unlocked() {
 
 #[tokio::test]
 async fn a_hold_lost_under_a_living_guard_is_lost_for_its_owner() {
-    let test = Fixture::of(&NON_REENTRANT).await;
+    let test = Fixture::of_kind(&NON_REENTRANT).await;
     let lock = test.lock("l");
     let guard = until_ok(SOON, async || lock.lock().lease(ms(1_000)).await).await;
     eventually(SOON, "its lease is over", async || !guard.is_valid()).await;
@@ -73,7 +73,7 @@ async fn a_hold_lost_under_a_living_guard_is_lost_for_its_owner() {
 /// In one task, so that both calls have one owner.
 #[tokio::test]
 async fn concurrent_calls_of_one_owner_take_turns() {
-    let test = Fixture::of(&NON_REENTRANT).await;
+    let test = Fixture::of_kind(&NON_REENTRANT).await;
     let lock = test.lock("l");
     let cell = Cell::new();
     let enter = || lock.with(|_| cell.bump(ms(50)));
@@ -88,7 +88,7 @@ async fn concurrent_calls_of_one_owner_take_turns() {
 
 #[tokio::test]
 async fn a_message_wakes_waiters_of_two_kinds_in_one_client() {
-    let test = Fixture::of(&NON_REENTRANT).await;
+    let test = Fixture::of_kind(&NON_REENTRANT).await;
     let client = test.without_polling().await;
     let held = test.held_elsewhere("l").await;
     let own = test.kind.lock(&client, "l");
@@ -113,7 +113,7 @@ async fn a_message_wakes_waiters_of_two_kinds_in_one_client() {
 
 #[tokio::test]
 async fn a_multi_lock_is_refused_when_its_owner_holds_a_member() {
-    let test = Fixture::of(&NON_REENTRANT).await;
+    let test = Fixture::of_kind(&NON_REENTRANT).await;
     let (member, other) = (test.lock("{l}a"), test.client.lock("{l}b"));
     let both = MultiLock::new([member.clone(), other.clone()]);
     both.lock().await.unwrap().unlock().await.unwrap();

@@ -29,7 +29,7 @@ each_kind! {
 }
 
 async fn a_free_lock_has_no_holder_no_ttl_and_no_count(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     assert_eq!(lock.name(), "l");
     assert!(!lock.is_locked().await.unwrap());
@@ -43,7 +43,7 @@ async fn a_free_lock_has_no_holder_no_ttl_and_no_count(kind: &'static Kind) {
 }
 
 async fn the_holder_is_reported_as_redis_has_it(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let (ours, other) = (test.lock("l"), test.another().await);
     let owner = Owner::new();
     let guard = ours.lock().owner(&owner).lease(LONG).await.unwrap();
@@ -72,7 +72,7 @@ async fn the_holder_is_reported_as_redis_has_it(kind: &'static Kind) {
 }
 
 async fn a_foreign_hash_field_is_reported_as_the_holder(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let java = "8a5a4b7e-4b5b-4c1e-8f43-0d3e3f0b6a11:42";
     test.redis.cmd(&["HSET", "l", java, "3"]).await;
     let holder = test.lock("l").holder().await.unwrap();
@@ -86,7 +86,7 @@ async fn a_foreign_hash_field_is_reported_as_the_holder(kind: &'static Kind) {
 }
 
 async fn guard_and_view_report_the_same_state(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     let owner = Owner::new();
     let held = lock
@@ -118,7 +118,7 @@ async fn guard_and_view_report_the_same_state(kind: &'static Kind) {
 }
 
 async fn the_client_lists_what_it_holds(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let owner = Owner::from_id(5);
     let a = test
         .lock("a")
@@ -157,7 +157,7 @@ async fn the_client_lists_what_it_holds(kind: &'static Kind) {
 }
 
 async fn a_late_force_unlock_does_not_free_the_next_holders_lock(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     let first = lock.lock().owner(&Owner::new()).await.unwrap();
     let seen = lock.holder().await.unwrap().expect("it is held");
@@ -182,7 +182,7 @@ async fn a_late_force_unlock_does_not_free_the_next_holders_lock(kind: &'static 
 }
 
 async fn a_force_unlock_wakes_the_waiters_of_every_client(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let (ours, theirs) = (test.without_polling().await, test.without_polling().await);
     for (waiting, forcing) in [(&ours, &theirs), (&theirs, &theirs)] {
         let held = test.lock("l").lock().lease(LONG).await.unwrap();
@@ -198,7 +198,7 @@ async fn a_force_unlock_wakes_the_waiters_of_every_client(kind: &'static Kind) {
 }
 
 async fn keys_and_channels_use_the_mapped_name(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let client = Client::builder()
         .url(test.server.url())
         .name_mapper(|name| format!("billing:{name}"))

@@ -21,7 +21,7 @@ each_kind! {
 }
 
 async fn nested_calls_of_one_task_re_enter_across_awaits(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     let task = tokio::spawn(async move {
         let outer = lock.lock().await.unwrap();
@@ -36,7 +36,7 @@ async fn nested_calls_of_one_task_re_enter_across_awaits(kind: &'static Kind) {
 }
 
 async fn spawned_children_re_enter_in_the_scope_of_their_owner(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     let owner = Owner::new();
     owner
@@ -57,7 +57,7 @@ async fn spawned_children_re_enter_in_the_scope_of_their_owner(kind: &'static Ki
 }
 
 async fn an_explicit_owner_re_enters_from_any_task(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     let owner = Owner::from_id(9);
     let guard = lock.lock().owner(&owner).await.unwrap();
@@ -77,7 +77,7 @@ async fn an_explicit_owner_re_enters_from_any_task(kind: &'static Kind) {
 }
 
 async fn the_count_is_shared_by_all_handles_of_a_name(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let mut guards = Vec::new();
     for count in 1..=10 {
         guards.push(test.lock("l").lock().await.unwrap());
@@ -101,7 +101,7 @@ async fn the_count_is_shared_by_all_handles_of_a_name(kind: &'static Kind) {
 }
 
 async fn a_shorter_inner_lease_does_not_shorten_the_hold(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     let outer = lock.lock().lease(LONG).await.unwrap();
     let inner = lock.lock().lease(ms(50)).await.unwrap();
@@ -115,7 +115,7 @@ async fn a_shorter_inner_lease_does_not_shorten_the_hold(kind: &'static Kind) {
 }
 
 async fn a_longer_inner_lease_lengthens_the_hold(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     let outer = lock.lock().lease(ms(20_000)).await.unwrap();
     let inner = lock.lock().lease(LONG).await.unwrap();
@@ -130,7 +130,7 @@ async fn a_longer_inner_lease_lengthens_the_hold(kind: &'static Kind) {
 }
 
 async fn an_inner_lease_neither_shortens_a_watched_hold_nor_ends_its_renewal(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let client = watched(&test).await;
     let lock = kind.lock(&client, "l");
     let outer = lock.lock().await.unwrap();
@@ -144,7 +144,7 @@ async fn an_inner_lease_neither_shortens_a_watched_hold_nor_ends_its_renewal(kin
 }
 
 async fn a_watched_acquire_inside_a_fixed_lease_is_renewed_until_it_ends(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let client = watched(&test).await;
     let lock = kind.lock(&client, "l");
     let outer = lock.lock().lease(ms(4_000)).await.unwrap();

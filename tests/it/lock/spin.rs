@@ -13,7 +13,7 @@ use crate::support::eventually;
 /// SP1, for an unlock, a drop and a forced unlock.
 #[tokio::test]
 async fn no_message_is_published_and_no_client_subscribes() {
-    let test = Fixture::of(&SPIN).await;
+    let test = Fixture::of_kind(&SPIN).await;
     let messages = test.redis.messages("*").await;
     let held = test.held_elsewhere("l").await;
     test.redis.reset_stats().await;
@@ -43,7 +43,7 @@ async fn no_message_is_published_and_no_client_subscribes() {
 /// SP2: ten waiters poll no more often than one.
 #[tokio::test]
 async fn the_waiters_of_one_client_poll_as_one_and_hand_the_lock_over() {
-    let test = Fixture::of(&SPIN).await;
+    let test = Fixture::of_kind(&SPIN).await;
     let held = test.held_elsewhere("l").await;
     test.redis.reset_stats().await;
     let began = Instant::now();
@@ -70,7 +70,7 @@ async fn the_waiters_of_one_client_poll_as_one_and_hand_the_lock_over() {
 
 #[tokio::test]
 async fn a_lock_of_another_kind_under_the_same_name_has_another_owner() {
-    let test = Fixture::of(&SPIN).await;
+    let test = Fixture::of_kind(&SPIN).await;
     let plain = test.client.lock("l");
     let guard = test.lock("l").lock().await.unwrap();
     assert!(plain.try_lock().await.unwrap().is_none());
@@ -88,7 +88,7 @@ async fn a_lock_of_another_kind_under_the_same_name_has_another_owner() {
 
 #[tokio::test]
 async fn a_holder_is_notified_that_a_handle_of_another_kind_freed_its_lock() {
-    let test = Fixture::of(&SPIN).await;
+    let test = Fixture::of_kind(&SPIN).await;
     let guard = test.lock("l").lock().await.unwrap();
     assert!(test.client.lock("l").force_unlock().await.unwrap());
     assert_eq!(guard.lost().await.reason(), LostReason::Forced);
@@ -96,7 +96,7 @@ async fn a_holder_is_notified_that_a_handle_of_another_kind_freed_its_lock() {
 
 #[tokio::test]
 async fn a_multi_lock_and_a_red_lock_accept_a_spin_lock_as_a_member() {
-    let test = Fixture::of(&SPIN).await;
+    let test = Fixture::of_kind(&SPIN).await;
     let members = || [test.lock("{l}a"), test.client.lock("{l}b")];
     let held = test.held_elsewhere("{l}a").await;
     test.redis.reset_stats().await;

@@ -26,7 +26,7 @@ each_kind! {
 }
 
 async fn a_wait_that_times_out_returns_none_and_not_early(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let held = test.held_elsewhere("l").await;
     let ours = test.lock("ours");
     let busy = ours.lock().owner(&Owner::new()).await.unwrap();
@@ -56,7 +56,7 @@ async fn a_wait_that_times_out_returns_none_and_not_early(kind: &'static Kind) {
 }
 
 async fn a_waiter_that_is_dropped_gets_nothing_and_leaves_nothing(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let held = test.held_elsewhere("l").await;
     let client = test.another().await;
     test.redis.reset_stats().await;
@@ -81,7 +81,7 @@ async fn a_waiter_that_is_dropped_gets_nothing_and_leaves_nothing(kind: &'static
 }
 
 async fn a_wait_beyond_the_range_of_clocks_works(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     let free = lock.try_lock().wait(Duration::MAX).await.unwrap();
     let held = free.expect("it is free");
@@ -96,7 +96,7 @@ async fn a_wait_beyond_the_range_of_clocks_works(kind: &'static Kind) {
 }
 
 async fn a_message_of_another_clients_unlock_wakes_the_waiter(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let client = test.without_polling().await;
     let held = test.held_elsewhere("l").await;
     let waiting = waiter(&kind.lock(&client, "l"));
@@ -112,7 +112,7 @@ async fn a_message_of_another_clients_unlock_wakes_the_waiter(kind: &'static Kin
 }
 
 async fn polling_finds_a_lock_that_was_freed_without_a_message(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let client = Client::builder()
         .url(test.server.url())
         .poll_cap(ms(100))
@@ -131,7 +131,7 @@ async fn polling_finds_a_lock_that_was_freed_without_a_message(kind: &'static Ki
 }
 
 async fn polling_waiters_do_not_subscribe(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let client = Client::builder()
         .url(test.server.url())
         .wake(Wake::Poll(Backoff::constant(ms(10))))
@@ -151,7 +151,7 @@ async fn polling_waiters_do_not_subscribe(kind: &'static Kind) {
 }
 
 async fn a_handle_with_its_own_backoff_does_not_subscribe(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     let held = test.held_elsewhere("l").await;
     test.redis.reset_stats().await;
     let waiting = waiter(&test.lock("l").backoff(Backoff::constant(ms(10))));
@@ -166,7 +166,7 @@ async fn a_handle_with_its_own_backoff_does_not_subscribe(kind: &'static Kind) {
 
 /// A key without a TTL: its end notifies no client.
 async fn a_foreign_key_without_a_ttl_does_not_block_its_waiters_forever(kind: &'static Kind) {
-    let test = Fixture::of(kind).await;
+    let test = Fixture::of_kind(kind).await;
     test.redis.cmd(&["HSET", "l", "somebody:1", "1"]).await;
     let lock = test.lock("l");
     assert!(lock.try_lock().await.unwrap().is_none());

@@ -10,7 +10,7 @@ use crate::support::{Action, Proxy, eventually, timed, until_ok};
 #[tokio::test]
 async fn members_that_one_command_may_not_contain_are_acquired_one_by_one() {
     let test = Fixture::start(1).await;
-    let proxy = Proxy::start(&test.servers[0]).await;
+    let proxy = Proxy::start(&test.servers.all[0]).await;
     let rule = proxy.on(is_of_several, Action::ReplyWith(REFUSAL.to_owned()));
     let rule = rule.always();
     let clients = [Client::connect(proxy.url()).await.unwrap()];
@@ -62,7 +62,7 @@ async fn a_call_that_is_split_keeps_its_deadline() {
     let mut clients = Vec::new();
     let mut rules = Vec::new();
     let mut proxies = Vec::new();
-    for server in &test.servers {
+    for server in &test.servers.all {
         let proxy = Proxy::start(server).await;
         let refusal = Action::ReplyWith(REFUSAL.to_owned());
         rules.push(proxy.on(is_of_several, refusal).always());

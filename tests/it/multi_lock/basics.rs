@@ -25,7 +25,7 @@ async fn all_members_are_held_by_the_owner_until_the_unlock() {
         assert_eq!(lock.hold_count().await.unwrap(), 1);
         for (server, name) in members {
             assert_eq!(test.counts(server, name).await, ["1"]);
-            let ttl = test.redis[server].pttl(name).await;
+            let ttl = test.servers.redis[server].pttl(name).await;
             assert!((40_000..=60_000).contains(&ttl), "{ttl}");
             assert!(test.clients[server].lock(name).is_held().await.unwrap());
         }
@@ -64,9 +64,9 @@ async fn a_hundred_members_are_one_command() {
     let lock = MultiLock::new(locks);
     let guard = lock.lock().await.unwrap();
     assert_eq!(test.scripts(0).await, 1);
-    assert_eq!(test.redis[0].keys().await.len(), 100);
+    assert_eq!(test.servers.redis[0].keys().await.len(), 100);
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
-    assert_eq!(test.redis[0].keys().await.len(), 0);
+    assert_eq!(test.servers.redis[0].keys().await.len(), 0);
     test.assert_clean().await;
 }
 
@@ -160,7 +160,7 @@ async fn invalid_members_are_an_error_of_each_request() {
     test.warm_up(&test.clients).await;
     let client = &test.clients[0];
     let mapped = lockdog::Client::builder()
-        .url(test.servers[0].url())
+        .url(test.servers.all[0].url())
         .name_mapper(|_| "one".to_owned())
         .build()
         .await
@@ -208,7 +208,7 @@ async fn invalid_members_are_an_error_of_each_request() {
 async fn invalid_terms_are_refused() {
     let test = Fixture::start(2).await;
     let short = lockdog::Client::builder()
-        .url(test.servers[1].url())
+        .url(test.servers.all[1].url())
         .watchdog_lease(ms(10_000))
         .max_lease(ms(10_000))
         .build()
@@ -320,7 +320,7 @@ async fn a_guard_reports_each_member_in_the_given_order() {
         .iter()
         .map(|instance| (&*instance.lock, instance.server.clone()))
         .collect();
-    let server = |number: usize| format!("127.0.0.1:{}", test.servers[number].port());
+    let server = |number: usize| format!("127.0.0.1:{}", test.servers.all[number].port());
     assert_eq!(
         found,
         [("c", server(1)), ("a", server(0)), ("b", server(0))]
@@ -389,7 +389,10 @@ async fn tasks_of_one_scope_re_enter_while_other_owners_wait() {
 #[tokio::test]
 async fn a_bounded_hold_is_lost_at_its_bound() {
     let test = Fixture::start(2).await;
-    let clients = super::clients(&test.servers, |client| client.watchdog_lease(ms(4_800))).await;
+    let clients = test
+        .servers
+        .clients(|client| client.watchdog_lease(ms(4_800)))
+        .await;
     let lock = multi(&clients, &[(0, "a"), (1, "b")]);
     let guard = lock.lock().max_hold(ms(9_000)).await.unwrap();
     tokio::time::sleep(ms(5_400)).await;

@@ -8,7 +8,7 @@ use lockdog::config::{Backoff, Reentry, Wake};
 use lockdog::{Owner, Unlocked};
 use tokio::task::JoinSet;
 
-use super::{Fixture, LONG, SOON, clients, ms, multi, waiter};
+use super::{Fixture, LONG, SOON, ms, multi, waiter};
 use crate::support::{eventually, timed, until_ok};
 
 /// A wait of zero is one attempt, and its members are released.
@@ -71,13 +71,16 @@ async fn a_wait_holds_nothing_and_ends_in_time() {
 async fn a_message_of_the_busy_member_wakes_the_waiter() {
     let test = Fixture::start(2).await;
     for busy in [(0, "a"), (0, "b"), (1, "c")] {
-        let patient = clients(&test.servers, |client| client.poll_cap(ms(60_000))).await;
+        let patient = test
+            .servers
+            .clients(|client| client.poll_cap(ms(60_000)))
+            .await;
         let lock = multi(&patient, &[(0, "a"), (0, "b"), (1, "c")]);
         let elsewhere = test.held_elsewhere(busy.0, busy.1).await;
         let waiting = waiter(&lock);
         let channel = format!("redisson_lock__channel:{{{}}}", busy.1);
         eventually(SOON, "it listens for the one that blocks", async || {
-            test.redis[busy.0].channels().await == [channel.clone()]
+            test.servers.redis[busy.0].channels().await == [channel.clone()]
         })
         .await;
         tokio::time::sleep(ms(100)).await;
@@ -95,7 +98,10 @@ async fn a_message_of_the_busy_member_wakes_the_waiter() {
 #[tokio::test]
 async fn a_waiter_moves_from_one_busy_member_to_the_next() {
     let test = Fixture::start(2).await;
-    let patient = clients(&test.servers, |client| client.poll_cap(ms(60_000))).await;
+    let patient = test
+        .servers
+        .clients(|client| client.poll_cap(ms(60_000)))
+        .await;
     let lock = multi(&patient, &[(0, "a"), (0, "b"), (1, "c")]);
     let mut elsewhere = Vec::new();
     for (server, name) in [(0, "a"), (0, "b"), (1, "c")] {
@@ -117,7 +123,10 @@ async fn a_waiter_moves_from_one_busy_member_to_the_next() {
 #[tokio::test]
 async fn the_ttl_of_the_busy_member_wakes_the_waiter() {
     let test = Fixture::start(2).await;
-    let patient = clients(&test.servers, |client| client.poll_cap(ms(60_000))).await;
+    let patient = test
+        .servers
+        .clients(|client| client.poll_cap(ms(60_000)))
+        .await;
     let lock = multi(&patient, &[(0, "a"), (1, "c")]);
     let elsewhere = test.others().await[1].lock("c");
     let mut asked = Instant::now();
@@ -210,16 +219,16 @@ async fn a_waiter_keeps_its_place_in_the_queue_of_the_busy_member() {
 async fn a_polling_client_gets_the_lock() {
     let test = Fixture::start(2).await;
     let backoff = Backoff::constant(ms(20));
-    let polling = clients(&test.servers, |client| {
-        client.wake(Wake::Poll(backoff)).poll_cap(ms(60_000))
-    })
-    .await;
+    let polling = test
+        .servers
+        .clients(|client| client.wake(Wake::Poll(backoff)).poll_cap(ms(60_000)))
+        .await;
     let lock = multi(&polling, &[(0, "a"), (1, "c")]);
     let elsewhere = test.held_elsewhere(1, "c").await;
     let waiting = waiter(&lock);
     tokio::time::sleep(ms(200)).await;
     assert!(!waiting.is_finished());
-    assert!(test.redis[1].channels().await.is_empty());
+    assert!(test.servers.redis[1].channels().await.is_empty());
     elsewhere.unlock().await.unwrap();
     let guard = tokio::time::timeout(SOON, waiting).await;
     guard
@@ -235,7 +244,10 @@ async fn a_polling_client_gets_the_lock() {
 #[tokio::test]
 async fn an_unpolled_waiter_loses_its_turn() {
     let test = Fixture::start(2).await;
-    let quick = clients(&test.servers, |client| client.poll_cap(ms(200))).await;
+    let quick = test
+        .servers
+        .clients(|client| client.poll_cap(ms(200)))
+        .await;
     let lock = multi(&quick, &[(0, "a"), (1, "c")]);
     let elsewhere = test.held_elsewhere(0, "a").await;
     let mut left = lock.lock().owner(&Owner::new()).into_future();
@@ -315,7 +327,7 @@ async fn a_member_held_by_the_owner_causes_no_repeated_attempts() {
         (1, Reentry::Counted),
     ] {
         let lock = test.multi(&[(0, "mine"), (server, "busy")]);
-        for redis in &test.redis {
+        for redis in &test.servers.redis {
             redis.reset_stats().await;
         }
         let request = lock.try_lock().owner(&owner).reentry(reentry);

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use lockdog::{Client, MultiLock, Owner};
 use tokio::task::JoinSet;
 
-use super::{Fixture, SOON, clients, ms, multi};
+use super::{Fixture, SOON, ms, multi};
 use crate::support::child::{Copy, argument, tell};
 use crate::support::{Cell, Direction, Proxy};
 
@@ -25,7 +25,7 @@ async fn opposite_orders_in_two_processes_exclude_each_other_without_deadlock() 
                 opposite_orders_in_two_processes_exclude_each_other_without_deadlock";
     let began = Instant::now();
     let processes = ["forth", "back"].map(|order| {
-        let [one, other] = [0, 1].map(|server: usize| test.servers[server].url());
+        let [one, other] = [0, 1].map(|server: usize| test.servers.all[server].url());
         Copy::run(this, &format!("{order} {one} {other} {}", cell.display()))
     });
     for mut process in processes {
@@ -94,7 +94,7 @@ async fn opposite_orders_in_two_client_sets_exclude_each_other_without_deadlock(
 async fn all_contenders_succeed_on_a_slow_network() {
     let test = Fixture::start(3).await;
     let cell = Cell::new();
-    let proxies = join_all(test.servers.iter().map(Proxy::start)).await;
+    let proxies = join_all(test.servers.all.iter().map(Proxy::start)).await;
     for proxy in &proxies {
         proxy.delay(Direction::ToServer, ms(5));
         proxy.delay(Direction::ToClient, ms(5));
@@ -125,7 +125,10 @@ async fn no_wake_up_is_lost_among_many_contenders() {
     let cell = Cell::new();
     let mut tasks = JoinSet::new();
     for number in 0..3 {
-        let patient = clients(&test.servers, |client| client.poll_cap(ms(300_000))).await;
+        let patient = test
+            .servers
+            .clients(|client| client.poll_cap(ms(300_000)))
+            .await;
         let members = if number % 2 == 0 {
             [(0, "a"), (0, "b"), (1, "c")]
         } else {
@@ -240,7 +243,10 @@ async fn renewed_holds_exclude_for_longer_than_their_lease() {
     let cell = Cell::new();
     let mut tasks = JoinSet::new();
     for _ in 0..2 {
-        let short = clients(&test.servers, |client| client.watchdog_lease(ms(4_800))).await;
+        let short = test
+            .servers
+            .clients(|client| client.watchdog_lease(ms(4_800)))
+            .await;
         let (lock, cell) = (multi(&short, &[(0, "a"), (1, "b")]), cell.clone());
         tasks.spawn(async move {
             let guard = lock

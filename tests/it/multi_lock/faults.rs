@@ -5,22 +5,22 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use lockdog::{Client, ClientBuilder, Error, MultiLock, Owner, Unlocked};
 
-use super::{Fixture, SOON, clients, ms, multi};
+use super::{Fixture, SOON, ms, multi};
 use crate::support::{Action, Gate, Proxy, RedisServer, eventually, timed, until_ok};
 
 /// Two servers behind a proxy each, and clients that connect to the proxies.
-struct Stand {
+struct Proxied {
     test: Fixture,
     proxies: Vec<Proxy>,
     clients: Vec<Client>,
     lock: MultiLock,
 }
 
-impl Stand {
+impl Proxied {
     async fn start(patience: Duration) -> Self {
         let test = Fixture::start(2).await;
-        let proxies = join_all(test.servers.iter().map(Proxy::start)).await;
-        for redis in &test.redis {
+        let proxies = join_all(test.servers.all.iter().map(Proxy::start)).await;
+        for redis in &test.servers.redis {
             redis.cmd(&["SCRIPT", "LOAD", ACQUIRE]).await;
         }
         let mut clients = Vec::new();
@@ -66,7 +66,7 @@ impl Stand {
 /// Design: invariant 3. The command arrives twice in a row, for a first acquire and a nested one.
 #[tokio::test]
 async fn an_acquire_that_arrives_twice_counts_once() {
-    let stand = Stand::start(PATIENT).await;
+    let stand = Proxied::start(PATIENT).await;
     for count in ["1", "2"] {
         let rules = [0, 1].map(|server| stand.proxies[server].on(is_acquire, Action::Twice));
         stand.lock.lock().await.unwrap().forget();
@@ -86,7 +86,7 @@ async fn an_acquire_that_arrives_twice_counts_once() {
 /// Design: invariant 6. The answer is lost with its connection: it is sent again.
 #[tokio::test]
 async fn an_acquire_repeated_after_a_lost_reply_counts_once() {
-    let stand = Stand::start(PATIENT).await;
+    let stand = Proxied::start(PATIENT).await;
     for server in [0, 1] {
         let outer = stand.lock.lock().await.unwrap();
         let rule = stand.proxies[server].on(is_acquire, Action::ExecuteThenCut);
@@ -110,7 +110,7 @@ async fn an_acquire_repeated_after_a_lost_reply_counts_once() {
 /// Design: invariant 3. A nested acquire that comes late takes no lock that is free by then.
 #[tokio::test]
 async fn a_late_nested_acquire_takes_nothing() {
-    let stand = Stand::start(PATIENT).await;
+    let stand = Proxied::start(PATIENT).await;
     let gate = Gate::new();
     let outer = stand.lock.lock().await.unwrap();
     stand.proxies[0].on(is_acquire, Action::TwiceLate(gate.clone()));
@@ -126,7 +126,7 @@ async fn a_late_nested_acquire_takes_nothing() {
 #[tokio::test]
 async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
     for silent in [0, 1] {
-        let stand = Stand::start(ms(1_000)).await;
+        let stand = Proxied::start(ms(1_000)).await;
         let rule = stand.proxies[silent].on(is_acquire, Action::DropReply);
         let error = stand.lock.lock().await.unwrap_err();
         assert_eq!(rule.hits(), 1);
@@ -149,9 +149,12 @@ async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
 #[tokio::test]
 async fn an_unreachable_server_is_an_error_and_nothing_is_left_on_the_others() {
     let test = Fixture::start(2).await;
-    let clients = clients(&test.servers, |client| client.command_timeout(ms(2_000))).await;
+    let clients = test
+        .servers
+        .clients(|client| client.command_timeout(ms(2_000)))
+        .await;
     let lock = multi(&clients, &MEMBERS);
-    test.servers[1].kill();
+    test.servers.all[1].kill();
     for wait in [None, Some(ms(700)), Some(ms(0))] {
         // On a busy machine the server that is up may be late, too.
         until_ok(SOON, async || {
@@ -171,7 +174,7 @@ async fn an_unreachable_server_is_an_error_and_nothing_is_left_on_the_others() {
         })
         .await;
         eventually(SOON, "nothing is left", async || {
-            test.redis[0].keys().await.is_empty()
+            test.servers.redis[0].keys().await.is_empty()
         })
         .await;
     }
@@ -179,17 +182,20 @@ async fn an_unreachable_server_is_an_error_and_nothing_is_left_on_the_others() {
     let error = ended.expect("it ends").unwrap_err();
     let is_told = matches!(error, Error::Unavailable { .. }) || error.is_timeout();
     assert!(is_told, "{error}");
-    test.redis[0].assert_clean().await;
+    test.servers.redis[0].assert_clean().await;
 }
 
 /// Its members elsewhere are free for others while it waits for the server.
 #[tokio::test]
 async fn a_wait_for_an_unreachable_server_continues_and_blocks_no_other_owner() {
     let test = Fixture::start(2).await;
-    let clients = clients(&test.servers, |client| client.command_timeout(ms(300))).await;
+    let clients = test
+        .servers
+        .clients(|client| client.command_timeout(ms(300)))
+        .await;
     let lock = multi(&clients, &MEMBERS);
     let others = test.others().await[0].lock("a");
-    test.servers[1].kill();
+    test.servers.all[1].kill();
     let request = lock.try_lock().wait(SOON).owner(&Owner::new());
     let waiting = tokio::spawn(request.into_future());
     // Its first attempt may have held it for a command timeout.
@@ -200,13 +206,15 @@ async fn a_wait_for_an_unreachable_server_continues_and_blocks_no_other_owner() 
         guard.unlock().await.unwrap();
         tokio::time::sleep(ms(10)).await;
     }
-    test.servers[1].restart(crate::support::Data::Lost).await;
+    test.servers.all[1]
+        .restart(crate::support::Data::Lost)
+        .await;
     drop(waiting.await.unwrap().unwrap().expect("the server is back"));
     eventually(SOON, "nothing is left", async || {
-        test.redis[0].keys().await.is_empty()
+        test.servers.redis[0].keys().await.is_empty()
     })
     .await;
-    test.redis[0].assert_clean().await;
+    test.servers.redis[0].assert_clean().await;
 }
 
 /// A frozen server is an error when the wait is over, never "another owner has it".
@@ -214,16 +222,16 @@ async fn a_wait_for_an_unreachable_server_continues_and_blocks_no_other_owner() 
 async fn a_wait_on_a_frozen_server_ends_in_time_with_an_error() {
     let test = Fixture::start(2).await;
     let lock = test.multi(&MEMBERS);
-    test.servers[1].pause();
+    test.servers.all[1].pause();
     let (outcome, took) = timed(lock.try_lock().wait(ms(500)).into_future()).await;
     let error = outcome.unwrap_err();
     assert!(error.is_timeout(), "{error}");
     assert!((ms(500)..SOON).contains(&took), "{took:?}");
     eventually(SOON, "nothing is left", async || {
-        test.redis[0].keys().await.is_empty()
+        test.servers.redis[0].keys().await.is_empty()
     })
     .await;
-    test.servers[1].resume();
+    test.servers.all[1].resume();
     test.assert_clean().await;
 }
 
@@ -234,14 +242,14 @@ async fn a_short_wait_that_ends_during_a_server_pause_does_not_end_a_longer_wait
     let held = test.others().await[1].lock("c").lock().await.unwrap();
     // They poll often, so that a command is pending when the wait ends.
     let patient = |client: ClientBuilder| client.poll_cap(ms(50)).command_timeout(PATIENT);
-    let clients = clients(&test.servers, patient).await;
+    let clients = test.servers.clients(patient).await;
     let lock = multi(&clients, &MEMBERS);
     let plain = clients[1].lock("c");
     // The waiter enters the queue of the held member and is the first in it.
     let short = lock.try_lock().wait(ms(2_000)).owner(&Owner::new());
     let short = tokio::spawn(short.into_future());
     eventually(SOON, "the short wait listens", async || {
-        !test.redis[1].channels().await.is_empty()
+        !test.servers.redis[1].channels().await.is_empty()
     })
     .await;
     let mut patient = tokio::task::JoinSet::new();
@@ -249,10 +257,10 @@ async fn a_short_wait_that_ends_during_a_server_pause_does_not_end_a_longer_wait
         let request = request.owner(&Owner::new());
         patient.spawn(async move { request.await?.unlock().await });
     }
-    test.servers[1].pause();
+    test.servers.all[1].pause();
     let told = short.await.unwrap();
     tokio::time::sleep(ms(400)).await;
-    test.servers[1].resume();
+    test.servers.all[1].resume();
     assert!(!matches!(told, Ok(Some(_))), "the server was stopped");
     held.unlock().await.unwrap();
     while let Some(ended) = patient.join_next().await {
@@ -266,7 +274,7 @@ async fn a_short_wait_that_ends_during_a_server_pause_does_not_end_a_longer_wait
 async fn a_key_of_another_type_is_an_error_that_names_the_member() {
     let test = Fixture::start(2).await;
     for (server, name) in MEMBERS {
-        let redis = &test.redis[server];
+        let redis = &test.servers.redis[server];
         redis.cmd(&["SET", name, "foreign"]).await;
         let lock = test.multi(&MEMBERS);
         let error = lock.try_lock().wait(SOON).await.unwrap_err();
@@ -281,7 +289,11 @@ async fn a_key_of_another_type_is_an_error_that_names_the_member() {
         assert!(!message.contains("KEYS["), "{message}");
         assert!(!error.is_retriable() && !error.may_be_held());
         eventually(SOON, "nothing is left", async || {
-            let keys = [test.redis[0].keys().await, test.redis[1].keys().await].concat();
+            let keys = [
+                test.servers.redis[0].keys().await,
+                test.servers.redis[1].keys().await,
+            ]
+            .concat();
             keys == [name]
         })
         .await;
@@ -296,7 +308,7 @@ async fn a_key_of_another_type_is_an_error_that_names_the_member() {
 async fn a_server_out_of_memory_prevents_the_acquire_on_all_servers() {
     let test = Fixture::start(2).await;
     let lock = test.multi(&MEMBERS);
-    let full = &test.redis[1];
+    let full = &test.servers.redis[1];
     let outer = lock.lock().await.unwrap();
     full.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
     for owner in [Owner::current(), Owner::new()] {
@@ -376,7 +388,7 @@ async fn a_lease_refused_for_one_member_undoes_the_others() {
 #[tokio::test]
 async fn a_refusal_of_the_last_member_undoes_the_first_ones() {
     let test = Fixture::start(1).await;
-    let redis = &test.redis[0];
+    let redis = &test.servers.redis[0];
     let held = test.multi(&[(0, "b"), (0, "c")]).lock().await.unwrap();
     let fields: Vec<String> = redis.hash("c").await.into_keys().collect();
     // This count cannot be incremented.
@@ -403,7 +415,7 @@ async fn members_are_acquired_after_a_script_flush() {
     let test = Fixture::start(2).await;
     let lock = test.multi(&MEMBERS);
     for _ in 0..5 {
-        for redis in &test.redis {
+        for redis in &test.servers.redis {
             redis.cmd(&["SCRIPT", "FLUSH"]).await;
         }
         lock.lock().await.unwrap().unlock().await.unwrap();

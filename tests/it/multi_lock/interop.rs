@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockdog::{Owner, Unlocked};
 
-use super::{Fixture, LONG, SOON, clients, ms, multi, waiter};
+use super::{Fixture, LONG, SOON, ms, multi, waiter};
 use crate::support::redisson::{JavaError, JavaLock, JavaThread, PendingCall, Redisson};
 use crate::support::{eventually, until_ok};
 
@@ -18,11 +18,11 @@ struct Scene {
 impl Scene {
     async fn start() -> Self {
         let test = Fixture::start(2).await;
-        let patient = clients(&test.servers, |client| {
-            client.watchdog_lease(NEVER).poll_cap(NEVER)
-        })
-        .await;
-        let java = Redisson::builder(&test.servers[0].url()).server(&test.servers[1].url());
+        let patient = test
+            .servers
+            .clients(|client| client.watchdog_lease(NEVER).poll_cap(NEVER))
+            .await;
+        let java = Redisson::builder(&test.servers.all[0].url()).server(&test.servers.all[1].url());
         let java = java.start().await;
         Self {
             test,
@@ -44,7 +44,10 @@ impl Scene {
     async fn a_waiter_listens(&self, (server, name): (usize, &str)) {
         let channel = format!("redisson_lock__channel:{{{name}}}");
         eventually(SOON, "a waiter listens", async || {
-            self.test.redis[server].channels().await.contains(&channel)
+            self.test.servers.redis[server]
+                .channels()
+                .await
+                .contains(&channel)
         })
         .await;
         tokio::time::sleep(ms(150)).await;
@@ -117,8 +120,8 @@ async fn a_java_unlock_wakes_a_lockdog_waiter() {
     // Every member blocks; it waits for one of them.
     eventually(SOON, "it waits", async || {
         let channels = [
-            scene.test.redis[0].channels().await,
-            scene.test.redis[1].channels().await,
+            scene.test.servers.redis[0].channels().await,
+            scene.test.servers.redis[1].channels().await,
         ];
         channels.concat().len() == 1
     })
@@ -224,7 +227,7 @@ async fn each_side_sees_the_holds_of_the_other_as_plain_locks() {
         guards.push(ours.lock().lease(ms(60_000)).owner(&owner).await.unwrap());
     }
     for (server, name) in MEMBERS {
-        let redis = &scene.test.redis[server];
+        let redis = &scene.test.servers.redis[server];
         let hash = redis.hash(name).await;
         let (field, count) = hash.iter().next().expect("it is held");
         let client = scene.patient[server].id();
@@ -232,8 +235,8 @@ async fn each_side_sees_the_holds_of_the_other_as_plain_locks() {
         assert_eq!((hash.len(), &**count), (1, "2"));
         assert!((50_000..=60_000).contains(&redis.pttl(name).await));
     }
-    assert_eq!(scene.test.redis[0].keys().await, ["a", "b"]);
-    assert_eq!(scene.test.redis[1].keys().await, ["c"]);
+    assert_eq!(scene.test.servers.redis[0].keys().await, ["a", "b"]);
+    assert_eq!(scene.test.servers.redis[1].keys().await, ["c"]);
     assert!(scene.thread().is_locked("a").await);
     drop((guards, ours));
     scene.end().await;
@@ -243,9 +246,9 @@ async fn each_side_sees_the_holds_of_the_other_as_plain_locks() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_sides_lose_no_update() {
     let test = Fixture::start(2).await;
-    let java = Redisson::builder(&test.servers[0].url()).server(&test.servers[1].url());
+    let java = Redisson::builder(&test.servers.all[0].url()).server(&test.servers.all[1].url());
     let java = java.start().await;
-    let redis = test.redis[0].clone();
+    let redis = test.servers.redis[0].clone();
     let pause = ms(1);
     let theirs: Vec<_> = (0..3)
         .map(|n| {
@@ -291,7 +294,7 @@ async fn both_sides_lose_no_update() {
 #[tokio::test]
 async fn lockdog_gets_the_lock_of_a_killed_java_process_when_its_leases_end() {
     let test = Fixture::start(2).await;
-    let java = Redisson::builder(&test.servers[0].url()).server(&test.servers[1].url());
+    let java = Redisson::builder(&test.servers.all[0].url()).server(&test.servers.all[1].url());
     let java = java.watchdog_timeout(ms(1_500)).own_jvm().start().await;
     let theirs = Theirs::of(&java.thread("t1"));
     theirs.start_lock().value().await;

@@ -6,7 +6,7 @@ use lockdog::error::{InstanceState, LostReason};
 use lockdog::report::Verdict;
 use lockdog::{Client, ClientBuilder, Error, Guard, MultiLock, Owner, Unlocked};
 
-use super::{Fixture, SOON, clients, ms, multi};
+use super::{Fixture, SOON, ms, multi};
 use crate::support::{eventually, timed};
 
 /// Two servers and a multi lock of three members with a short watchdog lease.
@@ -19,7 +19,10 @@ struct Scene {
 impl Scene {
     async fn start() -> Self {
         let test = Fixture::start(2).await;
-        let clients = clients(&test.servers, |client| client.watchdog_lease(LEASE)).await;
+        let clients = test
+            .servers
+            .clients(|client| client.watchdog_lease(LEASE))
+            .await;
         let lock = multi(&clients, &MEMBERS);
         Self {
             test,
@@ -42,7 +45,7 @@ impl Scene {
         for told in [lost.instances().to_vec(), guard.instances()] {
             assert_eq!(told.len(), MEMBERS.len());
             for (instance, (server, name)) in told.iter().zip(MEMBERS) {
-                let port = self.test.servers[server].port();
+                let port = self.test.servers.all[server].port();
                 assert_eq!(instance.server, format!("127.0.0.1:{port}"));
                 let as_was = match instance.state {
                     InstanceState::Lost => name == member.1,
@@ -73,7 +76,7 @@ async fn all_members_are_renewed() {
         tokio::time::sleep(LEASE / 10).await;
         assert!(guard.is_valid() && !token.is_cancelled());
         for (server, name) in MEMBERS {
-            let ttl = scene.test.redis[server].pttl(name).await;
+            let ttl = scene.test.servers.redis[server].pttl(name).await;
             let most = LEASE.as_millis() as i64;
             assert!((1..=most).contains(&ttl), "{name} {ttl}");
         }
@@ -89,7 +92,9 @@ async fn a_deleted_member_ends_the_whole_hold() {
     for member in MEMBERS {
         let guard = scene.lock.lock().await.unwrap();
         let token = guard.lost_token();
-        scene.test.redis[member.0].cmd(&["DEL", member.1]).await;
+        scene.test.servers.redis[member.0]
+            .cmd(&["DEL", member.1])
+            .await;
         let told = tokio::time::timeout(SOON, token.cancelled()).await;
         told.expect("the token tells without being asked");
         // At the renewal, and not at the deadline.
@@ -114,7 +119,7 @@ async fn the_remaining_members_are_free_for_others() {
     let scene = Scene::start().await;
     let guard = scene.lock.lock().await.unwrap();
     let others = multi(&scene.test.others().await, &[(0, "b"), (1, "c")]);
-    scene.test.redis[0].cmd(&["DEL", "a"]).await;
+    scene.test.servers.redis[0].cmd(&["DEL", "a"]).await;
     // Otherwise they would be renewed.
     let next = others.try_lock().wait(SOON).await;
     let next = next.unwrap().expect("they are released");
@@ -133,7 +138,7 @@ async fn the_unlock_reports_a_loss_and_releases_the_others() {
     let lock = test.multi(&MEMBERS);
     for member in MEMBERS {
         let guard = lock.lock().await.unwrap();
-        test.redis[member.0].cmd(&["DEL", member.1]).await;
+        test.servers.redis[member.0].cmd(&["DEL", member.1]).await;
         assert!(guard.is_valid(), "the next renewal is far away");
         let error = guard.unlock().await.unwrap_err();
         let Error::Lost(lost) = error else {
@@ -155,7 +160,7 @@ async fn the_unlock_reports_a_loss_and_releases_the_others() {
 async fn a_member_taken_by_another_owner_is_left_alone() {
     let scene = Scene::start().await;
     let guard = scene.lock.lock().await.unwrap();
-    scene.test.redis[1].cmd(&["DEL", "c"]).await;
+    scene.test.servers.redis[1].cmd(&["DEL", "c"]).await;
     let elsewhere = scene.test.held_elsewhere(1, "c").await;
     scene
         .assert_lost(&guard, (1, "c"), LostReason::NotOurs)
@@ -201,7 +206,7 @@ async fn the_shutdown_of_one_client_ends_the_whole_hold() {
 async fn a_member_on_an_unreachable_server_is_lost_at_its_deadline() {
     let scene = Scene::start().await;
     let guard = scene.lock.lock().await.unwrap();
-    scene.test.servers[1].pause();
+    scene.test.servers.all[1].pause();
     let (lost, took) = timed(tokio::time::timeout(SOON, guard.lost())).await;
     let lost = lost.expect("it is notified of the loss");
     assert_eq!((lost.lock(), lost.reason()), ("c", LostReason::Deadline));
@@ -215,7 +220,7 @@ async fn a_member_on_an_unreachable_server_is_lost_at_its_deadline() {
         .await;
     }
     drop(guard);
-    scene.test.servers[1].resume();
+    scene.test.servers.all[1].resume();
     scene.test.assert_clean().await;
 }
 
@@ -223,12 +228,15 @@ async fn a_member_on_an_unreachable_server_is_lost_at_its_deadline() {
 #[tokio::test]
 async fn an_outage_shorter_than_the_lease_loses_nothing() {
     let test = Fixture::start(2).await;
-    let clients = clients(&test.servers, |client| client.watchdog_lease(ms(7_000))).await;
+    let clients = test
+        .servers
+        .clients(|client| client.watchdog_lease(ms(7_000)))
+        .await;
     let lock = multi(&clients, &MEMBERS);
     let guard = lock.lock().await.unwrap();
-    test.servers[1].pause();
+    test.servers.all[1].pause();
     tokio::time::sleep(ms(1_500)).await;
-    test.servers[1].resume();
+    test.servers.all[1].resume();
     tokio::time::sleep(ms(6_000)).await;
     assert!(guard.is_valid());
     guard.unlock().await.unwrap();
@@ -243,7 +251,7 @@ async fn a_loss_is_reported_to_all_guards_and_leaves_other_holds_alone() {
     let outer = scene.lock.lock().await.unwrap();
     let inner = scene.lock.lock().await.unwrap();
     assert_eq!(scene.test.counts(0, "a").await, ["3"]);
-    scene.test.redis[1].cmd(&["DEL", "c"]).await;
+    scene.test.servers.redis[1].cmd(&["DEL", "c"]).await;
     for guard in [&inner, &outer] {
         let lost = tokio::time::timeout(SOON, guard.lost())
             .await
@@ -271,7 +279,7 @@ async fn a_loss_is_reported_to_all_guards_and_leaves_other_holds_alone() {
 async fn the_work_is_cancelled_when_one_member_is_lost() {
     let scene = Scene::start().await;
     let deleting = async |_held: lockdog::Held| {
-        scene.test.redis[0].cmd(&["DEL", "b"]).await;
+        scene.test.servers.redis[0].cmd(&["DEL", "b"]).await;
         std::future::pending::<()>().await;
     };
     let outcome = tokio::time::timeout(SOON, scene.lock.with(deleting)).await;
@@ -284,10 +292,13 @@ async fn the_work_is_cancelled_when_one_member_is_lost() {
 #[tokio::test]
 async fn the_verdict_is_that_of_the_worst_member() {
     let test = Fixture::start(2).await;
-    let clients = clients(&test.servers, |client| client.watchdog_lease(ms(6_000))).await;
+    let clients = test
+        .servers
+        .clients(|client| client.watchdog_lease(ms(6_000)))
+        .await;
     let guard = multi(&clients, &MEMBERS).lock().await.unwrap();
     assert_eq!(guard.verdict(), Verdict::Held);
-    test.servers[1].pause();
+    test.servers.all[1].pause();
     let becomes = async |verdict| {
         eventually(SOON, "the verdict is another", async || {
             guard.verdict() == verdict
@@ -296,9 +307,9 @@ async fn the_verdict_is_that_of_the_worst_member() {
     };
     becomes(Verdict::Jeopardy).await;
     assert!(guard.is_valid());
-    test.servers[1].resume();
+    test.servers.all[1].resume();
     becomes(Verdict::Held).await;
-    test.redis[1].cmd(&["DEL", "c"]).await;
+    test.servers.redis[1].cmd(&["DEL", "c"]).await;
     becomes(Verdict::Lost(LostReason::NotOurs)).await;
     assert!(!guard.is_valid());
     drop(guard);
@@ -310,7 +321,7 @@ async fn the_verdict_is_that_of_the_worst_member() {
 async fn an_unlock_that_one_server_does_not_confirm_names_the_server() {
     let test = Fixture::start(2).await;
     let guard = test.multi(&MEMBERS).lock().await.unwrap();
-    test.servers[1].pause();
+    test.servers.all[1].pause();
     let error = guard.unlock().await.unwrap_err();
     let Error::UnlockUnconfirmed(unlock) = &error else {
         panic!("{error}")
@@ -328,9 +339,12 @@ async fn an_unlock_that_one_server_does_not_confirm_names_the_server() {
     let is_silent =
         matches!(&c.state, InstanceState::Unreachable { cause, .. } if cause.is_timeout());
     assert!(is_silent && error.is_timeout(), "{error}");
-    let server = format!("\"c\" on 127.0.0.1:{}: unreachable", test.servers[1].port());
+    let server = format!(
+        "\"c\" on 127.0.0.1:{}: unreachable",
+        test.servers.all[1].port()
+    );
     assert!(error.to_string().contains(&server), "{error}");
-    test.servers[1].resume();
+    test.servers.all[1].resume();
     test.assert_clean().await;
 }
 
@@ -354,23 +368,23 @@ async fn nothing_is_renewed_before_all_members_are_held() {
     let test = Fixture::start(2).await;
     // The attempt does not end before the lease.
     let patient = |client: ClientBuilder| client.watchdog_lease(LEASE).command_timeout(SOON);
-    let lock = multi(&clients(&test.servers, patient).await, &MEMBERS);
+    let lock = multi(&test.servers.clients(patient).await, &MEMBERS);
     // The first attempt takes two members and waits for the third one's server.
-    test.servers[1].pause();
+    test.servers.all[1].pause();
     let request = lock.lock().owner(&Owner::new()).into_future();
     let waiting = tokio::spawn(request);
     eventually(SOON, "the first members are taken", async || {
         !test.is_free(0, "a").await
     })
     .await;
-    test.redis[0].reset_stats().await;
+    test.servers.redis[0].reset_stats().await;
     eventually(SOON, "its lease has run out", async || {
         test.is_free(0, "a").await
     })
     .await;
     assert_eq!(test.scripts(0).await, 0, "no client renewed it");
     waiting.abort();
-    test.servers[1].resume();
+    test.servers.all[1].resume();
     test.assert_clean().await;
 }
 
@@ -381,7 +395,7 @@ async fn the_unlock_reports_a_loss_after_forgetting() {
     scene.lock.lock().await.unwrap().forget();
     tokio::time::sleep(LEASE * 4 / 3).await;
     assert!(scene.lock.is_held().await.unwrap(), "it is renewed");
-    scene.test.redis[0].cmd(&["DEL", "b"]).await;
+    scene.test.servers.redis[0].cmd(&["DEL", "b"]).await;
     let error = scene.lock.unlock().await.unwrap_err();
     let is_told = error.is_lost() || matches!(error, Error::NotHeld(_));
     assert!(is_told, "{error}");

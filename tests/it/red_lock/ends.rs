@@ -11,7 +11,7 @@ use crate::support::eventually;
 async fn a_lost_lock_reports_which_servers_failed() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients_with(|builder| builder.watchdog_lease(ms(4_800)))
+        .clients(|builder| builder.watchdog_lease(ms(4_800)))
         .await;
     let lock = lock_of(&clients, "l");
     let guard = lock.lock().await.unwrap();
@@ -48,14 +48,14 @@ async fn a_lost_lock_reports_which_servers_failed() {
 async fn a_deleted_lock_reports_the_instances() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients_with(|builder| builder.watchdog_lease(ms(6_000)))
+        .clients(|builder| builder.watchdog_lease(ms(6_000)))
         .await;
     let guard = lock_of(&clients, "l").lock().await.unwrap();
     has(&guard, 3).await;
     // The deletion is repeated, because an extension between the two acquires the first instance again.
     eventually(SOON, "the loss is noticed", async || {
         for n in [1, 2] {
-            servers.views[n].cmd(&["DEL", "l"]).await;
+            servers.redis[n].cmd(&["DEL", "l"]).await;
         }
         !guard.is_valid()
     })
@@ -78,7 +78,7 @@ async fn an_unlock_of_a_deleted_lock_reports_the_instances() {
     let guard = lock.lock().lease(ms(60_000)).await.unwrap();
     has(&guard, 3).await;
     for n in [0, 1] {
-        servers.views[n].cmd(&["DEL", "l"]).await;
+        servers.redis[n].cmd(&["DEL", "l"]).await;
     }
     let error = guard.unlock().await.unwrap_err();
     let Error::Lost(lost) = error else {
@@ -153,7 +153,11 @@ async fn an_unlocked_lock_reports_its_instances_as_given_back() {
 async fn the_verdict_follows_the_extensions() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients_with(|builder| builder.watchdog_lease(ms(6_000)).command_timeout(ms(1_000)))
+        .clients(|builder| {
+            builder
+                .watchdog_lease(ms(15_000))
+                .command_timeout(ms(1_000))
+        })
         .await;
     let lock = lock_of(&clients, "l");
     let guard = lock
@@ -200,7 +204,7 @@ fn is_away(instance: &Instance) -> bool {
 #[tokio::test]
 async fn a_known_loss_is_reported_by_every_query_at_once() {
     let servers = Servers::start(3).await;
-    let clients = servers.clients().await;
+    let clients = servers.clients(|builder| builder).await;
     let lock = lock_of(&clients, "l");
     servers.all[2].pause();
     // The lease is so long that neither its end nor an extension reports the loss.

@@ -9,6 +9,7 @@ mod clocks;
 mod crowd;
 mod ended;
 mod fencing;
+mod fixture;
 mod frozen;
 mod holders;
 mod killed;
@@ -17,7 +18,6 @@ mod passing;
 mod refusals;
 mod restarted;
 mod slow;
-mod stand;
 mod stopped;
 mod story;
 

@@ -33,7 +33,7 @@ async fn java_threads_and_lockdog_tasks_lose_no_update() {
         } else {
             lock_of(&scene.servers.clients_without_polling().await, NAME)
         };
-        let (redis, ours) = (scene.servers.views[0].clone(), ours.clone());
+        let (redis, ours) = (scene.servers.redis[0].clone(), ours.clone());
         tasks.spawn(async move {
             let mut rounds = 0;
             // On a busy machine Java needs more of them, and longer gaps.
@@ -65,12 +65,12 @@ async fn java_threads_and_lockdog_tasks_lose_no_update() {
     for call in theirs {
         call.value().await;
     }
-    let value: u32 = scene.servers.views[0].ask(&["GET", "cell"]).await;
+    let value: u32 = scene.servers.redis[0].ask(&["GET", "cell"]).await;
     assert_eq!(value, rounds.iter().sum::<u32>() + 2 * ROUNDS);
     let (_, javas) = *ours.lock().unwrap();
     assert!(javas > 0, "Java never had it between two of us");
     println!("Java had it {javas} times between two of us");
-    scene.servers.views[0].cmd(&["DEL", "cell"]).await;
+    scene.servers.redis[0].cmd(&["DEL", "cell"]).await;
     scene.assert_free().await;
 }
 
@@ -268,12 +268,12 @@ async fn an_instance_that_java_skips_after_its_quorum_stays_free() {
 
     assert!(t1.try_lock(&theirs).await);
     assert!(
-        !scene.servers.views[0].exists("b").await,
+        !scene.servers.redis[0].exists("b").await,
         "the fifth was not asked"
     );
     assert!(answered(|| ours.try_lock()).await.is_none());
     eventually(SOON, "we gave the fifth back", async || {
-        !scene.servers.views[0].exists("b").await
+        !scene.servers.redis[0].exists("b").await
     })
     .await;
     t1.unlock(&theirs).await.unwrap();
@@ -286,7 +286,7 @@ async fn an_instance_that_java_skips_after_its_quorum_stays_free() {
     assert!(!t1.try_lock(&theirs).await);
     guard.unlock().await.unwrap();
     held.unlock().await.unwrap();
-    for view in &scene.servers.views {
+    for view in &scene.servers.redis {
         eventually(SOON, "all are free", async || view.keys().await.is_empty()).await;
     }
 }
@@ -303,17 +303,17 @@ async fn java_sets_the_lease_of_another_holders_key_after_its_round() {
     let held = scene.ours_alone(2).lock().lease(NEVER).await.unwrap();
     let acquiring = t1.start_try_lock_for(&scene.theirs, nine, Some(nine));
     eventually(SOON, "Java has the first two", async || {
-        scene.servers.views[0].exists(NAME).await && scene.servers.views[1].exists(NAME).await
+        scene.servers.redis[0].exists(NAME).await && scene.servers.redis[1].exists(NAME).await
     })
     .await;
     // The first server loses its key, and our client acquires it there.
-    scene.servers.views[0].cmd(&["DEL", NAME]).await;
+    scene.servers.redis[0].cmd(&["DEL", NAME]).await;
     let fixed = scene.ours_alone(0).try_lock().lease(NEVER).await.unwrap();
     let fixed = fixed.expect("it is free");
-    assert!(scene.servers.views[0].pttl(NAME).await > 30_000);
+    assert!(scene.servers.redis[0].pttl(NAME).await > 30_000);
 
     assert!(acquiring.value().await, "Java still holds two of three");
-    assert!(scene.servers.views[0].pttl(NAME).await <= 9_000, "of ours");
+    assert!(scene.servers.redis[0].pttl(NAME).await <= 9_000, "of ours");
     // The guard cannot detect the shorter TTL. A watchdog's renewal would correct it.
     assert!(fixed.is_valid() && fixed.remaining() > nine);
     // The documentation says not to mix fixed leases with RedissonRedLocks that use a lease.
@@ -358,7 +358,7 @@ impl Scene {
     async fn a_waiter_listens<const N: usize>(&self, servers: [usize; N]) {
         for server in servers {
             eventually(SOON, "a waiter listens", async || {
-                self.servers.views[server]
+                self.servers.redis[server]
                     .channels()
                     .await
                     .contains(&channel(NAME))
@@ -373,7 +373,7 @@ impl Scene {
         for (server, count) in counts.into_iter().enumerate() {
             let expected = [(thread.field_on(server).await, count.to_string())];
             eventually(SOON, "Java has it and no other owner", async || {
-                let hash = self.servers.views[server].hash(NAME).await;
+                let hash = self.servers.redis[server].hash(NAME).await;
                 hash == expected.clone().into()
             })
             .await;

@@ -54,15 +54,16 @@ async fn operate_normally() {
     let servers = Servers::start(3).await;
     // It is extended while this lasts.
     let lease = |builder: lockdog::ClientBuilder| builder.watchdog_lease(ms(4_800));
-    let clients = servers.clients_with(lease).await;
+    let clients = servers.clients(lease).await;
     let (mine, yours) = (lock_of(&clients, "l"), servers.lock("l").await);
+    let (over, is_over) = tokio::sync::oneshot::channel();
     // The work runs in tasks, so that a guard that ends in another task would be logged.
     let work = tokio::spawn(async move {
         let guard = mine.lock().await.unwrap();
         assert!(answered(|| yours.try_lock()).await.is_none());
         let waiting = tokio::spawn(async move {
-            // It ends before the unlock that follows the sleep.
             assert!(answered(|| yours.try_lock().wait(ms(700))).await.is_none());
+            over.send(()).unwrap();
             let guard = yours.lock().await.unwrap();
             let nested = yours.lock().await.unwrap();
             drop(nested);
@@ -70,6 +71,8 @@ async fn operate_normally() {
         });
         let nested = mine.lock().lease(ms(1_000)).await.unwrap();
         drop(nested);
+        is_over.await.unwrap();
+        // At least one extension.
         tokio::time::sleep(ms(2_000)).await;
         // Another owner acquires one instance and releases it.
         assert!(clients[0].lock("m").lock().await.unwrap().is_valid());
@@ -122,8 +125,10 @@ fn a_quorum_in_jeopardy_and_a_lost_quorum_are_logged_with_each_instance() {
             let logs = Logs::of_this_process();
             let servers = Servers::start(3).await;
             let clients = servers
-                .clients_with(|builder| {
-                    builder.watchdog_lease(ms(6_000)).command_timeout(ms(1_000))
+                .clients(|builder| {
+                    builder
+                        .watchdog_lease(ms(15_000))
+                        .command_timeout(ms(1_000))
                 })
                 .await;
             let lock = lock_of(&clients, PERSONAL);
@@ -196,7 +201,7 @@ fn no_line_at_info_or_above_names_the_lock_that_an_instance_lost() {
             let settings = |it: lockdog::ClientBuilder| {
                 it.watchdog_lease(ms(6_000)).command_timeout(ms(1_000))
             };
-            let clients = servers.clients_with(settings).await;
+            let clients = servers.clients(settings).await;
             let lock = lock_of(&clients, PERSONAL);
             let owner = Owner::new();
             let guard = lock.try_lock().wait(SOON).owner(&owner).await.unwrap();
@@ -205,7 +210,7 @@ fn no_line_at_info_or_above_names_the_lock_that_an_instance_lost() {
             // The same owner's own lock there, whose guard outlives it.
             let own = clients[0].lock(PERSONAL).try_lock().wait(SOON);
             let own = own.owner(&owner).await.unwrap().expect("it re-enters");
-            servers.views[0].cmd(&["DEL", PERSONAL]).await;
+            servers.redis[0].cmd(&["DEL", PERSONAL]).await;
             let is_refused = |state: &InstanceState| {
                 matches!(
                     state,

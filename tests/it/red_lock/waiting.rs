@@ -40,7 +40,7 @@ async fn a_waiter_is_woken_when_a_quorum_is_released_and_not_before() {
     let servers = Servers::start(3).await;
     let (mine, others) = (
         servers.clients_without_polling().await,
-        servers.clients().await,
+        servers.clients(|builder| builder).await,
     );
     for stays in 0..3 {
         let mut held = Vec::new();
@@ -71,7 +71,7 @@ async fn the_ttl_of_the_last_instance_needed_wakes_a_waiter() {
     let servers = Servers::start(3).await;
     let (mine, others) = (
         servers.clients_without_polling().await,
-        servers.clients().await,
+        servers.clients(|builder| builder).await,
     );
     let mut held = Vec::new();
     // Before the servers count.
@@ -98,12 +98,12 @@ async fn a_waiter_without_messages_polls() {
     let servers = Servers::start(3).await;
     let backoff = Backoff::exponential(ms(1), ms(50), 2);
     let mine = servers
-        .clients_with(|builder| builder.wake(Wake::Poll(backoff)).poll_cap(NEVER))
+        .clients(|builder| builder.wake(Wake::Poll(backoff)).poll_cap(NEVER))
         .await;
     let guard = servers.lock("l").await.lock().await.unwrap();
     let waiting = waiter(&lock_of(&mine, "l"));
     tokio::time::sleep(ms(400)).await;
-    for view in &servers.views {
+    for view in &servers.redis {
         assert!(view.channels().await.is_empty());
     }
     assert!(!waiting.is_finished());
@@ -134,7 +134,7 @@ async fn a_wait_ends_in_time_and_a_zero_wait_is_one_attempt() {
         SOON,
         "one command each, and nothing to release",
         async || {
-            for view in &servers.views {
+            for view in &servers.redis {
                 view.reset_stats().await;
             }
             for request in [lock.try_lock().wait(ms(0)), lock.try_lock()] {
@@ -147,7 +147,7 @@ async fn a_wait_ends_in_time_and_a_zero_wait_is_one_attempt() {
                 }
             }
             let mut asked = Vec::new();
-            for view in &servers.views {
+            for view in &servers.redis {
                 asked.push(view.commandstats().await.get("evalsha").copied());
             }
             asked == [Some(2); 3]
@@ -167,7 +167,7 @@ async fn a_wait_ends_in_time_and_a_zero_wait_is_one_attempt() {
 #[tokio::test]
 async fn a_wait_that_ends_before_an_instance_answers_does_not_wait_for_it() {
     let servers = Servers::start(3).await;
-    let other = servers.clients().await;
+    let other = servers.clients(|builder| builder).await;
     let held = other[0].lock("l").lock().await.unwrap();
     // The quickest of several: a busy machine is slow now and then.
     eventually(SOON, "an attempt takes less than 400 ms", async || {
@@ -245,12 +245,12 @@ async fn waiters_of_a_client_send_nothing_while_it_holds_the_lock() {
     let lock = lock_of(&clients, "l");
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
     has(&held, 3).await;
-    for view in &servers.views {
+    for view in &servers.redis {
         view.reset_stats().await;
     }
     let waiters: Vec<_> = (0..4).map(|_| waiter(&lock)).collect();
     tokio::time::sleep(ms(300)).await;
-    for view in &servers.views {
+    for view in &servers.redis {
         let stats = view.commandstats().await;
         assert_eq!((stats.get("evalsha"), stats.get("subscribe")), (None, None));
     }
@@ -280,7 +280,7 @@ async fn contend(servers: &Servers, locks: Vec<RedLock>, rounds: usize) {
     let all = tokio::time::timeout(NEVER, tasks.join_all());
     all.await.expect("every owner gets it");
     cell.assert_exclusive(expected);
-    for _ in &servers.views {
+    for _ in &servers.redis {
         eventually(SOON, "no server has the lock", async || {
             servers.taken("l").await == 0
         })
@@ -297,7 +297,7 @@ fn waiter(lock: &RedLock) -> JoinHandle<(Guard, std::time::Duration)> {
 /// Waits until a waiter listens at every server, and has had time for the query that follows.
 async fn a_waiter_listens(servers: &Servers) {
     eventually(SOON, "a waiter listens everywhere", async || {
-        for view in &servers.views {
+        for view in &servers.redis {
             if view.channels().await.is_empty() {
                 return false;
             }

@@ -5,8 +5,9 @@ use std::time::Duration;
 use lockdog::Error;
 
 use super::SOON;
+use crate::stand::patient;
 use crate::support::{Proxy, RedisServer, eventually, timed};
-use crate::turn::{patient, refusal};
+use crate::turn::refusal;
 
 #[tokio::test]
 async fn a_client_that_is_refused_without_replicas_shuts_down_quickly() {

@@ -14,7 +14,7 @@ use crate::support::{RedisServer, Sentinels, eventually};
 /// the lock, but may have forgotten others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_red_lock_is_held_during_a_sentinel_failover() {
-    let stand = Stand::start().await;
+    let stand = Fixture::start().await;
     let (mine, yours) = (stand.clients().await, stand.clients().await);
     let held = lock(&mine, NAME).lock().await.unwrap();
     eventually(SOON, "all count", async || held.margin() == 1).await;
@@ -71,7 +71,7 @@ async fn a_red_lock_is_held_during_a_sentinel_failover() {
 /// has ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_lost_a_lock_allows_no_second_quorum() {
-    let stand = Stand::start().await;
+    let stand = Fixture::start().await;
     let clients = stand.clients().await;
     let lock = lock(&clients, NAME);
     lock.lock().await.unwrap().unlock().await.unwrap();
@@ -110,7 +110,7 @@ async fn a_master_that_lost_a_lock_allows_no_second_quorum() {
 /// the same run id. Each time the new master lacks the latest grants of the old one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_switch_and_a_switch_back_allow_no_second_quorum() {
-    let stand = Stand::start().await;
+    let stand = Fixture::start().await;
     let servers = &stand.all.servers;
     let never = ["CONFIG", "SET", "replica-priority", "0"];
     servers[2].redis().await.cmd(&never).await;
@@ -159,12 +159,12 @@ async fn a_switch_and_a_switch_back_allow_no_second_quorum() {
     shut_down(clients.into_iter().chain(others)).await;
 }
 
-struct Stand {
+struct Fixture {
     all: Sentinels,
     singles: [RedisServer; 2],
 }
 
-impl Stand {
+impl Fixture {
     async fn start() -> Self {
         let (all, first, second) = tokio::join!(
             Sentinels::start(),

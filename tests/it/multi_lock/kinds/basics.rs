@@ -3,7 +3,7 @@
 use lockdog::{Error, MultiLock, Owner, RedLock, Unlocked, Value};
 
 use super::*;
-use crate::multi_lock::{LONG, SOON, clients, ms, waiter};
+use crate::multi_lock::{LONG, SOON, ms, waiter};
 use crate::support::{eventually, until_ok};
 
 #[tokio::test]
@@ -95,10 +95,10 @@ async fn members_of_all_kinds_are_held_together_and_re_entered() {
 async fn a_busy_member_of_each_kind_is_waited_for_while_nothing_is_held() {
     let test = Fixture::start(2).await;
     for kind in KINDS {
-        let patient = clients(&test.servers, |client| {
-            client.poll_cap(ms(60_000)).fair_absence(ms(240_000))
-        })
-        .await;
+        let patient = test
+            .servers
+            .clients(|client| client.poll_cap(ms(60_000)).fair_absence(ms(240_000)))
+            .await;
         let others = test.others().await;
         let lock = kind.among_others(&patient);
         let rival = (kind.rival)(&others[0], MEMBER);
@@ -111,7 +111,7 @@ async fn a_busy_member_of_each_kind_is_waited_for_while_nothing_is_held() {
         );
         let waiting = waiter(&lock);
         eventually(SOON, "it listens for the busy member", async || {
-            let channels = test.redis[0].channels().await;
+            let channels = test.servers.redis[0].channels().await;
             channels.iter().any(|channel| channel.contains("{m}"))
         })
         .await;
@@ -147,7 +147,7 @@ async fn a_member_of_each_kind_is_released_while_a_plain_one_is_busy() {
             let held = others[server].lock(name).lock().lease(LONG).await.unwrap();
             let waiting = waiter(&lock);
             eventually(SOON, "it listens for the busy member", async || {
-                let channels = test.redis[server].channels().await;
+                let channels = test.servers.redis[server].channels().await;
                 channels
                     .iter()
                     .any(|channel| channel.contains(&format!("{{{name}}}")))
@@ -168,7 +168,7 @@ async fn a_member_of_each_kind_is_released_while_a_plain_one_is_busy() {
 async fn members_that_exclude_each_other_are_refused_and_nothing_is_sent() {
     let test = Fixture::start(1).await;
     let client = &test.clients[0];
-    test.redis[0].reset_stats().await;
+    test.servers.redis[0].reset_stats().await;
     for kind in KINDS {
         let twice = || [(kind.lock)(client, MEMBER), (kind.lock)(client, MEMBER)];
         let beside_plain = || [(kind.lock)(client, MEMBER), client.lock(MEMBER)];
@@ -189,14 +189,17 @@ async fn members_that_exclude_each_other_are_refused_and_nothing_is_sent() {
         let error = lock.lock().lease(ms(0)).await.unwrap_err();
         assert!(matches!(error, Error::Invalid { .. }), "{error}");
     }
-    assert_eq!(test.redis[0].commandstats().await.get("evalsha"), None);
+    assert_eq!(
+        test.servers.redis[0].commandstats().await.get("evalsha"),
+        None
+    );
 }
 
 /// A quorum needs reentrant locks that only one owner holds, whose servers have no order of waiters.
 #[tokio::test]
 async fn a_red_lock_refuses_every_kind_and_says_why() {
     let test = Fixture::start(2).await;
-    test.redis[0].reset_stats().await;
+    test.servers.redis[0].reset_stats().await;
     for kind in KINDS {
         let why = match kind.name {
             "fair" => "no order of waiters",
@@ -221,7 +224,10 @@ async fn a_red_lock_refuses_every_kind_and_says_why() {
             assert!(text.contains(why) && text.contains("place=2"), "{text}");
         }
     }
-    assert_eq!(test.redis[0].commandstats().await.get("evalsha"), None);
+    assert_eq!(
+        test.servers.redis[0].commandstats().await.get("evalsha"),
+        None
+    );
 }
 
 #[tokio::test]

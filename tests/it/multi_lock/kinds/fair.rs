@@ -7,13 +7,15 @@ use lockdog::{Client, Guard, MultiLock, Owner};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::multi_lock::{LONG, SOON, clients, ms, waiter};
+use crate::multi_lock::{LONG, SOON, ms, waiter};
 use crate::support::{eventually, until_ok};
 
 /// The fields that wait for a fair lock of this name on the first server.
 async fn queue(test: &Fixture, name: &str) -> Vec<String> {
     let key = format!("redisson_lock_queue:{{{name}}}");
-    test.redis[0].ask(&["LRANGE", &key, "0", "-1"]).await
+    test.servers.redis[0]
+        .ask(&["LRANGE", &key, "0", "-1"])
+        .await
 }
 
 async fn eventually_queued(test: &Fixture, name: &str, waiters: usize) {
@@ -196,8 +198,8 @@ async fn keeps_its_place(own_holds: bool) {
     let test = Fixture::start(2).await;
     let set = |client: lockdog::ClientBuilder| client.poll_cap(ms(200)).fair_absence(absence);
     let (own, other) = (
-        clients(&test.servers, set).await,
-        clients(&test.servers, set).await,
+        test.servers.clients(set).await,
+        test.servers.clients(set).await,
     );
     let holder = if own_holds { &own } else { &other };
     let held = holder[0].fair_lock(MEMBER).lock().await.unwrap();
@@ -261,8 +263,8 @@ async fn a_member_that_its_owner_gets_meanwhile_is_acquired_once_more() {
 async fn an_unpolled_multi_lock_at_the_head_of_the_queue_delays_no_other_waiter_for_long() {
     let test = Fixture::start(2).await;
     let others = test.others().await;
-    let set = |client: lockdog::ClientBuilder| client.poll_cap(ms(200)).fair_absence(ms(4_000));
-    let own = clients(&test.servers, set).await;
+    let set = |client: lockdog::ClientBuilder| client.poll_cap(ms(200)).fair_absence(ms(10_000));
+    let own = test.servers.clients(set).await;
     let held = others[0].fair_lock(MEMBER).lock().await.unwrap();
     let lock = KINDS[0].among_others(&own);
     let mut left = Box::pin(lock.lock().owner(&Owner::new()).into_future());
@@ -298,10 +300,10 @@ async fn an_unpolled_multi_lock_at_the_head_of_the_queue_delays_no_other_waiter_
 #[tokio::test]
 async fn a_multi_lock_with_two_fair_members_waits_for_one_after_the_other() {
     let test = Fixture::start(1).await;
-    let patient = clients(&test.servers, |client| {
-        client.poll_cap(ms(60_000)).fair_absence(ms(240_000))
-    })
-    .await;
+    let patient = test
+        .servers
+        .clients(|client| client.poll_cap(ms(60_000)).fair_absence(ms(240_000)))
+        .await;
     let others = test.others().await;
     let [x, y] = ["x", "y"].map(|name| others[0].fair_lock(name));
     let (in_x, in_y) = (x.lock().await.unwrap(), y.lock().await.unwrap());
@@ -316,7 +318,7 @@ async fn a_multi_lock_with_two_fair_members_waits_for_one_after_the_other() {
         true => (in_x, ("y", in_y)),
         false => (in_y, ("x", in_x)),
     };
-    let channels = async || test.redis[0].channels().await.len() == 1;
+    let channels = async || test.servers.redis[0].channels().await.len() == 1;
     eventually(SOON, "it listens", channels).await;
     first.unlock().await.unwrap();
     eventually(SOON, "it waits for the other", async || {

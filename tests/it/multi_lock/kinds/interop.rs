@@ -27,7 +27,7 @@ fn ours(clients: &[Client]) -> MultiLock {
 }
 
 async fn redisson(test: &Fixture) -> Redisson {
-    let java = Redisson::builder(&test.servers[0].url()).server(&test.servers[1].url());
+    let java = Redisson::builder(&test.servers.all[0].url()).server(&test.servers.all[1].url());
     java.start().await
 }
 
@@ -50,7 +50,9 @@ async fn each_side_waits_for_the_other() {
     assert!(!thread.try_lock(theirs()).await);
     let waits = thread.start_lock_for(theirs(), LONG);
     eventually(SOON, "Java is in the queue", async || {
-        test.redis[0].exists("redisson_lock_queue:{fair}").await
+        test.servers.redis[0]
+            .exists("redisson_lock_queue:{fair}")
+            .await
     })
     .await;
     guard.unlock().await.unwrap();
@@ -73,7 +75,7 @@ async fn java_threads_and_multi_locks_have_their_turns_in_one_queue() {
     let queued = async |waiters: u64| {
         eventually(SOON, "it waits in the queue", async || {
             let key = "redisson_lock_queue:{fair}";
-            test.redis[0].ask::<u64>(&["LLEN", key]).await == waiters
+            test.servers.redis[0].ask::<u64>(&["LLEN", key]).await == waiters
         })
         .await;
     };
@@ -123,7 +125,7 @@ async fn both_sides_lose_no_update_with_members_of_other_kinds() {
     let tasks: Vec<_> = (0..2)
         .map(|_| {
             let lock = ours(&test.clients);
-            let redis = test.redis[0].clone();
+            let redis = test.servers.redis[0].clone();
             tokio::spawn(async move {
                 for _ in 0..ROUNDS {
                     let guard = lock.lock().owner(&Owner::new()).await.unwrap();
@@ -144,9 +146,9 @@ async fn both_sides_lose_no_update_with_members_of_other_kinds() {
         let ended = tokio::time::timeout(SOON * 4, call.value()).await;
         ended.expect("it acquires the locks");
     }
-    let value: u32 = test.redis[0].ask(&["GET", "cell"]).await;
+    let value: u32 = test.servers.redis[0].ask(&["GET", "cell"]).await;
     assert_eq!(value, 4 * ROUNDS);
-    test.redis[0].cmd(&["DEL", "cell"]).await;
+    test.servers.redis[0].cmd(&["DEL", "cell"]).await;
     drop(java);
     test.assert_clean().await;
 }

@@ -3,16 +3,19 @@
 use lockdog::error::{InstanceState, LostReason};
 
 use super::*;
-use crate::multi_lock::{SOON, clients, ms};
+use crate::multi_lock::{SOON, ms};
 
 #[tokio::test]
 async fn a_lost_member_of_each_kind_ends_the_whole_hold_and_is_reported() {
     let test = Fixture::start(2).await;
-    let clients = clients(&test.servers, |client| client.watchdog_lease(ms(4_800))).await;
+    let clients = test
+        .servers
+        .clients(|client| client.watchdog_lease(ms(4_800)))
+        .await;
     for kind in KINDS {
         let lock = kind.among_others(&clients);
         let guard = lock.lock().await.unwrap();
-        test.redis[0].cmd(&["DEL", MEMBER]).await;
+        test.servers.redis[0].cmd(&["DEL", MEMBER]).await;
         let lost = tokio::time::timeout(SOON, guard.lost()).await;
         let lost = lost.unwrap_or_else(|_| panic!("{}: it is not notified of the loss", kind.name));
         assert_eq!((lost.lock(), lost.reason()), (MEMBER, LostReason::NotOurs));
@@ -35,7 +38,10 @@ async fn a_lost_member_of_each_kind_ends_the_whole_hold_and_is_reported() {
 async fn members_of_all_kinds_are_renewed_together() {
     let test = Fixture::start(2).await;
     let lease = ms(4_800);
-    let clients = clients(&test.servers, |client| client.watchdog_lease(lease)).await;
+    let clients = test
+        .servers
+        .clients(|client| client.watchdog_lease(lease))
+        .await;
     let lock = MultiLock::new(mixed(&clients));
     let guard = lock.lock().await.unwrap();
     let token = guard.lost_token();

@@ -7,8 +7,8 @@ use lockdog::error::InstanceState;
 use lockdog::report::Verdict;
 use lockdog::{ClientBuilder, Error, Held, RedLock};
 
+use super::fixture::{Fixture, give_back, take};
 use super::is_acquire;
-use super::stand::{Stand, give_back, take};
 use crate::faults::poll::{LINGERS, poll_n_times};
 use crate::red_lock::{SOON, lock_of, ms};
 use crate::support::eventually;
@@ -141,7 +141,7 @@ struct Locks {
 /// Runs `call` with every number of polls up to its end, and checks each time that nothing is left,
 /// long before a lease could end it. How many acquires had been sent when it was dropped.
 async fn everywhere(call: impl AsyncFn(&Locks, usize, Duration) -> Option<()>) -> BTreeSet<usize> {
-    let stand = Stand::proxied(3).await;
+    let stand = Fixture::proxied(3).await;
     let long = |builder: ClientBuilder| builder.watchdog_lease(SOON * 3);
     let mine = stand.clients_with(long).await;
     let yours = stand.direct_clients_with(long).await;

@@ -1,7 +1,7 @@
 //! One server's wall clock is set ahead, or back.
 
 use super::crowd::Crowd;
-use super::stand::{Stand, assert_busy, await_letters, give_back, take};
+use super::fixture::{Fixture, assert_busy, await_letters, give_back, take};
 use super::story::Watched;
 use super::{LEASE, NAME};
 use crate::red_lock::{SOON, ms};
@@ -90,16 +90,16 @@ async fn a_jumping_clock_admits_no_second_holder_if_one_loss_is_masked() {
 }
 
 /// Five servers, the first with a clock of its own.
-async fn stand() -> Stand {
+async fn stand() -> Fixture {
     let mut servers = vec![RedisServer::builder().own_clock().start().await];
     for _ in 1..5 {
         servers.push(RedisServer::start().await);
     }
-    Stand::of(servers)
+    Fixture::of(servers)
 }
 
 /// Sets the first server's clock ahead of the others' by this number of seconds.
-async fn set_clock(stand: &Stand, seconds: i64) {
+async fn set_clock(stand: &Fixture, seconds: i64) {
     stand.servers[0].set_clock(seconds);
     let [its, others] = [0, 1].map(|member| &stand.servers[member]);
     let ahead = time(&its.redis().await).await - time(&others.redis().await).await;

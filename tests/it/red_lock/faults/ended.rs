@@ -12,8 +12,8 @@ use tokio::runtime::{Builder, Runtime};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
+use super::fixture::{Fixture, give_back, take};
 use super::is_acquire;
-use super::stand::{Stand, give_back, take};
 use crate::red_lock::{SOON, lock_of, ms};
 use crate::support::{Action, Proxy, Rule, logs, until_ok};
 
@@ -27,7 +27,7 @@ const LONG: Duration = Duration::from_secs(100);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_acquire_that_outlives_its_runtime_loses_no_other_lock() {
-    let stand = Stand::proxied(3).await;
+    let stand = Fixture::proxied(3).await;
     let clients = stand.clients_with(|it| it.watchdog_lease(LEASE)).await;
     let yours = stand.direct_lock().await;
     give_back(take(&yours).await).await;
@@ -60,7 +60,7 @@ async fn an_acquire_that_outlives_its_runtime_loses_no_other_lock() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_subscriber_that_blocks_the_callers_thread_loses_no_other_lock() {
-    let stand = Stand::proxied(3).await;
+    let stand = Fixture::proxied(3).await;
     let clients = stand.clients_with(|it| it.watchdog_lease(LEASE)).await;
     let others = locks_beside(&clients).await;
     let refused = refuse_acquires(&stand);
@@ -148,7 +148,7 @@ fn assert_valid(guards: &[Guard]) {
 }
 
 /// Two of the servers refuse each acquire of the lock from now on.
-fn refuse_acquires(stand: &Stand) -> Vec<Rule> {
+fn refuse_acquires(stand: &Fixture) -> Vec<Rule> {
     let refuse = |proxy: &Proxy| {
         let line = "-LOADING wait".to_owned();
         proxy.on(is_acquire, Action::ReplyWith(line)).always()

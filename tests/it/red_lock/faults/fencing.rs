@@ -5,7 +5,7 @@ use std::time::Instant;
 use lockdog::{Error, Guard, RedLock};
 
 use super::crowd::Crowd;
-use super::stand::{Stand, give_back, letters, red_lock, take};
+use super::fixture::{Fixture, give_back, letters, red_lock, take};
 use super::story::Watched;
 use super::{LEASE, NAME, QUARANTINE};
 use crate::red_lock::{SOON, ms};
@@ -49,7 +49,7 @@ impl Turns {
 
 #[tokio::test]
 async fn tokens_grow_after_an_expiry_a_deletion_and_a_flush_of_all() {
-    let stand = Stand::start(3).await;
+    let stand = Fixture::start(3).await;
     let mut turns = turns(&stand).await;
     let outer = turns.take().await;
     let inner = take(&turns.locks[0]).await;
@@ -86,7 +86,7 @@ async fn tokens_grow_after_an_expiry_a_deletion_and_a_flush_of_all() {
 /// In the end none of the first registers is left.
 #[tokio::test]
 async fn tokens_grow_while_instances_return_empty() {
-    let stand = Stand::start(5).await;
+    let stand = Fixture::start(5).await;
     let mut turns = turns(&stand).await;
     turns.take_and_unlock().await;
     for server in &stand.servers[..2] {
@@ -106,7 +106,7 @@ async fn tokens_grow_while_instances_return_empty() {
 /// it. So no client can choose a larger token, and the call is an error and not "busy".
 #[tokio::test]
 async fn an_acquire_fails_if_only_an_unreachable_instance_may_have_the_latest_token() {
-    let stand = Stand::start(5).await;
+    let stand = Fixture::start(5).await;
     let mut turns = turns(&stand).await;
     turns.take_and_unlock().await;
     for server in &stand.servers[..2] {
@@ -151,7 +151,7 @@ async fn an_acquire_fails_if_only_an_unreachable_instance_may_have_the_latest_to
 /// Only the clocks keep the tokens growing.
 #[tokio::test]
 async fn tokens_grow_after_all_instances_returned_empty() {
-    let stand = Stand::start(3).await;
+    let stand = Fixture::start(3).await;
     let mut before = turns(&stand).await;
     for _ in 0..3 {
         before.take_and_unlock().await;
@@ -176,7 +176,7 @@ async fn tokens_grow_for_many_tasks_despite_a_jumping_clock_and_flushes() {
     for _ in 1..5 {
         servers.push(RedisServer::start().await);
     }
-    let stand = Stand::of(servers);
+    let stand = Fixture::of(servers);
     let locks = turns(&stand).await.locks;
     let crowd = Crowd::start(&locks);
     let flushed = stand.servers[1].redis().await;
@@ -192,7 +192,7 @@ async fn tokens_grow_for_many_tasks_despite_a_jumping_clock_and_flushes() {
     stand.assert_nothing_stays().await;
 }
 
-async fn turns(stand: &Stand) -> Turns {
+async fn turns(stand: &Fixture) -> Turns {
     let mut locks = Vec::new();
     for _ in 0..2 {
         locks.push(red_lock(&stand.clients().await).fenced());

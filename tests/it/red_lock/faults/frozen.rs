@@ -7,7 +7,7 @@ use lockdog::error::LostReason;
 use lockdog::{Error, Owner};
 
 use super::crowd::Crowd;
-use super::stand::{COMMAND_TIMEOUT, Stand, assert_busy, give_back, letters, red_lock, take};
+use super::fixture::{COMMAND_TIMEOUT, Fixture, assert_busy, give_back, letters, red_lock, take};
 use super::story::Watched;
 use super::{LEASE, is_acquire};
 use crate::red_lock::{SOON, ms};
@@ -15,7 +15,7 @@ use crate::support::{eventually, timed};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_of_five_frozen_beyond_the_lease_and_three_for_less_lose_nothing() {
-    let stand = Stand::start(5).await;
+    let stand = Fixture::start(5).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let guard = take(&mine).await;
     eventually(SOON, "it has all", async || guard.margin() == 2).await;
@@ -56,7 +56,7 @@ async fn two_of_five_frozen_beyond_the_lease_and_three_for_less_lose_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_is_notified_when_three_of_five_are_frozen_beyond_the_lease() {
-    let stand = Stand::start(5).await;
+    let stand = Fixture::start(5).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let watched = Watched::new(take(&mine).await);
     let crowd = Crowd::start(std::slice::from_ref(&yours));
@@ -82,7 +82,7 @@ async fn a_holder_is_notified_when_three_of_five_are_frozen_beyond_the_lease() {
 /// An unlock that a majority does not confirm ends nevertheless, returns `UnlockUnconfirmed`, and is completed later.
 #[tokio::test]
 async fn an_unlock_with_three_of_five_frozen_is_unconfirmed_and_settled_later() {
-    let stand = Stand::start(5).await;
+    let stand = Fixture::start(5).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let taken = mine.try_lock().wait(SOON).lease(LEASE).await;
     let guard = taken.unwrap().expect("it is free");
@@ -104,7 +104,7 @@ async fn an_unlock_with_three_of_five_frozen_is_unconfirmed_and_settled_later() 
 /// A silent instance gets one command at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_instance_gets_few_commands_while_the_others_work() {
-    let stand = Stand::proxied(5).await;
+    let stand = Fixture::proxied(5).await;
     let locks = [stand.lock().await, stand.lock().await];
     let crowd = Crowd::start(&locks);
     crowd.await_visits(20).await;
@@ -150,7 +150,7 @@ async fn a_frozen_instance_gets_few_commands_while_the_others_work() {
 /// The client waits for a timeout once.
 #[tokio::test]
 async fn an_acquire_does_not_wait_for_an_instance_that_was_silent_before() {
-    let stand = Stand::proxied(5).await;
+    let stand = Fixture::proxied(5).await;
     let patient = |builder: lockdog::ClientBuilder| builder.command_timeout(SOON);
     let lock = red_lock(&stand.clients_with(patient).await).max_lease(LONG);
     let own = Owner::new();

@@ -8,7 +8,7 @@ use lockdog::{Client, Error, Owner};
 
 use super::crowd::Crowd;
 use super::fencing::Resource;
-use super::stand::{Stand, assert_busy, await_letters, client, give_back, red_lock, take};
+use super::fixture::{Fixture, assert_busy, await_letters, client, give_back, red_lock, take};
 use super::story::Watched;
 use super::{LEASE, NAME};
 use crate::red_lock::{SOON, ms};
@@ -38,7 +38,7 @@ async fn a_process_frozen_beyond_the_lease_sees_the_loss_at_its_first_check() {
 }
 
 async fn frozen_with_the_lock() {
-    let stand = Stand::start(3).await;
+    let stand = Fixture::start(3).await;
     let test = "red_lock::faults::holders::\
                 a_process_frozen_beyond_the_lease_sees_the_loss_at_its_first_check";
     let urls: Vec<String> = stand.servers.iter().map(|server| server.url()).collect();
@@ -73,7 +73,7 @@ fn a_watchdog_panic_loses_one_instance_for_a_moment() {
         "red_lock::faults::holders::a_watchdog_panic_loses_one_instance_for_a_moment",
         async {
             tracing::subscriber::set_global_default(logs::Panicking).expect("it is the only one");
-            let stand = Stand::start(3).await;
+            let stand = Fixture::start(3).await;
             // The lease allows a second attempt, because a failed round would be logged, too.
             let lease = |builder: lockdog::ClientBuilder| builder.watchdog_lease(LEASE * 2);
             let clients = stand.clients_with(lease).await;
@@ -123,7 +123,7 @@ async fn make_panic(client: &Client, redis: &crate::support::Redis) {
 /// the holds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_is_shut_down_leaves_the_lock_to_the_others() {
-    let stand = Stand::start(3).await;
+    let stand = Fixture::start(3).await;
     let yours = stand.lock().await;
     for place in 0..3 {
         let mine = stand.clients().await;
@@ -173,7 +173,7 @@ async fn a_client_that_is_shut_down_leaves_the_lock_to_the_others() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shutting_down_all_clients_notifies_the_holder_and_frees_the_lock() {
-    let stand = Stand::start(3).await;
+    let stand = Fixture::start(3).await;
     // Far longer than the test.
     let lease = |builder: lockdog::ClientBuilder| builder.watchdog_lease(SOON * 3);
     let mine = stand.clients_with(lease).await;

@@ -7,7 +7,7 @@ use lockdog::Error;
 use lockdog::error::LostReason;
 
 use super::crowd::Crowd;
-use super::stand::{Stand, assert_busy, await_letters, give_back, letters, red_lock, take};
+use super::fixture::{Fixture, assert_busy, await_letters, give_back, letters, red_lock, take};
 use super::story::Watched;
 use super::{LEASE, QUARANTINE};
 use crate::red_lock::faults::is_acquire;
@@ -16,7 +16,7 @@ use crate::support::{Action, Data, Gate, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_or_two_of_five_killed_before_an_acquire_do_not_prevent_it() {
-    let stand = Stand::start(5).await;
+    let stand = Fixture::start(5).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let crowd = Crowd::start(&[mine.clone(), yours.clone()]);
     crowd.await_visits(10).await;
@@ -54,7 +54,7 @@ async fn one_or_two_of_five_killed_before_an_acquire_do_not_prevent_it() {
 /// two of the three answers that it needs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_of_five_killed_during_an_acquire_do_not_end_it() {
-    let stand = Stand::proxied(5).await;
+    let stand = Fixture::proxied(5).await;
     // So long that each instance has half a second.
     let lease = SOON / 2;
     let mine = red_lock(&stand.clients().await).max_lease(lease);
@@ -97,7 +97,7 @@ async fn two_of_five_killed_during_an_acquire_do_not_end_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_survives_two_of_five_killed_but_not_three() {
-    let stand = Stand::persistent(5).await;
+    let stand = Fixture::persistent(5).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let guard = take(&mine).await;
     eventually(SOON, "it has all", async || guard.margin() == 2).await;

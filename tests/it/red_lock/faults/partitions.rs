@@ -5,7 +5,7 @@ use lockdog::error::LostReason;
 
 use super::LEASE;
 use super::crowd::Crowd;
-use super::stand::{Stand, assert_busy, await_letters, give_back, take};
+use super::fixture::{Fixture, assert_busy, await_letters, give_back, take};
 use super::story::Watched;
 use crate::red_lock::SOON;
 use crate::support::{Direction, eventually};
@@ -29,7 +29,7 @@ async fn a_partitioned_holder_keeps_the_lock_only_with_a_majority() {
 
 /// The first set of clients is cut off, the second is not.
 async fn minority_then_majority(lost: &[Direction]) {
-    let stand = Stand::proxied(5).await;
+    let stand = Fixture::proxied(5).await;
     let (mine, yours) = (stand.lock().await, stand.direct_lock().await);
     let guard = take(&mine).await;
     eventually(SOON, "it has all", async || guard.margin() == 2).await;
@@ -80,7 +80,7 @@ async fn minority_then_majority(lost: &[Direction]) {
     stand.assert_nothing_stays().await;
 }
 
-fn cut_off(stand: &Stand, n: usize, lost: &[Direction]) {
+fn cut_off(stand: &Fixture, n: usize, lost: &[Direction]) {
     for proxy in &stand.proxies[..n] {
         for direction in lost {
             proxy.blackhole(*direction);
@@ -89,13 +89,13 @@ fn cut_off(stand: &Stand, n: usize, lost: &[Direction]) {
 }
 
 /// Checks that data to or from each of these servers was lost.
-fn assert_lost(stand: &Stand, n: usize) {
+fn assert_lost(stand: &Fixture, n: usize) {
     for proxy in &stand.proxies[..n] {
         assert!(proxy.counts().blackholed > 0, "{:?}", proxy.counts());
     }
 }
 
-fn heal(stand: &Stand) {
+fn heal(stand: &Fixture) {
     for proxy in &stand.proxies {
         proxy.heal();
     }

@@ -4,7 +4,7 @@ use lockdog::{Error, Owner};
 
 use super::LEASE;
 use super::crowd::Crowd;
-use super::stand::{Stand, assert_busy, await_letters, give_back, take};
+use super::fixture::{Fixture, assert_busy, await_letters, give_back, take};
 use super::story::Watched;
 use crate::red_lock::{SOON, ms};
 use crate::support::{Action, eventually};
@@ -22,7 +22,7 @@ async fn an_instance_that_refuses_temporarily_does_not_count_until_it_recovers()
         "-READONLY You can't write against a read only replica.",
     ] {
         println!("{line}");
-        let stand = Stand::proxied(3).await;
+        let stand = Fixture::proxied(3).await;
         let (mine, yours) = (stand.lock().await, stand.direct_lock().await);
         let guard = take(&mine).await;
         eventually(SOON, "it has all", async || guard.margin() == 1).await;
@@ -64,7 +64,7 @@ async fn an_instance_that_refuses_temporarily_does_not_count_until_it_recovers()
 /// By CLIENT PAUSE.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_of_five_paused_by_client_pause_do_not_count_while_paused() {
-    let stand = Stand::start(5).await;
+    let stand = Fixture::start(5).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let guard = take(&mine).await;
     eventually(SOON, "it has all", async || guard.margin() == 2).await;
@@ -96,7 +96,7 @@ async fn two_of_five_paused_by_client_pause_do_not_count_while_paused() {
 /// On all servers at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_whose_subscriptions_are_cut_resubscribes_and_gets_the_lock() {
-    let stand = Stand::start(3).await;
+    let stand = Fixture::start(3).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let guard = take(&mine).await;
     let waiting = tokio::spawn(async move { take(&yours).await });

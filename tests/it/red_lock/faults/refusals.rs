@@ -7,7 +7,7 @@ use lockdog::error::{Instance, InstanceState};
 use lockdog::{Error, Guard};
 
 use super::crowd::Crowd;
-use super::stand::{Stand, assert_busy, await_letters, give_back, letters, take};
+use super::fixture::{Fixture, assert_busy, await_letters, give_back, letters, take};
 use super::story::Watched;
 use super::{LEASE, NAME};
 use crate::red_lock::{SOON, ms};
@@ -15,7 +15,7 @@ use crate::support::eventually;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn frequent_script_flushes_do_not_disturb_the_lock() {
-    let stand = Stand::start(3).await;
+    let stand = Fixture::start(3).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let over = Arc::new(AtomicBool::new(false));
     let mut flushing = tokio::task::JoinSet::new();
@@ -61,7 +61,7 @@ async fn frequent_script_flushes_do_not_disturb_the_lock() {
 /// Existing holds on the instance can be renewed and released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_out_of_memory_keeps_its_hold_and_grants_nothing_new() {
-    let stand = Stand::start(5).await;
+    let stand = Fixture::start(5).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let redis = stand.servers[0].redis().await;
     let guard = take(&mine).await;
@@ -84,7 +84,7 @@ async fn an_instance_out_of_memory_keeps_its_hold_and_grants_nothing_new() {
 /// A key of another type under the lock's name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_with_a_key_of_another_type_does_not_count_and_keeps_its_key() {
-    let stand = Stand::start(5).await;
+    let stand = Fixture::start(5).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let redis = stand.servers[0].redis().await;
     redis.cmd(&["SET", NAME, "foreign"]).await;
@@ -100,7 +100,7 @@ async fn an_instance_with_a_key_of_another_type_does_not_count_and_keeps_its_key
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_that_revokes_its_permission_is_lost_and_reacquired() {
-    let stand = Stand::start(5).await;
+    let stand = Fixture::start(5).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let redis = stand.servers[0].redis().await;
     let guard = take(&mine).await;
@@ -135,7 +135,7 @@ async fn an_instance_that_revokes_its_permission_is_lost_and_reacquired() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_that_requires_a_password_is_lost_and_reacquired() {
-    let stand = Stand::start(5).await;
+    let stand = Fixture::start(5).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let redis = stand.servers[0].redis().await;
     let guard = take(&mine).await;
@@ -157,7 +157,7 @@ async fn an_instance_that_requires_a_password_is_lost_and_reacquired() {
 }
 
 /// Acquires the lock on the four other servers. The report gives the reason for the first.
-async fn refused_by_the_first(stand: &Stand, lock: &lockdog::RedLock, code: &str) -> Guard {
+async fn refused_by_the_first(stand: &Fixture, lock: &lockdog::RedLock, code: &str) -> Guard {
     let guard = take(lock).await;
     await_letters(&guard, stand, "UAAAA").await;
     assert_refused(&guard.instances(), stand, code);
@@ -165,7 +165,7 @@ async fn refused_by_the_first(stand: &Stand, lock: &lockdog::RedLock, code: &str
 }
 
 /// The first server refused, with this code.
-fn assert_refused(instances: &[Instance], stand: &Stand, code: &str) {
+fn assert_refused(instances: &[Instance], stand: &Fixture, code: &str) {
     let first = instances
         .iter()
         .find(|instance| stand.member(instance) == 0);
@@ -178,7 +178,7 @@ fn assert_refused(instances: &[Instance], stand: &Stand, code: &str) {
 }
 
 /// The first server counts again, and the lock is released everywhere.
-async fn heals(stand: &Stand, guard: Guard) {
+async fn heals(stand: &Fixture, guard: Guard) {
     eventually(SOON, "it has all again", async || {
         assert!(guard.is_valid());
         guard.margin() == 2

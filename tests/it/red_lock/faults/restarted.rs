@@ -6,7 +6,7 @@ use lockdog::error::LostReason;
 use lockdog::{Error, RedLock};
 
 use super::crowd::Crowd;
-use super::stand::{Stand, assert_busy, await_letters, give_back, letters, red_lock, take};
+use super::fixture::{Fixture, assert_busy, await_letters, give_back, letters, red_lock, take};
 use super::story::Watched;
 use super::{LEASE, NAME, QUARANTINE};
 use crate::red_lock::{SOON, ms};
@@ -15,7 +15,7 @@ use crate::support::{Data, Redis, RedisServer, eventually};
 /// The server is killed and restarted without data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_that_returned_empty_is_not_reacquired_before_the_end_of_its_quarantine() {
-    let stand = Stand::start(3).await;
+    let stand = Fixture::start(3).await;
     let clients = stand.clients().await;
     let yours = stand.lock().await;
     let guard = take(&red_lock(&clients)).await;
@@ -85,7 +85,7 @@ enum Emptied {
 }
 
 async fn second_quorum(emptied: Emptied, on_server: bool) {
-    let stand = Stand::proxied(3).await;
+    let stand = Fixture::proxied(3).await;
     let remembers = |builder: lockdog::ClientBuilder| builder.quarantine_on_server(on_server);
     let clients = stand.clients_with(remembers).await;
     let direct = async || red_lock(&stand.direct_clients_with(remembers).await);
@@ -125,7 +125,7 @@ async fn second_quorum(emptied: Emptied, on_server: bool) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_that_returned_with_its_data_keeps_its_hold() {
-    let stand = Stand::persistent(3).await;
+    let stand = Fixture::persistent(3).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let guard = take(&mine).await;
     eventually(SOON, "it has all", async || guard.margin() == 1).await;
@@ -156,7 +156,7 @@ async fn an_instance_that_returned_with_its_data_keeps_its_hold() {
 /// All servers are killed and restarted without data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_lost_with_all_data_is_reported_and_not_acquired_before_the_end_of_the_quarantine() {
-    let stand = Stand::start(3).await;
+    let stand = Fixture::start(3).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let guard = take(&mine).await;
     let watched = Watched::new(guard);

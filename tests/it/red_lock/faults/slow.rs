@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lockdog::Owner;
 
 use super::crowd::Crowd;
-use super::stand::{Stand, assert_busy, await_letters, give_back, letters, red_lock, take};
+use super::fixture::{Fixture, assert_busy, await_letters, give_back, letters, red_lock, take};
 use super::story::Watched;
 use super::{LEASE, NAME, is_acquire, is_settlement};
 use crate::red_lock::{SOON, lock_of, ms};
@@ -15,7 +15,7 @@ use crate::support::{Action, Direction, Gate, Proxy, eventually, named, timed};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_that_takes_five_seconds_slows_no_call() {
-    let stand = Stand::proxied(5).await;
+    let stand = Fixture::proxied(5).await;
     let lock = stand.lock().await;
     let slow = Duration::from_secs(5);
     // New clients do not wait for the slow instance either, not even the time limit of an instance,
@@ -78,7 +78,7 @@ async fn an_instance_that_takes_five_seconds_slows_no_call() {
 /// The round trip of the third-fastest instance, not that of a slower one and not the sum of three.
 #[tokio::test]
 async fn an_acquire_on_five_takes_the_round_trip_of_the_third_fastest() {
-    let stand = Stand::proxied(5).await;
+    let stand = Fixture::proxied(5).await;
     let lock = long(&stand).await;
     warm_up(&stand, &lock).await;
     let delays = [ms(60), ms(120), ms(180)];
@@ -115,7 +115,7 @@ async fn an_acquire_on_five_takes_the_round_trip_of_the_third_fastest() {
 /// The reply is lost. The connection still works, so the client releases at once.
 #[tokio::test]
 async fn a_grant_whose_reply_is_lost_is_released_long_before_its_lease_ends() {
-    let stand = Stand::proxied(3).await;
+    let stand = Fixture::proxied(3).await;
     let lock = long(&stand).await;
     warm_up(&stand, &lock).await;
     let gate = Gate::new();
@@ -138,7 +138,7 @@ async fn a_grant_whose_reply_is_lost_is_released_long_before_its_lease_ends() {
 /// The reply is lost, and the connection delivers no further ones.
 #[tokio::test]
 async fn a_grant_on_a_dead_connection_is_released_on_another() {
-    let stand = Stand::proxied(3).await;
+    let stand = Fixture::proxied(3).await;
     let lock = long(&stand).await;
     warm_up(&stand, &lock).await;
     let dropped = stand.proxies[0].on(is_acquire, Action::DropReply);
@@ -161,7 +161,7 @@ async fn a_grant_on_a_dead_connection_is_released_on_another() {
 /// It arrives after its lock was released and its connection closed.
 #[tokio::test]
 async fn an_acquire_that_arrives_after_the_unlock_is_an_orphan_for_one_lease() {
-    let stand = Stand::proxied(3).await;
+    let stand = Fixture::proxied(3).await;
     // Long enough for a busy machine to see the orphan.
     let lease = LEASE * 4;
     let mine = red_lock(&stand.clients().await).max_lease(lease);
@@ -213,7 +213,7 @@ async fn an_acquire_that_arrives_after_the_unlock_is_an_orphan_for_one_lease() {
 /// answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn delays_near_the_instance_timeout_and_broken_answers_keep_exclusion() {
-    let stand = Stand::proxied(5).await;
+    let stand = Fixture::proxied(5).await;
     let crowd = Crowd::start(&[stand.lock().await, stand.lock().await]);
     crowd.await_visits(10).await;
     let patience = LEASE / 20;
@@ -265,7 +265,7 @@ async fn delays_near_the_instance_timeout_and_broken_answers_keep_exclusion() {
 /// work.
 #[tokio::test]
 async fn connections_that_fall_silent_on_a_working_network_lose_no_lock() {
-    let (lease, stand) = (ms(8_000), Stand::proxied(3).await);
+    let (lease, stand) = (ms(8_000), Fixture::proxied(3).await);
     let settings =
         |builder: lockdog::ClientBuilder| builder.watchdog_lease(lease).command_timeout(lease);
     let clients = stand.clients_with(settings).await;
@@ -290,7 +290,7 @@ async fn connections_that_fall_silent_on_a_working_network_lose_no_lock() {
 /// that has not answered its probe. An extension waits for the probe.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn short_leases_do_not_disturb_a_long_lease() {
-    let (lease, stand) = (ms(5_000), Stand::proxied(3).await);
+    let (lease, stand) = (ms(5_000), Fixture::proxied(3).await);
     let settings = |builder: lockdog::ClientBuilder| builder.watchdog_lease(lease);
     let clients = stand.clients_with(settings).await;
     let guard = take(&red_lock(&clients).max_lease(lease)).await;
@@ -333,14 +333,14 @@ async fn short_leases_do_not_disturb_a_long_lease() {
 }
 
 /// Every server knows the script, so that a rule on it meets its first sending.
-async fn warm_up(stand: &Stand, lock: &lockdog::RedLock) {
+async fn warm_up(stand: &Fixture, lock: &lockdog::RedLock) {
     let guard = take(lock).await;
     stand.await_taken(stand.servers.len()).await;
     give_back(guard).await;
     stand.await_taken(0).await;
 }
 
-async fn long(stand: &Stand) -> lockdog::RedLock {
+async fn long(stand: &Fixture) -> lockdog::RedLock {
     red_lock(&stand.clients().await).max_lease(LONG)
 }
 

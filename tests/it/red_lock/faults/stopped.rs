@@ -9,8 +9,8 @@ use lockdog::report::Verdict;
 use lockdog::{Client, Error, Guard, RedLock};
 use tokio::runtime::{Builder, Runtime};
 
+use super::fixture::{Fixture, give_back, take};
 use super::is_acquire;
-use super::stand::{Stand, give_back, take};
 use crate::faults::poll::poll_n_times;
 use crate::red_lock::{SOON, lock_of, ms};
 use crate::support::{Action, Gate, Proxy, eventually};
@@ -22,7 +22,7 @@ const LONG: Duration = Duration::from_secs(100);
 
 #[tokio::test]
 async fn a_runtime_stopped_after_lock_loses_no_instance() {
-    let stand = Stand::proxied(3).await;
+    let stand = Fixture::proxied(3).await;
     know_the_script(&stand).await;
     let urls = urls(&stand);
     let late = hold_reply(&stand.proxies[2]);
@@ -52,7 +52,7 @@ async fn a_runtime_stopped_after_lock_loses_no_instance() {
 
 #[tokio::test]
 async fn a_runtime_stopped_after_a_busy_try_lock_leaves_no_instance_locked() {
-    let stand = Stand::proxied(3).await;
+    let stand = Fixture::proxied(3).await;
     know_the_script(&stand).await;
     for server in &stand.servers[..2] {
         let redis = server.redis().await;
@@ -80,7 +80,7 @@ async fn a_runtime_stopped_after_a_busy_try_lock_leaves_no_instance_locked() {
 
 #[tokio::test]
 async fn an_unpolled_acquire_does_not_block_other_owners() {
-    let stand = Stand::proxied(3).await;
+    let stand = Fixture::proxied(3).await;
     know_the_script(&stand).await;
     let mine = stand.clients_with(|it| it.watchdog_lease(LONG)).await;
     let (mine, yours) = (lock_of(&mine, NAME), stand.direct_lock().await);
@@ -99,7 +99,7 @@ async fn an_unpolled_acquire_does_not_block_other_owners() {
 
 #[tokio::test]
 async fn abandoned_nested_acquires_do_not_harm_the_outer_hold() {
-    let stand = Stand::proxied(3).await;
+    let stand = Fixture::proxied(3).await;
     let clients = stand
         .clients_with(|it| it.watchdog_lease(Duration::from_secs(6)))
         .await;
@@ -142,7 +142,7 @@ async fn abandoned_nested_acquires_do_not_harm_the_outer_hold() {
 /// The client undoes the grants of such a call soon, also with a long poll cap.
 #[tokio::test]
 async fn an_abandoned_acquire_locks_nothing_for_a_poll_cap() {
-    let stand = Stand::proxied(3).await;
+    let stand = Fixture::proxied(3).await;
     know_the_script(&stand).await;
     let mine = stand
         .clients_with(|it| it.watchdog_lease(LONG).poll_cap(LONG))
@@ -167,7 +167,7 @@ async fn an_abandoned_acquire_locks_nothing_for_a_poll_cap() {
 /// One instance is busy, two did not answer before the background ended the call.
 #[tokio::test]
 async fn an_abandoned_try_lock_reports_the_missing_answers_and_not_a_busy_lock() {
-    let stand = Stand::proxied(3).await;
+    let stand = Fixture::proxied(3).await;
     know_the_script(&stand).await;
     let redis = stand.servers[0].redis().await;
     redis.cmd(&["HSET", NAME, "other:1.1", "1"]).await;
@@ -216,7 +216,7 @@ async fn stopped<T: Send + 'static>(
 }
 
 /// The held back reply is that of an executed acquire.
-async fn know_the_script(stand: &Stand) {
+async fn know_the_script(stand: &Fixture) {
     let lock = stand.direct_lock().await;
     give_back(take(&lock).await).await;
     stand.await_taken(0).await;
@@ -229,7 +229,7 @@ async fn end(runtime: Runtime, clients: Vec<Client>) {
     runtime.shutdown_background();
 }
 
-fn urls(stand: &Stand) -> Vec<String> {
+fn urls(stand: &Fixture) -> Vec<String> {
     let proxies = stand.proxies.iter();
     proxies.map(|proxy| proxy.url().to_owned()).collect()
 }
@@ -245,7 +245,7 @@ async fn clients(urls: Vec<String>, lease: Duration) -> Vec<Client> {
 
 /// An acquire that was polled once, and that every server granted afterwards.
 async fn granted_after_its_last_poll(
-    stand: &Stand,
+    stand: &Fixture,
     lock: &RedLock,
 ) -> impl Future<Output = lockdog::Result<Option<Guard>>> + use<> {
     let replies: Vec<Gate> = stand.proxies.iter().map(hold_reply).collect();

@@ -40,7 +40,7 @@ pub(super) enum AnyLock {
 }
 
 /// The clients and keys of a case.
-pub(super) struct Stand {
+pub(super) struct Fixture {
     pub(super) site: Arc<Site>,
     pub(super) shape: Shape,
     /// The prefix of all its keys, and the name of its connections.
@@ -54,7 +54,7 @@ pub(super) struct Stand {
 }
 
 /// An owner holds the lock until this is dropped.
-pub(super) struct Inside(Arc<Stand>);
+pub(super) struct Inside(Arc<Fixture>);
 
 impl Drop for Inside {
     fn drop(&mut self) {
@@ -64,7 +64,7 @@ impl Drop for Inside {
 
 pub(super) type Checked<T> = std::result::Result<T, String>;
 
-impl Stand {
+impl Fixture {
     pub(super) async fn new(site: Arc<Site>, shape: Shape, name: String) -> Checked<Arc<Self>> {
         let clients = site.builders(&name).into_iter().map(|it| it.build());
         let clients = try_join_all(clients).await;
@@ -393,7 +393,7 @@ impl AnyLock {
         }
     }
 
-    pub(super) fn with(self, stand: Arc<Stand>) -> Boxed<Result<()>> {
+    pub(super) fn with(self, stand: Arc<Fixture>) -> Boxed<Result<()>> {
         Box::pin(async move {
             let work = |_: Held| async move { stand.write().await };
             match &self {

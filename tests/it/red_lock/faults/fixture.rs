@@ -9,13 +9,13 @@ use super::{LEASE, NAME};
 use crate::red_lock::{SOON, lock_of, ms};
 use crate::support::{Proxy, RedisServer, eventually, until_ok};
 
-pub(super) struct Stand {
+pub(super) struct Fixture {
     pub(super) servers: Vec<RedisServer>,
     /// One for each server, or none at all.
     pub(super) proxies: Vec<Proxy>,
 }
 
-impl Stand {
+impl Fixture {
     /// Servers that are reached directly.
     pub(super) async fn start(n: usize) -> Self {
         let mut servers = Vec::new();
@@ -73,7 +73,7 @@ impl Stand {
         red_lock(&self.clients().await)
     }
 
-    /// As [`Stand::lock`], past the proxies.
+    /// As [`Fixture::lock`], past the proxies.
     pub(super) async fn direct_lock(&self) -> RedLock {
         red_lock(&self.direct_clients_with(|builder| builder).await)
     }
@@ -115,7 +115,7 @@ impl Stand {
         self.assert_nothing_stays_of(LEASE).await;
     }
 
-    /// As [`Stand::assert_nothing_stays`], for another lease.
+    /// As [`Fixture::assert_nothing_stays`], for another lease.
     pub(super) async fn assert_nothing_stays_of(&self, lease: Duration) {
         for (member, server) in self.servers.iter().enumerate() {
             if !self.runs(member) {
@@ -194,7 +194,7 @@ pub(super) async fn assert_busy(lock: &RedLock) {
 
 /// The state of each instance as one letter: acquired, held by another, quarantined, unreachable and so
 /// on.
-pub(super) fn letters(instances: &[Instance], stand: &Stand) -> String {
+pub(super) fn letters(instances: &[Instance], stand: &Fixture) -> String {
     let mut letters = vec!['?'; instances.len()];
     for instance in instances {
         let member = stand.member(instance);
@@ -213,7 +213,7 @@ pub(super) fn letters(instances: &[Instance], stand: &Stand) -> String {
 }
 
 /// Waits until the guard reports these states.
-pub(super) async fn await_letters(guard: &Guard, stand: &Stand, wanted: &str) {
+pub(super) async fn await_letters(guard: &Guard, stand: &Fixture, wanted: &str) {
     let until = Instant::now() + SOON;
     loop {
         let found = letters(&guard.instances(), stand);
@@ -225,7 +225,7 @@ pub(super) async fn await_letters(guard: &Guard, stand: &Stand, wanted: &str) {
     }
 }
 
-impl Stand {
+impl Fixture {
     /// The number of the instance's server, because instances are in the order of the clients' ids.
     pub(super) fn member(&self, instance: &Instance) -> usize {
         let is_at = |port: u16| instance.server.ends_with(&format!(":{port}"));
