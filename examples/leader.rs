@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use lockdog::{CancellationToken, Client, Election, Leadership, Result};
+use lockdog::{CancellationToken, Client, Election, Error, Leadership, Result};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
@@ -89,6 +89,7 @@ async fn watch(name: String, election: Election) {
                 println!("{name} sees that {value} leads");
             }
             Ok(None) => println!("{name} sees no leader"),
+            Err(Error::Closed) => return,
             Err(error) => println!("{name} sees nothing: {error}"),
         }
     }

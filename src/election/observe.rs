@@ -58,13 +58,24 @@ impl Leaders {
     ///
     /// # Errors
     ///
-    /// As [`Election::leader`]. After an error, the next call sends its query after one poll cap.
+    /// As [`Election::leader`]. After an error, the next call sends its query after one poll cap. After a shutdown of
+    /// the client each call returns [`Error::Closed`](crate::Error::Closed), so end the loop then.
     ///
     /// # Cancel safety
     ///
     /// If it is cancelled, the next call continues: no change is lost.
     pub async fn next(&mut self) -> Result<Option<Leader>> {
         ensure_runtime()?;
+        let next = self.change().await;
+        if next.is_err() {
+            // A task that calls this in a loop is aborted where it is pending. Without this it never would be: after a
+            // shutdown each call returns at once.
+            tokio::task::yield_now().await;
+        }
+        next
+    }
+
+    async fn change(&mut self) -> Result<Option<Leader>> {
         loop {
             if let Some(at) = self.asks_at {
                 self.wait(at).await?;

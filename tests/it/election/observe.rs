@@ -1,7 +1,32 @@
 //! Observers.
 
+use lockdog::Error;
+
 use super::*;
 use crate::support::{Proxy, until_ok};
+
+/// After a shutdown each call returns at once. A loop of such calls would keep its task from being aborted, and the
+/// runtime from ending.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_observes_in_a_loop_can_be_aborted_after_a_shutdown() {
+    let test = Fixture::start().await;
+    let mut leaders = test.election.observe();
+    assert!(leaders.next().await.unwrap().is_none());
+    test.client.shutdown().await;
+    let (send, closed) = tokio::sync::oneshot::channel();
+    let observing = tokio::spawn(async move {
+        let error = leaders.next().await.unwrap_err();
+        send.send(error).unwrap();
+        // It ends, so that the test fails and does not hang.
+        for _ in 0..10_000_000 {
+            leaders.next().await.unwrap_err();
+        }
+    });
+    assert!(matches!(closed.await.unwrap(), Error::Closed));
+    observing.abort();
+    let ended = tokio::time::timeout(LONG, observing).await.unwrap();
+    assert!(ended.unwrap_err().is_cancelled());
+}
 
 #[tokio::test]
 async fn an_observer_sees_each_change_by_its_message() {
@@ -134,5 +159,5 @@ async fn an_observer_of_a_client_that_is_shut_down_ends() {
     tokio::time::sleep(ms(50)).await;
     test.client.shutdown().await;
     let error = in_time(ended).await.unwrap_err();
-    assert!(matches!(error, lockdog::Error::Closed), "{error}");
+    assert!(matches!(error, Error::Closed), "{error}");
 }

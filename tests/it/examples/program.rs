@@ -85,6 +85,12 @@ impl Program {
             .unwrap_or_else(|_| panic!("{} is silent after {:#?}", self.name, self.said))
             .expect("its output is text");
         self.said.extend(line.clone());
+        assert!(
+            self.said.len() <= MOST_LINES,
+            "{} does not stop: {:?}",
+            self.name,
+            self.said.last()
+        );
         line
     }
 }
@@ -141,3 +147,6 @@ pub(super) fn assert_ended_in(folder: &Path) {
 }
 
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A program that prints without an end would use up the memory.
+const MOST_LINES: usize = 10_000;
