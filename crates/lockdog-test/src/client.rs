@@ -7,6 +7,7 @@ use std::pin::Pin;
 use lockdog::config::{Connector, Time, Transport};
 use lockdog::{Client, ClientBuilder};
 
+use crate::core::ENDED;
 use crate::server::Server;
 
 impl Server {
@@ -75,6 +76,3 @@ impl fmt::Debug for Pipes {
         f.write_str("Pipes")
     }
 }
-
-/// As when several tests, each with a runtime of its own, share a server.
-const ENDED: &str = "the runtime on which the test server was created has ended";

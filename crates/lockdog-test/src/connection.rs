@@ -23,21 +23,40 @@ pub(crate) struct Ends {
     pub(crate) server: String,
 }
 
-/// Serves a client until it disconnects or the server closes the connection.
-pub(crate) async fn serve(core: Arc<Core>, stream: impl AsyncRead + AsyncWrite, ends: Ends) {
+/// Serves a client until it disconnects or the server closes the connection. The client is connected when this
+/// returns.
+pub(crate) fn serve(
+    core: Arc<Core>,
+    stream: impl AsyncRead + AsyncWrite,
+    ends: Ends,
+) -> impl Future<Output = ()> {
     let (reader, writer) = tokio::io::split(stream);
     let (outbox, out) = channel(LONGEST_OUTBOX);
     let closing = core.ending.child_token();
     let id = register(&core, ends, outbox.clone(), &closing);
-    let reading = read(&core, id, reader, outbox);
-    let writing = write(out, writer);
-    tokio::select! {
-        biased;
-        () = closing.cancelled() => {}
-        // Replies that are already there are still written.
-        () = async { tokio::join!(reading, writing); } => {}
+    let connected = Connected { core, id };
+    async move {
+        let reading = read(&connected.core, id, reader, outbox);
+        let writing = write(out, writer);
+        tokio::select! {
+            biased;
+            () = closing.cancelled() => {}
+            // Replies that are already there are still written.
+            () = async { tokio::join!(reading, writing); } => {}
+        }
     }
-    core.database.lock().clients.remove(&id);
+}
+
+/// A client is in the list of clients until this is dropped.
+struct Connected {
+    core: Arc<Core>,
+    id: u64,
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.core.database.lock().clients.remove(&self.id);
+    }
 }
 
 fn register(core: &Core, ends: Ends, outbox: Outbox, closing: &CancellationToken) -> u64 {

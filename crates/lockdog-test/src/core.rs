@@ -56,3 +56,6 @@ impl Core {
         self.database.lock().clients.remove(&id);
     }
 }
+
+/// As when several tests, each with a runtime of its own, share a server.
+pub(crate) const ENDED: &str = "the runtime on which the test server was created has ended";

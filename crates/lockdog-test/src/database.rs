@@ -20,6 +20,8 @@ pub(crate) struct Database {
     pub(crate) current: usize,
     pub(crate) clients: BTreeMap<u64, Client>,
     pub(crate) next_client: u64,
+    /// How many scripts ran, also those that failed.
+    pub(crate) scripts_run: u64,
     /// Script texts by digest.
     pub(crate) scripts: HashMap<String, Vec<u8>>,
     pub(crate) config: BTreeMap<String, String>,

@@ -30,9 +30,12 @@ pub(crate) fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<LuaValue> {
         Reply::Status(text) => single("ok", &text),
         Reply::Error(text) => single("err", &text),
         Reply::Array(items) | Reply::Push(items) | Reply::Set(items) | Reply::Several(items) => {
-            let items = items.into_iter().map(|item| to_lua(lua, item));
-            let items = items.collect::<mlua::Result<Vec<_>>>()?;
-            Ok(LuaValue::Table(lua.create_sequence_from(items)?))
+            // One at a time: the interpreter can refer to a few thousand values that are in no table.
+            let table = lua.create_table()?;
+            for (index, item) in items.into_iter().enumerate() {
+                table.raw_set(index + 1, to_lua(lua, item)?)?;
+            }
+            Ok(LuaValue::Table(table))
         }
         Reply::Scored(pairs) => {
             let items = pairs

@@ -43,22 +43,46 @@ pub(crate) fn run(
     let text = database.scripts.get(digest).cloned().unwrap_or_default();
     with(|interpreter| {
         let script = interpreter.compiled(&text)?;
-        // The script's calls find the database in the app data.
-        let lent = std::mem::take(database);
-        let running = Running {
-            database: lent,
-            client,
-            commands,
-        };
-        interpreter.lua.set_app_data(running);
+        database.scripts_run += 1;
+        let lent = Lent::new(&interpreter.lua, database, client, commands);
         let outcome = interpreter.evaluate(&script, keys, args);
-        let running = interpreter.lua.remove_app_data::<Running>();
-        *database = running.expect("it was put there above").database;
+        drop(lent);
         match outcome {
             Ok(answer) => answer.map_err(|line| Refusal::new(with_place(&line, digest))),
             Err(error) => Err(Refusal::new(one_line(&format!("ERR {error}")))),
         }
     })
+}
+
+/// While it lives, the calls of a script find the database in the app data of the interpreter. It returns the
+/// database also if a command panics.
+struct Lent<'a> {
+    lua: &'a Lua,
+    database: &'a mut Database,
+}
+
+impl<'a> Lent<'a> {
+    fn new(
+        lua: &'a Lua,
+        database: &'a mut Database,
+        client: Option<u64>,
+        commands: Commands,
+    ) -> Self {
+        lua.set_app_data(Running {
+            database: std::mem::take(database),
+            client,
+            commands,
+        });
+        Self { lua, database }
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        if let Some(running) = self.lua.remove_app_data::<Running>() {
+            *self.database = running.database;
+        }
+    }
 }
 
 /// What the calls of a running script use.
@@ -160,9 +184,10 @@ impl Interpreter {
         args: &[Vec<u8>],
     ) -> mlua::Result<Result<Reply, Raised>> {
         for (name, values) in [("KEYS", keys), ("ARGV", args)] {
-            let strings = values.iter().map(|value| self.lua.create_string(value));
-            let strings = strings.collect::<mlua::Result<Vec<_>>>()?;
-            let table = self.lua.create_sequence_from(strings)?;
+            let table = self.lua.create_table()?;
+            for (index, value) in values.iter().enumerate() {
+                table.raw_set(index + 1, self.lua.create_string(value)?)?;
+            }
             self.globals.raw_set(name, table)?;
         }
         let (is_fine, value): (bool, LuaValue) = self.guarded.call(script.clone())?;

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::DuplexStream;
-use tokio::net::{TcpListener, ToSocketAddrs};
+use tokio::net::{TcpListener, ToSocketAddrs, lookup_host};
 use tokio::runtime::Handle;
 
 use crate::commands::{channels, listeners};
 use crate::connection::{Ends, serve};
-use crate::core::Core;
+use crate::core::{Core, ENDED};
 use crate::database::{Database, text};
 use crate::keyspace::{Entry, Value};
 
@@ -69,13 +69,18 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The error of the operating system, usually for an address in use.
+    /// The error of the operating system, usually for an address in use. An error, too, if the runtime on which
+    /// the server was created has ended.
     ///
     /// # Cancel safety
     ///
     /// If it is cancelled, the server may or may not listen; nothing else changes.
     pub async fn listen(&self, address: impl ToSocketAddrs) -> io::Result<SocketAddr> {
-        let listener = TcpListener::bind(address).await?;
+        let addresses: Vec<SocketAddr> = lookup_host(address).await?.collect();
+        // The socket belongs to the server's runtime, not to the caller's.
+        let binding = async move { TcpListener::bind(&addresses[..]).await };
+        let bound = self.core().runtime().spawn(binding).await;
+        let listener = bound.map_err(|_| io::Error::other(ENDED))??;
         let address = listener.local_addr()?;
         {
             let mut database = self.core().database.lock();

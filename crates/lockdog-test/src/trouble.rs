@@ -48,7 +48,8 @@ impl Server {
 
     /// Gives a lock to another client, whether it is held or free. That client renews it. When the
     /// returned value is dropped, that client releases the lock and publishes a message to waiters. The
-    /// previous holder is not notified, as with [`Server::lose`].
+    /// previous holder is not notified, as with [`Server::lose`]. A key of another type is replaced, and deleted at
+    /// the end.
     ///
     /// That client takes and releases a plain lock. So waiters whose messages have other channels, those of fair
     /// and read/write locks, notice the release at their next poll. It has no connection, so it also renews and
@@ -109,7 +110,7 @@ impl Server {
     }
 
     /// The next `count` scripts run, but their connections break instead of a reply, so the callers
-    /// cannot know whether they ran. A script that the server does not know does not run, and does not
+    /// cannot know whether they ran. A script that is refused or unknown to the server does not run, and does not
     /// count. Replies that were not sent before on such a connection are lost too, and commands after the script
     /// do not run.
     pub fn lose_replies(&self, count: u32) {
@@ -145,7 +146,7 @@ impl Server {
 
     /// Stops the server and starts it again: every connection breaks, scripts are lost, and the server
     /// has a new run id, by which clients see that it may have lost data. A frozen server continues.
-    /// Active faults stay active.
+    /// Active faults stay active, and a required password stays. Settings by `CONFIG SET` return to their defaults.
     pub fn restart(&self, data: Data) {
         self.with(|database| {
             database.close_all();

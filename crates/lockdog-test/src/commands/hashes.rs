@@ -91,6 +91,10 @@ pub(super) const COMMANDS: &[Command] = &[
         };
         let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
         if count < 0 {
+            // Redis would try to send them.
+            if wanted > MOST_REPEATED {
+                return Err(Refusal::new("ERR value is out of range"));
+            }
             // The same field may come several times.
             let of_one = fields.next().into_iter();
             return Ok(Reply::bulks(of_one.flat_map(|it| vec![it; wanted])));
@@ -156,3 +160,6 @@ fn set(database: &mut Database, args: &[Vec<u8>]) -> Result<i64, Refusal> {
     }
     Ok(new)
 }
+
+/// How often one field may come in an answer.
+const MOST_REPEATED: usize = 1_000_000;

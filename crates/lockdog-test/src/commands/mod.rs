@@ -61,15 +61,17 @@ pub(crate) fn execute(database: &mut Database, client: u64, args: &[Vec<u8>]) ->
         return Outcome::Reply(refused(database, Refusal::new(line)));
     }
     messages::show_monitors(database, Some(client), args);
+    let scripts_before = database.scripts_run;
     let answer = run(database, Some(client), &name, args, false);
-    let ran_a_script = matches!(&*name, "eval" | "evalsha") && !is_missing_script(&answer);
-    if ran_a_script && database.faults.takes_reply() {
+    if database.scripts_run > scripts_before && database.faults.takes_reply() {
         return Outcome::Cut;
     }
+    let is_refused = answer.is_err();
     let reply = answer.unwrap_or_else(|refusal| refused(database, refusal));
     match &*name {
         "quit" => Outcome::Last(reply),
-        "wait" => match server::wait_time(args) {
+        // A refusal is answered at once.
+        "wait" if !is_refused => match server::wait_time(args) {
             Some(time) => Outcome::Later(time, reply),
             None => Outcome::Reply(reply),
         },
@@ -145,10 +147,6 @@ fn refused(database: &mut Database, refusal: Refusal) -> Reply {
 fn count_error(database: &mut Database, refusal: &Refusal) {
     let word = refusal.0.split(' ').next().unwrap_or_default();
     *database.errors.entry(word.to_owned()).or_default() += 1;
-}
-
-fn is_missing_script(answer: &Answer) -> bool {
-    matches!(answer, Err(refusal) if refusal.0.starts_with("NOSCRIPT"))
 }
 
 pub(crate) const FOR_SCRIPTS: Commands = Commands { call, knows };

@@ -26,7 +26,7 @@ pub(super) const COMMANDS: &[Command] = &[
         let by = score_arg(&args[2])?;
         let set = database.keys().find_or_make::<Sorted>(&args[1])?;
         let score = set.entry(args[3].clone()).or_insert(0.0);
-        *score += by;
+        *score = sum(*score, by)?;
         Ok(Reply::Double(*score))
     }),
     anywhere("zpopmin", -2, |database, _, args| {
@@ -171,7 +171,11 @@ fn add(database: &mut Database, _: Option<u64>, args: &[Vec<u8>]) -> Answer {
             }
             Some(_) if only_new => {}
             Some(present) => {
-                let score = if increments { *present + score } else { score };
+                let score = if increments {
+                    sum(*present, score)?
+                } else {
+                    score
+                };
                 if only_more && score <= *present || only_less && score >= *present {
                     continue;
                 }
@@ -290,4 +294,13 @@ impl Bounds {
 
 fn score_arg(text: &[u8]) -> Result<f64, Refusal> {
     float(text).ok_or_else(|| Refusal::new("ERR value is not a valid float"))
+}
+
+/// The sum of two scores, which is an error if both are infinite and differ.
+fn sum(score: f64, by: f64) -> Result<f64, Refusal> {
+    let sum = score + by;
+    if sum.is_nan() {
+        return Err(Refusal::new("ERR resulting score is not a number (NaN)"));
+    }
+    Ok(sum)
 }

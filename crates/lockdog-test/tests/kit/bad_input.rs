@@ -101,6 +101,8 @@ fn a_client_learns_that_the_runtime_of_its_server_has_ended() {
     let text = failed.unwrap_err().to_string();
     let expected = "the runtime on which the test server was created has ended";
     assert!(text.contains(expected), "{text}");
+    let refused = start().block_on(async { server.listen("127.0.0.1:0").await });
+    assert_eq!(refused.unwrap_err().to_string(), expected);
 }
 
 /// A second server would be one connector more, which `connectors` tries.

@@ -105,6 +105,37 @@ fn commands_in_scripts_return_and_fail_as_on_redis() {
     }
 }
 
+/// More values than an interpreter can refer to outside tables.
+#[test]
+fn a_script_handles_thousands_of_values_as_on_redis() {
+    let mut pair = Pair::start();
+    let items: Vec<String> = (0..9_000).map(|item| item.to_string()).collect();
+    let push = "for item = 1, 9000 do redis.call('rpush', KEYS[1], item) end \
+        return #redis.call('lrange', KEYS[1], 0, -1)";
+    pair.send(&["EVAL", push, "1", "k"]).unwrap();
+    for count in ["return #KEYS", "return #ARGV"] {
+        let keys = if count.contains("KEYS") { "9000" } else { "0" };
+        let mut command = vec!["EVAL", count, keys];
+        command.extend(items.iter().map(String::as_str));
+        pair.send(&command).unwrap();
+    }
+    pair.compare().unwrap();
+}
+
+#[test]
+fn a_score_that_would_be_no_number_is_refused_as_on_redis() {
+    let mut pair = Pair::start();
+    for command in [
+        &["ZADD", "k", "inf", "a"][..],
+        &["ZINCRBY", "k", "-inf", "a"],
+        &["ZADD", "k", "INCR", "-inf", "a"],
+        &["ZINCRBY", "k", "inf", "a"],
+    ] {
+        pair.send(command).unwrap();
+    }
+    pair.compare().unwrap();
+}
+
 #[test]
 fn passwords_are_required_as_on_redis() {
     let mut pair = Pair::start();
@@ -172,6 +203,7 @@ fn word(place: &'static str) -> BoxedStrategy<String> {
             "1700000000000",
             "0.1",
             "inf",
+            "-inf",
             "x",
         ]),
         "bound" => of(&["0", "1", "(1", "2", "-inf", "+inf", "(1700000000000", "x"]),

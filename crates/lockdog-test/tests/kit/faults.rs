@@ -5,6 +5,7 @@ use std::time::Duration;
 use lockdog::error::LostReason;
 use lockdog::{Client, Error};
 use lockdog_test::{Data, Server};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
 use crate::support::{LONG, eventually};
@@ -141,6 +142,46 @@ async fn a_script_whose_reply_is_lost_has_run() {
     assert_eq!(server.holder("orders").unwrap().count, 1);
     guard.unlock().await.unwrap();
     server.assert_clean().await;
+}
+
+/// A script that was refused has not run, so its reply is not the one that is lost.
+#[tokio::test]
+async fn a_refused_script_uses_up_no_lost_reply() {
+    let (server, client) = start().await;
+    let lock = client.lock("orders");
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    server.lose_replies(1);
+    server.refuse("evalsha", "OOM no room", 1);
+    assert!(matches!(lock.lock().await, Err(Error::Refused { .. })));
+    let ran = sent(&server, "evalsha");
+    let guard = lock.lock().await.unwrap();
+    assert!(sent(&server, "evalsha") >= ran + 2, "it asked again");
+    guard.unlock().await.unwrap();
+    server.assert_clean().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_wait_for_replicas_is_answered_at_once() {
+    let server = Server::new();
+    server.refuse("wait", "ERR no", 1);
+    let mut stream = server.connect();
+    let began = Instant::now();
+    stream
+        .write_all(b"*3\r\n$4\r\nWAIT\r\n$1\r\n1\r\n$5\r\n60000\r\n")
+        .await
+        .unwrap();
+    let mut answer = [0; 9];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"-ERR no\r\n");
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test]
+async fn a_connection_is_cut_before_its_first_command() {
+    let server = Server::new();
+    let mut stream = server.connect();
+    server.cut();
+    assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
 }
 
 #[tokio::test]
