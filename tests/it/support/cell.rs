@@ -11,6 +11,8 @@ pub(crate) struct Cell {
 
 impl Cell {
     pub(crate) fn new() -> Self {
+        // `tests/run` looks for this line in the output of a test that failed, and does not repeat the test.
+        println!("{CHECKS_EXCLUSION}");
         Self::default()
     }
 
@@ -120,6 +122,8 @@ impl Cell {
         }
     }
 }
+
+const CHECKS_EXCLUSION: &str = "this test checks exclusion";
 
 #[derive(Debug, Default)]
 struct State {
