@@ -22,7 +22,7 @@ type Fixture = Stand<Start>;
 
 impl Fixture {
     /// `count` is that of the latch, if it has one.
-    async fn counting(count: Option<i64>) -> Self {
+    async fn with_count(count: Option<i64>) -> Self {
         let own = |client: &Client| Start {
             start: client.count_down_latch(NAME),
         };

@@ -18,20 +18,20 @@ use crate::support::prelude::{LONG, SOON, ms};
 
 /// Servers, and a client of each.
 struct Fixture {
-    servers: Servers,
     clients: Vec<Client>,
+    servers: Servers,
 }
 
 impl Fixture {
     async fn start(servers: usize) -> Self {
         let servers = Servers::start(servers).await;
-        let clients = servers.clients(|builder| builder).await;
+        let clients = servers.clients().await;
         Self { servers, clients }
     }
 
     /// A client of each server, as another process has them.
     async fn others(&self) -> Vec<Client> {
-        self.servers.clients(|builder| builder).await
+        self.servers.clients().await
     }
 
     /// A multi lock of locks of this fixture's clients, by the number of the client and the name.

@@ -31,12 +31,12 @@ use crate::support::prelude::{WITHIN_A_LEASE as SOON, ms};
 impl Servers {
     /// A lock of this name on all servers, of clients that no other lock uses.
     async fn lock(&self, name: &str) -> RedLock {
-        lock_of(&self.clients(|builder| builder).await, name)
+        lock_of(&self.clients().await, name)
     }
 
     /// One client for each server, whose waiters are woken only by messages and TTLs during the test.
     async fn clients_without_polling(&self) -> Vec<Client> {
-        self.clients(|builder| builder.poll_cap(NEVER)).await
+        self.clients_with(|builder| builder.poll_cap(NEVER)).await
     }
 
     /// The hold count of the lock on each server, of any holder.
@@ -100,7 +100,7 @@ async fn has(guard: &Guard, acquired: usize) {
 
 /// The answer of a request that makes one round or waits briefly. It is repeated if it fails: an
 /// instance has at most half a second to answer, and a busy machine takes longer.
-async fn answered(request: impl Fn() -> TryLockRequest) -> Option<Guard> {
+pub(crate) async fn answered(request: impl Fn() -> TryLockRequest) -> Option<Guard> {
     let deadline = Instant::now() + SOON;
     loop {
         match request().await {

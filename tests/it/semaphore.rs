@@ -31,7 +31,7 @@ struct Seats {
 type Fixture = Stand<Seats>;
 
 impl Fixture {
-    async fn seats(total: u32) -> Self {
+    async fn with_permits(total: u32) -> Self {
         Self::with(total, |builder| builder).await
     }
 

@@ -1,12 +1,13 @@
 //! What a test has of its servers.
 
 use std::ops::Deref;
+use std::time::Instant;
 
 use futures_util::future::join_all;
 use lockdog::{Client, ClientBuilder};
 
 use crate::support::prelude::{SOON, ms};
-use crate::support::{Redis, RedisServer, until_ok};
+use crate::support::{Redis, RedisServer};
 
 /// A server, the test's own connection to it, a client, and what the tests of a kind have beside these, such as the
 /// lock under test.
@@ -75,7 +76,11 @@ impl Servers {
     }
 
     /// A client of each server.
-    pub(crate) async fn clients(
+    pub(crate) async fn clients(&self) -> Vec<Client> {
+        self.clients_with(|builder| builder).await
+    }
+
+    pub(crate) async fn clients_with(
         &self,
         set: impl Fn(ClientBuilder) -> ClientBuilder,
     ) -> Vec<Client> {
@@ -89,7 +94,15 @@ pub(crate) fn patient(url: String) -> ClientBuilder {
     Client::builder().url(url).command_timeout(ms(10_000))
 }
 
-/// On a busy machine connecting may take longer than one command may.
-async fn connected(builder: ClientBuilder) -> Client {
-    until_ok(SOON, async || builder.clone().build().await).await
+/// On a busy machine connecting may take longer than one command may. A loop, so that its future can be sent to
+/// another thread.
+pub(crate) async fn connected(builder: ClientBuilder) -> Client {
+    let deadline = Instant::now() + SOON;
+    loop {
+        match builder.clone().build().await {
+            Ok(client) => return client,
+            Err(error) => assert!(Instant::now() < deadline, "{error}"),
+        }
+        tokio::time::sleep(ms(20)).await;
+    }
 }

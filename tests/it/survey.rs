@@ -370,13 +370,13 @@ async fn the_numbers_of_a_busy_client_are_read_within_a_millisecond() {
     let reads = tokio::task::spawn_blocking(move || {
         let read = || {
             let began = Instant::now();
-            let stats = reader.stats();
-            (began.elapsed(), stats.waiters)
+            reader.stats();
+            began.elapsed()
         };
         let median = |_| {
             let mut reads: Vec<_> = (0..2_000).map(|_| read()).collect();
             reads.sort_unstable();
-            reads[reads.len() / 2].0
+            reads[reads.len() / 2]
         };
         (0..3).map(median).min().expect("three rounds")
     });

@@ -22,6 +22,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use lockdog::{Client, ClientBuilder, Guard};
 
+use crate::stand::connected;
 use crate::support::{Proxy, Redis};
 
 /// A hold outlasts a stall of three seconds before its first renewal, and a test sees several periods.
@@ -42,10 +43,6 @@ fn builder(url: &str) -> ClientBuilder {
 
 async fn connect(url: &str) -> Client {
     connected(builder(url)).await
-}
-
-async fn connected(builder: ClientBuilder) -> Client {
-    builder.build().await.expect("the server is reachable")
 }
 
 /// Holds `<prefix>:0` up to `<prefix>:<n - 1>`, all acquired at once.

@@ -52,7 +52,9 @@ async fn an_uncontended_acquire_and_its_unlock_are_one_command_each() {
     let cluster = Cluster::start(3, 1).await;
     load_scripts(&cluster).await;
     let client = Client::builder().url(cluster.url());
-    let client = client.replica_ack(ReplicaAck::Off).build().await.unwrap();
+    // No command is sent again.
+    let client = client.replica_ack(ReplicaAck::Off).command_timeout(SOON);
+    let client = client.build().await.unwrap();
     let master = &cluster.nodes[1];
     let name = &cluster.names_at(master, "l", 1).await[0];
     // Opens the connection.

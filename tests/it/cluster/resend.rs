@@ -16,11 +16,11 @@ use crate::turn::{renewed, turn};
 /// command at least twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_acquire_and_an_unlock_executed_twice_count_once() {
-    let stand = Fixture::start(LONG).await;
-    for node in &stand.cluster.nodes {
-        let name = &stand.cluster.names_at(node, "l", 1).await[0];
+    let test = Fixture::start(LONG).await;
+    for node in &test.cluster.nodes {
+        let name = &test.cluster.names_at(node, "l", 1).await[0];
         let (proxy, redis) = (node.proxy(), node.redis().await);
-        let lock = stand.client.lock(name);
+        let lock = test.client.lock(name);
         redis.reset_stats().await;
 
         let rule = proxy.on(acquire_to(1), Action::ExecuteThenCut);
@@ -49,18 +49,18 @@ async fn an_acquire_and_an_unlock_executed_twice_count_once() {
         assert!(ran(node).await >= 8);
         assert!(counts(node, name).await.is_empty());
     }
-    stand.end().await;
+    test.end().await;
 }
 
 /// The same for a renewal: no lock is lost, and no other owner's lock is renewed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_executed_twice_keeps_the_locks() {
-    let stand = Fixture::start(ms(6000)).await;
+    let test = Fixture::start(ms(6000)).await;
     let all = names("l", 10, |it| it == 7000);
-    let node = stand.cluster.owner(7000).await;
+    let node = test.cluster.owner(7000).await;
     let mut guards = Vec::new();
     for name in &all {
-        guards.push(stand.client.lock(name).lock().await.unwrap());
+        guards.push(test.client.lock(name).lock().await.unwrap());
     }
     let rule = node.proxy().on(renew(), Action::ExecuteThenCut).times(3);
     rule.wait_hits(3).await;
@@ -70,20 +70,20 @@ async fn a_renewal_executed_twice_keeps_the_locks() {
     for guard in guards {
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     }
-    stand.end().await;
+    test.end().await;
 }
 
 /// The command was redirected, and ran twice at the second node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redirected_acquire_executed_twice_counts_once() {
-    let stand = Fixture::start(LONG).await;
+    let test = Fixture::start(LONG).await;
     let slot = 7000;
     let name = &names("l", 1, |it| it == slot)[0];
-    let to = &stand.cluster.nodes[0];
-    let migration = stand.cluster.migrate(slot, to).await;
+    let to = &test.cluster.nodes[0];
+    let migration = test.cluster.migrate(slot, to).await;
     // The client first asks the node that has the slot, which redirects it to the target of the migration.
     let rule = to.proxy().on(acquire(), Action::ExecuteThenCut);
-    let guard = stand.client.lock(name).lock().lease(LONG).await.unwrap();
+    let guard = test.client.lock(name).lock().lease(LONG).await.unwrap();
     assert!(rule.hits() == 1 && to.proxy().count(acquire()) >= 2);
     assert_eq!(counts(to, name).await, ["1"]);
     let rule = to.proxy().on(unlock_to(0), Action::ExecuteThenCut);
@@ -91,7 +91,7 @@ async fn a_redirected_acquire_executed_twice_counts_once() {
     assert!(rule.hits() == 1 && to.proxy().count(unlock_to(0)) >= 2);
     assert!(counts(to, name).await.is_empty());
     migration.finish().await;
-    stand.end().await;
+    test.end().await;
 }
 
 /// An acquire that is never answered is undone at the master that received it.

@@ -7,12 +7,12 @@ use lockdog::{Client, ClientBuilder, Error, Guard, Lock};
 use crate::faults::{SOON, scripts};
 use crate::support::{Proxy, Redis, RedisServer, eventually};
 
-/// The client is connected to it.
-pub(super) struct Behind {
+/// What the client is connected to.
+pub(super) struct Proxied {
     pub(super) proxy: Proxy,
 }
 
-pub(super) type Stand = crate::stand::Stand<Behind>;
+pub(super) type Stand = crate::stand::Stand<Proxied>;
 
 impl Stand {
     /// With a command timeout that a busy machine does not exceed.
@@ -33,7 +33,7 @@ impl Stand {
         let redis = server.redis().await;
         load_scripts(&redis).await;
         let client = set(Client::builder().url(proxy.url()));
-        Self::at(server, redis, client, |_| Behind { proxy }).await
+        Self::at(server, redis, client, |_| Proxied { proxy }).await
     }
 
     pub(super) fn lock(&self) -> Lock {

@@ -202,7 +202,8 @@ async fn java_gets_what_a_killed_lockdog_process_held_when_its_lease_ends() {
 
 /// The lockdog process that is killed.
 async fn hold_and_stand_in_the_queues(url: String) {
-    let client = soon_absent(Client::builder().url(url)).watchdog_lease(LEASE);
+    let client = Client::builder().url(url).command_timeout(SAFETY);
+    let client = soon_absent(client).watchdog_lease(LEASE);
     let client = client.build().await.unwrap();
     await_go_ahead();
     let mut holding = Vec::new();

@@ -47,7 +47,7 @@ async fn the_unlock_of_java_reports_that_lockdog_freed_the_lock() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let java = java_at(&server)
-        .watchdog_timeout(Duration::from_secs(3))
+        .watchdog_timeout(Duration::from_secs(9))
         .start()
         .await;
     let client = ours_at(&server).build().await.unwrap();
@@ -66,9 +66,9 @@ async fn the_unlock_of_java_reports_that_lockdog_freed_the_lock() {
         messages.seen() == told
     })
     .await;
-    // Java's watchdog does not restore it.
+    // Java's watchdog, which runs every three seconds, does not restore it.
     let guard = lock.lock().await.unwrap();
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    tokio::time::sleep(Duration::from_millis(3_500)).await;
     assert_eq!(redis.hash("orders").await.len(), 1);
     assert!(t1.unlock("orders").await.unwrap_err().is_not_owner());
     assert!(guard.is_valid());

@@ -231,7 +231,7 @@ async fn a_java_wait_with_a_limit_ends_at_it_while_a_lock_stays_for_its_least_ti
     let scene = Scene::new().await;
     let request = scene.lock.lock().hold_at_least(NEVER / 2);
     let guard = request.await.unwrap();
-    let limit = Duration::from_millis(1_500);
+    let limit = Duration::from_secs(8);
     let messages = scene.redis.messages("*").await;
     let waiting = scene.waiter.start_try_lock_for("orders", limit, None);
     a_waiter_listens(&scene.redis, "orders").await;

@@ -9,7 +9,7 @@ use crate::support::{eventually, until_ok};
 /// CL1. RedissonCountDownLatchTest.testCountDown, testTrySetCount, testCount.
 #[tokio::test]
 async fn each_call_lowers_the_count_by_one() {
-    let test = Fixture::counting(None).await;
+    let test = Fixture::with_count(None).await;
     let start = &test.start;
     assert_eq!(start.count().await.unwrap(), 0);
     start.wait_zero().await.unwrap();
@@ -50,7 +50,7 @@ async fn each_call_lowers_the_count_by_one() {
 /// testDelete, testDeleteFailed.
 #[tokio::test]
 async fn a_latch_is_deleted_once() {
-    let test = Fixture::counting(Some(1)).await;
+    let test = Fixture::with_count(Some(1)).await;
     assert!(test.start.delete().await.unwrap());
     assert!(!test.start.delete().await.unwrap());
     assert!(!test.redis.exists(NAME).await);
@@ -60,7 +60,7 @@ async fn a_latch_is_deleted_once() {
 #[tokio::test]
 async fn a_count_below_one_is_open() {
     for count in [0, -2] {
-        let test = Fixture::counting(Some(count)).await;
+        let test = Fixture::with_count(Some(count)).await;
         assert_eq!(test.start.count().await.unwrap(), count);
         test.start.wait_zero().await.unwrap();
         test.start.count_down().await.unwrap();
@@ -71,7 +71,7 @@ async fn a_count_below_one_is_open() {
 /// RedissonCountDownLatchConcurrentTest.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_count_down_and_all_waiters_see_the_zero() {
-    let test = Fixture::counting(Some(20)).await;
+    let test = Fixture::with_count(Some(20)).await;
     let mut tasks = JoinSet::new();
     for n in 0..40 {
         let client = match n % 4 {
@@ -95,7 +95,7 @@ async fn many_count_down_and_all_waiters_see_the_zero() {
 
 #[tokio::test]
 async fn bad_arguments_and_wrong_keys_are_refused() {
-    let test = Fixture::counting(None).await;
+    let test = Fixture::with_count(None).await;
     test.redis.reset_stats().await;
     let long = "x".repeat(513);
     for name in ["", &long] {

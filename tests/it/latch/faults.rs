@@ -27,7 +27,7 @@ async fn behind_a_proxy_for(test: &Fixture, patience: Duration) -> (Proxy, Count
 /// CL1: a command whose reply is lost, or that runs twice, counts once.
 #[tokio::test]
 async fn a_repeated_command_counts_once() {
-    let test = Fixture::counting(None).await;
+    let test = Fixture::with_count(None).await;
     let (proxy, latch) = behind_a_proxy(&test).await;
     for action in [Action::ExecuteThenCut, Action::Twice] {
         let rule = proxy.on(is(TRY_SET), action.clone());
@@ -46,7 +46,7 @@ async fn a_repeated_command_counts_once() {
 /// CL1: the client sends it until it is answered, and an earlier sending that arrives later does not count.
 #[tokio::test]
 async fn a_count_down_without_an_answer_counts_once() {
-    let test = Fixture::counting(Some(9)).await;
+    let test = Fixture::with_count(Some(9)).await;
     let (proxy, latch) = behind_a_proxy(&test).await;
     let gate = Gate::new();
     for (left, action) in [
@@ -70,7 +70,7 @@ async fn a_count_down_without_an_answer_counts_once() {
 /// caller must not.
 #[tokio::test]
 async fn a_caller_that_repeats_what_is_retriable_counts_once() {
-    let test = Fixture::counting(Some(9)).await;
+    let test = Fixture::with_count(Some(9)).await;
     let (proxy, latch) = behind_a_proxy(&test).await;
     let refused = |code: &str| Action::ReplyWith(format!("-{code} wait"));
     for (left, action) in [
@@ -110,7 +110,7 @@ async fn a_caller_that_repeats_what_is_retriable_counts_once() {
 /// have ended.
 #[tokio::test]
 async fn a_bounded_number_of_count_downs_is_sent_at_once() {
-    let test = Fixture::counting(Some(1_000)).await;
+    let test = Fixture::with_count(Some(1_000)).await;
     let (proxy, _) = behind_a_proxy(&test).await;
     let client = Client::builder().url(proxy.url()).command_timeout(LONG);
     let latch = client.build().await.unwrap().count_down_latch(NAME);
@@ -139,7 +139,7 @@ async fn a_bounded_number_of_count_downs_is_sent_at_once() {
 /// A call beyond the limit sends nothing, so its caller may repeat it.
 #[tokio::test]
 async fn too_many_count_downs_without_an_answer_are_refused() {
-    let test = Fixture::counting(Some(9)).await;
+    let test = Fixture::with_count(Some(9)).await;
     let proxy = Proxy::start(&test.server).await;
     let client = Client::builder().url(proxy.url()).max_waiters(2);
     let client = client.command_timeout(LONG).build().await.unwrap();
@@ -165,7 +165,7 @@ async fn too_many_count_downs_without_an_answer_are_refused() {
 /// CL1: the client could not send it at first.
 #[tokio::test]
 async fn a_count_down_that_could_not_be_sent_counts_later() {
-    let test = Fixture::counting(Some(9)).await;
+    let test = Fixture::with_count(Some(9)).await;
     let (proxy, latch) = behind_a_proxy(&test).await;
     assert_eq!(latch.count().await.unwrap(), 9);
     proxy.refuse();
@@ -186,7 +186,7 @@ async fn a_count_down_that_could_not_be_sent_counts_later() {
 /// A count that was refused is not set later.
 #[tokio::test]
 async fn a_late_repetition_of_a_refused_count_sets_none() {
-    let test = Fixture::counting(Some(3)).await;
+    let test = Fixture::with_count(Some(3)).await;
     let (proxy, latch) = behind_a_proxy(&test).await;
     let gate = proxy.repeat_late(is(TRY_SET));
     assert!(!latch.try_set_count(5).await.unwrap());
@@ -199,7 +199,7 @@ async fn a_late_repetition_of_a_refused_count_sets_none() {
 /// CL2: the connection for messages is slow, and commands are answered. The waiter still queries the count.
 #[tokio::test]
 async fn a_slow_subscription_delays_no_query() {
-    let test = Fixture::counting(Some(1)).await;
+    let test = Fixture::with_count(Some(1)).await;
     let proxy = Proxy::start(&test.server).await;
     let client = Client::builder().url(proxy.url()).command_timeout(LONG);
     let client = client.poll_cap(ms(200)).build().await.unwrap();
@@ -217,7 +217,7 @@ async fn a_slow_subscription_delays_no_query() {
 /// CL2 and CL4: the message of a zero that an earlier wait has already seen comes late.
 #[tokio::test]
 async fn the_message_of_an_earlier_zero_does_not_end_the_next_wait() {
-    let test = Fixture::counting(Some(1)).await;
+    let test = Fixture::with_count(Some(1)).await;
     let proxy = Proxy::start(&test.server).await;
     let client = Client::builder().url(proxy.url()).command_timeout(LONG);
     let client = client.poll_cap(ms(200)).build().await.unwrap();
@@ -255,7 +255,7 @@ async fn the_message_of_an_earlier_zero_does_not_end_the_next_wait() {
 /// waits for the new count.
 #[tokio::test]
 async fn a_late_message_does_not_end_a_wait_that_began_after_the_zero() {
-    let test = Fixture::counting(Some(1)).await;
+    let test = Fixture::with_count(Some(1)).await;
     let proxy = Proxy::start(&test.server).await;
     let client = Client::builder().url(proxy.url()).command_timeout(LONG);
     let client = client.poll_cap(LONG).build().await.unwrap();
@@ -295,7 +295,7 @@ async fn a_late_message_does_not_end_a_wait_that_began_after_the_zero() {
 /// A wait that is shorter than a round trip sends one query.
 #[tokio::test]
 async fn a_wait_of_no_time_asks_once() {
-    let test = Fixture::counting(None).await;
+    let test = Fixture::with_count(None).await;
     let (proxy, latch) = behind_a_proxy(&test).await;
     proxy.delay(Direction::ToClient, ms(2));
     for wait in [Duration::ZERO, Duration::from_nanos(1), ms(1)] {
@@ -307,7 +307,7 @@ async fn a_wait_of_no_time_asks_once() {
 /// CL1: a shutdown waits for unanswered calls, and so does the end of a client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_ends_sends_its_count_downs() {
-    let test = Fixture::counting(Some(9)).await;
+    let test = Fixture::with_count(Some(9)).await;
     for (left, is_shut_down) in [(8, true), (7, false)] {
         let proxy = Proxy::start(&test.server).await;
         let client = Client::builder().url(proxy.url());
@@ -340,7 +340,7 @@ async fn a_client_that_ends_sends_its_count_downs() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shutdown_reports_a_count_down_without_an_answer() {
-    let test = Fixture::counting(Some(9)).await;
+    let test = Fixture::with_count(Some(9)).await;
     let (proxy, latch) = behind_a_proxy(&test).await;
     let client = Client::builder().url(proxy.url()).command_timeout(ms(500));
     let client = until_ok(SOON, async || client.clone().build().await).await;
@@ -361,7 +361,7 @@ async fn a_shutdown_reports_a_count_down_without_an_answer() {
 /// CL1: a count-down counts from its first poll on.
 #[tokio::test]
 async fn a_count_down_that_is_dropped_counts() {
-    let test = Fixture::counting(Some(9)).await;
+    let test = Fixture::with_count(Some(9)).await;
     for left in [8, 7, 6] {
         // The client's thread may have the answer at once.
         let _ = poll_once(test.start.count_down()).await;
@@ -377,7 +377,7 @@ async fn a_count_down_that_is_dropped_counts() {
 /// A repetition after the latch got another count changes nothing.
 #[tokio::test]
 async fn a_late_repetition_does_not_lower_the_next_count() {
-    let test = Fixture::counting(None).await;
+    let test = Fixture::with_count(None).await;
     let (proxy, latch) = behind_a_proxy(&test).await;
     for count in [None, Some(1)] {
         if let Some(count) = count {
@@ -396,7 +396,7 @@ async fn a_late_repetition_does_not_lower_the_next_count() {
 /// A repetition of `delete` after the latch got another count ends nothing.
 #[tokio::test]
 async fn a_late_repetition_of_a_delete_leaves_the_next_count() {
-    let test = Fixture::counting(None).await;
+    let test = Fixture::with_count(None).await;
     let (proxy, latch) = behind_a_proxy(&test).await;
     for count in [None, Some(3)] {
         if let Some(count) = count {
@@ -416,7 +416,7 @@ async fn a_late_repetition_of_a_delete_leaves_the_next_count() {
 /// more.
 #[tokio::test]
 async fn a_late_repetition_without_its_mark_runs_once_more() {
-    let test = Fixture::counting(None).await;
+    let test = Fixture::with_count(None).await;
     let (proxy, latch) = behind_a_proxy_for(&test, SOON).await;
     let late = |script| proxy.repeat_late(is(script));
     let arrives_without_mark = async |gate: Gate| {
@@ -447,7 +447,7 @@ async fn a_late_repetition_without_its_mark_runs_once_more() {
 /// Texts that Redis does not accept as a number, or that this crate does not count with.
 #[tokio::test]
 async fn a_count_that_is_no_number_changes_nothing() {
-    let test = Fixture::counting(None).await;
+    let test = Fixture::with_count(None).await;
     for junk in [
         "some",
         "",
@@ -479,7 +479,7 @@ async fn a_count_that_is_no_number_changes_nothing() {
 /// The server refuses new counts, and runs the commands that end waits.
 #[tokio::test]
 async fn a_latch_opens_on_a_server_without_memory() {
-    let test = Fixture::counting(Some(2)).await;
+    let test = Fixture::with_count(Some(2)).await;
     let waiting = test.start.clone();
     let waiting = tokio::spawn(async move { waiting.wait_zero().await });
     test.somebody_waits().await;
@@ -506,7 +506,7 @@ async fn a_latch_opens_on_a_server_without_memory() {
 /// CL3: a wait without a limit ends with an error, and a wait with a limit continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_server_ends_waits_without_a_limit() {
-    let test = Fixture::counting(Some(1)).await;
+    let test = Fixture::with_count(Some(1)).await;
     let (proxy, latch) = behind_a_proxy(&test).await;
     let start = latch.clone();
     let patient = tokio::spawn(async move { start.wait_zero_within(LONG).await });

@@ -13,7 +13,7 @@ use crate::support::{Dice, named};
 /// CL1, and CL2 after the faults.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_call_counts_once_under_a_nemesis_and_all_waiters_end_after_it() {
-    let test = Fixture::counting(Some(COUNT)).await;
+    let test = Fixture::with_count(Some(COUNT)).await;
     let run = Arc::new(Run::default());
     let mut nemesis = Nemesis::start(&test.server, |it| it).await;
     let (mut tasks, mut waiters) = (JoinSet::new(), JoinSet::new());

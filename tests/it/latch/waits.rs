@@ -24,7 +24,7 @@ async fn within_soon(waiter: JoinHandle<lockdog::Result<()>>) {
 #[tokio::test]
 async fn a_message_ends_the_waits_of_other_clients() {
     for deleted in [false, true] {
-        let test = Fixture::counting(Some(2)).await;
+        let test = Fixture::with_count(Some(2)).await;
         let waiting = waiter(&test.another().await);
         test.somebody_waits().await;
         test.start.count_down().await.unwrap();
@@ -41,7 +41,7 @@ async fn a_message_ends_the_waits_of_other_clients() {
 /// One query serves all waiters of a client.
 #[tokio::test]
 async fn a_hundred_waiters_of_one_client_ask_a_few_times() {
-    let test = Fixture::counting(Some(1)).await;
+    let test = Fixture::with_count(Some(1)).await;
     let another = test.another().await;
     test.redis.reset_stats().await;
     let waiting: Vec<_> = (0..100).map(|_| waiter(&another)).collect();
@@ -66,7 +66,7 @@ async fn a_hundred_waiters_of_one_client_ask_a_few_times() {
 /// CL2 and CL3: without a message the timer ends the wait.
 #[tokio::test]
 async fn a_lost_message_costs_a_poll_cap() {
-    let test = Fixture::counting(Some(1)).await;
+    let test = Fixture::with_count(Some(1)).await;
     let waiting = waiter(&test.with(|client| client.poll_cap(ms(200))).await);
     test.somebody_waits().await;
     test.redis.cmd(&["DEL", NAME]).await;
@@ -76,7 +76,7 @@ async fn a_lost_message_costs_a_poll_cap() {
 /// CL2: a new count does not keep a waiter that received the message of the zero.
 #[tokio::test]
 async fn a_zero_that_is_over_when_its_message_comes_counts() {
-    let test = Fixture::counting(Some(1)).await;
+    let test = Fixture::with_count(Some(1)).await;
     let another = test.another().await;
     let waiting = waiter(&another);
     test.somebody_waits().await;
@@ -100,7 +100,7 @@ async fn a_zero_that_is_over_when_its_message_comes_counts() {
 #[tokio::test]
 async fn a_short_wait_beside_another_waiter_asks_for_itself() {
     for wake in [Wake::Poll(Backoff::default()), Wake::PubSub] {
-        let test = Fixture::counting(Some(2)).await;
+        let test = Fixture::with_count(Some(2)).await;
         let client = Client::builder().url(test.server.url()).wake(wake);
         let client = client.poll_cap(LONG).build().await.unwrap();
         let another = client.count_down_latch(NAME);
@@ -123,7 +123,7 @@ async fn a_short_wait_beside_another_waiter_asks_for_itself() {
 /// testAwaitTimeout, testAwaitTimeoutFail.
 #[tokio::test]
 async fn a_wait_ends_with_its_time() {
-    let test = Fixture::counting(Some(1)).await;
+    let test = Fixture::with_count(Some(1)).await;
     let another = test.another().await;
     let began = Instant::now();
     let waited = async || another.wait_zero_within(ms(300)).await;
@@ -142,7 +142,7 @@ async fn a_wait_ends_with_its_time() {
 /// CL3: a waiter that is dropped or not polled delays no other waiter, and the last one ends the query.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn abandoned_waiters_delay_no_other_waiter() {
-    let test = Fixture::counting(Some(1)).await;
+    let test = Fixture::with_count(Some(1)).await;
     let another = test.another().await;
     let mut left = Box::pin(another.wait_zero());
     assert!(poll_once(&mut left).await.is_none());
@@ -164,7 +164,7 @@ async fn abandoned_waiters_delay_no_other_waiter() {
 
 #[tokio::test]
 async fn a_shutdown_ends_the_wait() {
-    let test = Fixture::counting(Some(1)).await;
+    let test = Fixture::with_count(Some(1)).await;
     let client = Client::connect(test.server.url()).await.unwrap();
     let latch = client.count_down_latch(NAME);
     let (waiting, start) = (waiter(&latch), latch.clone());

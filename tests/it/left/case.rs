@@ -57,7 +57,7 @@ impl fmt::Display for Case {
 
 /// A future that was polled some times, and the guards and tasks beside it.
 struct Begun {
-    stand: Arc<Fixture>,
+    test: Arc<Fixture>,
     watched: Guard,
     /// `None` after it has ended or was dropped.
     left: Option<Steps<End>>,
@@ -93,8 +93,8 @@ impl Case {
     pub(super) async fn polls_to_the_end(&self) -> Checked<usize> {
         let begun = self.begin(&mut Home::Here).await?;
         let polled = begun.polled;
-        let stand = begun.stand.clone();
-        stand.release_by_another().await;
+        let test = begun.test.clone();
+        test.release_by_another().await;
         // A waiter gets the lock when all of this has ended.
         let waiters = begun.waiters;
         drop((begun.left, begun.end, begun.guards, begun.watched));
@@ -103,7 +103,7 @@ impl Case {
                 waited(waiter).await?;
             }
         }
-        shut_down(&stand).await?;
+        shut_down(&test).await?;
         Ok(polled)
     }
 
@@ -111,7 +111,7 @@ impl Case {
         let mut home = Home::of(self.mode);
         let mut begun = self.begin(&mut home).await?;
         let since = Instant::now();
-        let stand = begun.stand.clone();
+        let test = begun.test.clone();
         if self.mode == Mode::Dropped {
             begun.left = None;
         }
@@ -119,14 +119,14 @@ impl Case {
             return self.close_again(home, begun, since).await;
         }
         let (here, there, same) = tokio::join!(
-            stand.clone().take_other("here"),
-            stand.site.other.run(stand.clone().take_other("there")),
-            others_beside(&stand, begun.what_is_there())
+            test.clone().take_other("here"),
+            test.site.other.run(test.clone().take_other("there")),
+            others_beside(&test, begun.what_is_there())
         );
         here?;
         there.map_err(|why| format!("on another runtime: {why}"))?;
         same?;
-        stand.release_by_another().await;
+        test.release_by_another().await;
         if begun.situation == Situation::BusyByGuards {
             unlock_all(&mut begun.guards).await?;
         }
@@ -138,7 +138,7 @@ impl Case {
             begun.end = Some(end.map_err(|_| "polled on, it does not end".to_owned())?);
         }
         if let Some(end) = begun.end.take() {
-            take_in(&stand, end).await?;
+            take_in(&test, end).await?;
         }
         for waiter in std::mem::take(&mut begun.waiters) {
             waited(waiter).await?;
@@ -146,8 +146,8 @@ impl Case {
         if self.mode != Mode::Idle {
             unlock_all(&mut begun.guards).await?;
         }
-        if begun.guards.is_empty() && !stand.is_inside() {
-            acquire_here_and_there(&stand).await?;
+        if begun.guards.is_empty() && !test.is_inside() {
+            acquire_here_and_there(&test).await?;
         }
         // Long enough for a missed renewal.
         sleep((LEASE + LEASE / 8).saturating_sub(since.elapsed())).await;
@@ -155,7 +155,7 @@ impl Case {
             let lost = begun.watched.lost().await;
             return Err(format!("a watched lock was lost: {lost}"));
         }
-        shut_down(&stand).await?;
+        shut_down(&test).await?;
         self.end_after_shutdown(home, begun).await
     }
 
@@ -166,13 +166,13 @@ impl Case {
         let made = home.run({
             let name = name.clone();
             async move {
-                let stand = Fixture::new(site, shape, name).await?;
-                let watched = stand.acquire("watched").await?;
-                let made = make(stand.clone()).await;
-                Checked::Ok((stand, watched, made))
+                let test = Fixture::new(site, shape, name).await?;
+                let watched = test.acquire("watched").await?;
+                let made = make(test.clone()).await;
+                Checked::Ok((test, watched, made))
             }
         });
-        let (stand, watched, made) = {
+        let (test, watched, made) = {
             let _room = self.site.setting_up.acquire().await;
             made.await?
         };
@@ -198,7 +198,7 @@ impl Case {
             })
             .await;
         Ok(Begun {
-            stand,
+            test,
             watched,
             left: end.is_none().then_some(left),
             polled,
@@ -211,14 +211,14 @@ impl Case {
 
     /// A shutdown that was left can be repeated.
     async fn close_again(&self, home: Home, mut begun: Begun, since: Instant) -> Checked<()> {
-        let stand = begun.stand.clone();
+        let test = begun.test.clone();
         if self.mode == Mode::Resumed
             && let Some(left) = begun.left.take()
         {
             let end = timeout(LONG, left.finish()).await;
             begun.end = Some(end.map_err(|_| "polled on, it does not end".to_owned())?);
         }
-        shut_down(&stand).await?;
+        shut_down(&test).await?;
         if since.elapsed() > TIMEOUT * 2 {
             return Err(format!("both took {:?}", since.elapsed()));
         }
@@ -241,13 +241,13 @@ impl Case {
                 Ok(_) => {}
             }
         }
-        let stand = begun.stand.clone();
+        let test = begun.test.clone();
         home.run(async move { drop(begun) }).await;
-        let left_behind = stand.left_behind().await;
+        let left_behind = test.left_behind().await;
         if !left_behind.is_empty() {
             return Err(format!("after the end there is {left_behind:?}"));
         }
-        stand.check_exclusion()
+        test.check_exclusion()
     }
 
     /// For this case alone.
@@ -259,20 +259,20 @@ impl Case {
 }
 
 /// The other owners of the client use the lock itself while the future is left.
-async fn others_beside(stand: &Arc<Fixture>, there: Beside) -> Checked<()> {
+async fn others_beside(test: &Arc<Fixture>, there: Beside) -> Checked<()> {
     match there {
         Beside::Unknown => Ok(()),
-        Beside::Holder => stand.is_kept(|| true).await,
-        Beside::Free if stand.is_inside() => stand.is_kept(|| stand.is_inside()).await,
-        Beside::Free => acquire_here_and_there(stand).await,
+        Beside::Holder => test.is_kept(|| true).await,
+        Beside::Free if test.is_inside() => test.is_kept(|| test.is_inside()).await,
+        Beside::Free => acquire_here_and_there(test).await,
     }
 }
 
 /// Uses the result of a future that was polled to its end.
-async fn take_in(stand: &Arc<Fixture>, end: End) -> Checked<()> {
+async fn take_in(test: &Arc<Fixture>, end: End) -> Checked<()> {
     match end {
         End::Acquired(guard) => {
-            let used = stand.use_once(guard).await;
+            let used = test.use_once(guard).await;
             used.map_err(|why| format!("what the future gave: {why}"))
         }
         End::Client(client) => {
@@ -291,9 +291,9 @@ async fn take_in(stand: &Arc<Fixture>, end: End) -> Checked<()> {
 }
 
 /// Acquires the lock on two runtimes at the same time.
-async fn acquire_here_and_there(stand: &Arc<Fixture>) -> Checked<()> {
-    let there = stand.site.other.run(stand.clone().take());
-    let (here, there) = tokio::join!(stand.clone().take(), there);
+async fn acquire_here_and_there(test: &Arc<Fixture>) -> Checked<()> {
+    let there = test.site.other.run(test.clone().take());
+    let (here, there) = tokio::join!(test.clone().take(), there);
     here?;
     there.map_err(|why| format!("on another runtime: {why}"))
 }
@@ -318,13 +318,13 @@ async fn waited(waiter: tokio::task::JoinHandle<Checked<()>>) -> Checked<()> {
 }
 
 /// Shuts down all clients at the same time. They must end soon, and hold nothing.
-async fn shut_down(stand: &Arc<Fixture>) -> Checked<()> {
+async fn shut_down(test: &Arc<Fixture>) -> Checked<()> {
     let began = Instant::now();
-    let all = join_all(stand.clients.iter().map(|client| client.shutdown()));
+    let all = join_all(test.clients.iter().map(|client| client.shutdown()));
     let reports = timeout(LONG, all).await;
     let reports = reports.map_err(|_| "the shutdown does not end".to_owned())?;
     let took = began.elapsed();
-    let left_behind = stand.left_behind().await;
+    let left_behind = test.left_behind().await;
     if reports.iter().any(|report| report.unconfirmed > 0) {
         return Err(format!("shutdown: {reports:?} after {took:?}"));
     }

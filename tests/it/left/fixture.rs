@@ -393,9 +393,9 @@ impl AnyLock {
         }
     }
 
-    pub(super) fn with(self, stand: Arc<Fixture>) -> Boxed<Result<()>> {
+    pub(super) fn with(self, test: Arc<Fixture>) -> Boxed<Result<()>> {
         Box::pin(async move {
-            let work = |_: Held| async move { stand.write().await };
+            let work = |_: Held| async move { test.write().await };
             match &self {
                 Self::Plain(lock) => lock.with(work).await,
                 Self::Multi(lock) => lock.with(work).await,

@@ -148,8 +148,8 @@ impl Made {
     }
 }
 
-async fn held(stand: &Fixture, owner: &Owner) -> Guard {
-    let guard = stand.lock().lock().owner(owner).await;
+async fn held(test: &Fixture, owner: &Owner) -> Guard {
+    let guard = test.lock().lock().owner(owner).await;
     guard.expect("the lock is free and the server well")
 }
 
@@ -166,24 +166,24 @@ async fn waits_for(lock: Lock, held: Lock) -> Made {
     })
 }
 
-async fn forgotten(stand: &Fixture, owner: &Owner) {
-    held(stand, owner).await.forget();
+async fn forgotten(test: &Fixture, owner: &Owner) {
+    held(test, owner).await.forget();
 }
 
-async fn two_permits(stand: &Fixture) -> LeasedPermit {
-    let seats = stand.seats(2).await;
+async fn two_permits(test: &Fixture) -> LeasedPermit {
+    let seats = test.seats(2).await;
     let permits = seats.acquire_many(2).await;
     permits.expect("they are free and the server well")
 }
 
-async fn counted_permits(stand: &Fixture) -> Permit {
-    let permits = stand.counted(2).await.acquire_many(2).await;
+async fn counted_permits(test: &Fixture) -> Permit {
+    let permits = test.counted(2).await.acquire_many(2).await;
     permits.expect("they are free and the server well")
 }
 
 /// A free permit.
-async fn left_permit(stand: &Fixture) -> (PermitSemaphore, PermitId) {
-    let seats = stand.left_seats(1).await;
+async fn left_permit(test: &Fixture) -> (PermitSemaphore, PermitId) {
+    let seats = test.left_seats(1).await;
     let permit = seats.acquire().lease(LONG).await;
     let ids = permit.expect("it is free and the server well").into_ids();
     (seats, ids[0])
@@ -191,27 +191,27 @@ async fn left_permit(stand: &Fixture) -> (PermitSemaphore, PermitId) {
 
 /// A call about a lock that the current owner holds.
 fn asked<T: 'static>(
-    stand: Arc<Fixture>,
+    test: Arc<Fixture>,
     ask: impl Fn(AnyLock, Owner) -> Boxed<Result<T>> + Send + 'static,
 ) -> Boxed<Made> {
     Box::pin(async move {
         let owner = Owner::new();
-        let guard = held(&stand, &owner).await;
-        let call = owner.scope(ask(stand.lock(), owner));
+        let guard = held(&test, &owner).await;
+        let call = owner.scope(ask(test.lock(), owner));
         Made::call(call).beside(guard)
     })
 }
 
 macro_rules! made {
-    (|$stand:ident| $made:expr) => {
-        |$stand| Box::pin(async move { $made })
+    (|$test:ident| $made:expr) => {
+        |$test| Box::pin(async move { $made })
     };
 }
 
 macro_rules! question {
     (|$lock:ident, $owner:ident| $call:expr) => {
-        |stand| {
-            asked(stand, |lock, owner| {
+        |test| {
+            asked(test, |lock, owner| {
                 Box::pin(async move {
                     let $owner = owner;
                     let _ = &$owner;
@@ -228,9 +228,9 @@ macro_rules! question {
 
 macro_rules! plain_question {
     (|$lock:ident| $call:expr) => {
-        |stand| {
-            let $lock = stand.plain();
-            asked(stand, move |_, _| {
+        |test| {
+            let $lock = test.plain();
+            asked(test, move |_, _| {
                 let $lock = $lock.clone();
                 Box::pin(async move { $call.await })
             })
@@ -263,22 +263,22 @@ pub(super) const PUBLIC: &[Public] = &[
         "lock",
         LOCK,
         ALL,
-        made!(|stand| Made::lock(stand.lock().lock().owner(&Owner::new()).lease(LONG))),
+        made!(|test| Made::lock(test.lock().lock().owner(&Owner::new()).lease(LONG))),
     )
     .everywhere(),
     Public::new(
         "lock that is watched",
         LOCK,
         ALL,
-        made!(|stand| Made::lock(stand.lock().lock().owner(&Owner::new()))),
+        made!(|test| Made::lock(test.lock().lock().owner(&Owner::new()))),
     ),
     Public::new(
         "lock that another process has",
         LOCK,
         ALL,
-        made!(|stand| {
-            stand.take_by_another().await;
-            let request = stand.lock().lock().owner(&Owner::new()).lease(LONG);
+        made!(|test| {
+            test.take_by_another().await;
+            let request = test.lock().lock().owner(&Owner::new()).lease(LONG);
             Made::lock(request).in_situation(Situation::Busy)
         }),
     )
@@ -287,9 +287,9 @@ pub(super) const PUBLIC: &[Public] = &[
         "lock that another owner has",
         LOCK,
         ALL,
-        made!(|stand| {
-            let guard = held(&stand, &Owner::new()).await;
-            let request = stand.lock().lock().owner(&Owner::new()).lease(LONG);
+        made!(|test| {
+            let guard = held(&test, &Owner::new()).await;
+            let request = test.lock().lock().owner(&Owner::new()).lease(LONG);
             Made::lock(request)
                 .beside(guard)
                 .in_situation(Situation::BusyByGuards)
@@ -299,8 +299,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "lock with fencing",
         LOCK,
         QUORUM,
-        made!(|stand| {
-            let AnyLock::Quorum(lock) = stand.lock() else {
+        made!(|test| {
+            let AnyLock::Quorum(lock) = test.lock() else {
                 unreachable!("its shape is that of a quorum")
             };
             Made::lock(lock.fenced().lock().owner(&Owner::new()).lease(LONG))
@@ -310,15 +310,15 @@ pub(super) const PUBLIC: &[Public] = &[
         "try_lock",
         TRY_LOCK,
         ALL,
-        made!(|stand| Made::try_lock(stand.lock().try_lock().owner(&Owner::new()))),
+        made!(|test| Made::try_lock(test.lock().try_lock().owner(&Owner::new()))),
     ),
     Public::new(
         "try_lock that another process has",
         TRY_LOCK,
         ALL,
-        made!(|stand| {
-            stand.take_by_another().await;
-            let request = stand.lock().try_lock().owner(&Owner::new());
+        made!(|test| {
+            test.take_by_another().await;
+            let request = test.lock().try_lock().owner(&Owner::new());
             Made::try_lock(request).in_situation(Situation::Busy)
         }),
     ),
@@ -326,8 +326,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "try_lock with a wait",
         TRY_LOCK,
         ALL,
-        made!(|stand| {
-            let request = stand.lock().try_lock().owner(&Owner::new());
+        made!(|test| {
+            let request = test.lock().try_lock().owner(&Owner::new());
             Made::try_lock(request.wait(LONG).lease(LONG))
         }),
     )
@@ -336,9 +336,9 @@ pub(super) const PUBLIC: &[Public] = &[
         "try_lock with a wait that another process has",
         TRY_LOCK,
         ALL,
-        made!(|stand| {
-            stand.take_by_another().await;
-            let request = stand.lock().try_lock().owner(&Owner::new());
+        made!(|test| {
+            test.take_by_another().await;
+            let request = test.lock().try_lock().owner(&Owner::new());
             Made::try_lock(request.wait(LONG).lease(LONG)).in_situation(Situation::Busy)
         }),
     ),
@@ -346,26 +346,26 @@ pub(super) const PUBLIC: &[Public] = &[
         "try_lock with a wait for a spin lock",
         TRY_LOCK,
         PLAIN,
-        made!(|stand| waits_for(stand.spin(), stand.spin()).await),
+        made!(|test| waits_for(test.spin(), test.spin()).await),
     ),
     Public::new(
         "try_lock with a wait for a non-reentrant lock",
         TRY_LOCK,
         PLAIN,
-        made!(|stand| waits_for(stand.non_reentrant(), stand.non_reentrant()).await),
+        made!(|test| waits_for(test.non_reentrant(), test.non_reentrant()).await),
     ),
     Public::new(
         "try_lock with a wait for a fenced lock",
         TRY_LOCK,
         PLAIN,
-        made!(|stand| waits_for(stand.fenced(), stand.fenced()).await),
+        made!(|test| waits_for(test.fenced(), test.fenced()).await),
     ),
     Public::new(
         "try_lock with a wait for reading",
         TRY_LOCK,
         PLAIN,
-        made!(|stand| {
-            let rw = stand.read_write();
+        made!(|test| {
+            let rw = test.read_write();
             waits_for(rw.read().into(), rw.write().into()).await
         }),
     ),
@@ -373,8 +373,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "try_lock with a wait for writing",
         TRY_LOCK,
         PLAIN,
-        made!(|stand| {
-            let rw = stand.read_write();
+        made!(|test| {
+            let rw = test.read_write();
             waits_for(rw.write().into(), rw.read().into()).await
         }),
     ),
@@ -382,8 +382,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "upgrade while another owner reads",
         &["UpgradeRequest"],
         PLAIN,
-        made!(|stand| {
-            let rw = stand.read_write();
+        made!(|test| {
+            let rw = test.read_write();
             let reads = rw.read().lock().owner(&Owner::new()).await;
             let reads = reads.expect("no owner writes");
             let other = rw.read().lock().owner(&Owner::new()).await;
@@ -403,8 +403,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "try_lock with a short wait",
         TRY_LOCK,
         ALL,
-        made!(|stand| {
-            let request = stand.lock().try_lock().owner(&Owner::new());
+        made!(|test| {
+            let request = test.lock().try_lock().owner(&Owner::new());
             Made::try_lock(request.wait(super::POLL_CAP / 5).lease(LONG))
         }),
     ),
@@ -412,30 +412,30 @@ pub(super) const PUBLIC: &[Public] = &[
         "nested lock",
         LOCK,
         ALL,
-        made!(|stand| {
+        made!(|test| {
             let owner = Owner::new();
-            let guard = held(&stand, &owner).await;
-            Made::lock(stand.lock().lock().owner(&owner).lease(LONG)).beside(guard)
+            let guard = held(&test, &owner).await;
+            Made::lock(test.lock().lock().owner(&owner).lease(LONG)).beside(guard)
         }),
     ),
     Public::new(
         "nested try_lock",
         TRY_LOCK,
         PLAIN_AND_MULTI,
-        made!(|stand| {
+        made!(|test| {
             let owner = Owner::new();
-            let guard = held(&stand, &owner).await;
-            Made::try_lock(stand.lock().try_lock().owner(&owner)).beside(guard)
+            let guard = held(&test, &owner).await;
+            Made::try_lock(test.lock().try_lock().owner(&owner)).beside(guard)
         }),
     ),
     Public::new(
         "nested lock that is counted locally",
         LOCK,
         PLAIN_AND_MULTI,
-        made!(|stand| {
+        made!(|test| {
             let owner = Owner::new();
-            let guard = held(&stand, &owner).await;
-            let request = stand.lock().lock().owner(&owner);
+            let guard = held(&test, &owner).await;
+            let request = test.lock().lock().owner(&owner);
             Made::lock(request.reentry(Reentry::Local)).beside(guard)
         }),
     )
@@ -444,8 +444,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "lock in a scope",
         &["Owner::scope"],
         PLAIN,
-        made!(|stand| {
-            let locking = Owner::new().scope(stand.lock().lock().lease(LONG));
+        made!(|test| {
+            let locking = Owner::new().scope(test.lock().lock().lease(LONG));
             Made::new(Box::pin(async move {
                 match locking.await {
                     Ok(guard) => End::Acquired(guard),
@@ -458,23 +458,23 @@ pub(super) const PUBLIC: &[Public] = &[
         "with",
         WITH,
         ALL,
-        made!(|stand| Made::call(Owner::new().scope(stand.lock().with(stand)))),
+        made!(|test| Made::call(Owner::new().scope(test.lock().with(test)))),
     ),
     Public::new(
         "with of a request",
         &["TryLockRequest::with"],
         ALL,
-        made!(|stand| {
-            let request = stand.lock().try_lock().owner(&Owner::new());
-            Made::call(request.with(|_| async move { stand.write().await }))
+        made!(|test| {
+            let request = test.lock().try_lock().owner(&Owner::new());
+            Made::call(request.with(|_| async move { test.write().await }))
         }),
     ),
     Public::new(
         "unlock of a guard",
         &["Guard::unlock"],
         ALL,
-        made!(|stand| {
-            let guard = stand.lock().lock().owner(&Owner::new()).lease(LONG).await;
+        made!(|test| {
+            let guard = test.lock().lock().owner(&Owner::new()).lease(LONG).await;
             Made::call(guard.expect("the lock is free").unlock())
         }),
     ),
@@ -482,8 +482,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "extend of a guard",
         &["Guard::extend"],
         ALL,
-        made!(|stand| {
-            let request = stand.lock().lock().owner(&Owner::new());
+        made!(|test| {
+            let request = test.lock().lock().owner(&Owner::new());
             let guard = request.lease(LONG / 2).await.expect("the lock is free");
             Made::call(guard.extend(LONG)).beside(guard)
         }),
@@ -492,10 +492,10 @@ pub(super) const PUBLIC: &[Public] = &[
         "unlock of an inner guard",
         &["Guard::unlock"],
         PLAIN_AND_MULTI,
-        made!(|stand| {
+        made!(|test| {
             let owner = Owner::new();
-            let outer = held(&stand, &owner).await;
-            let inner = held(&stand, &owner).await;
+            let outer = held(&test, &owner).await;
+            let inner = held(&test, &owner).await;
             Made::call(inner.unlock()).beside(outer)
         }),
     ),
@@ -503,9 +503,9 @@ pub(super) const PUBLIC: &[Public] = &[
         "unlock with a waiter in the queue",
         &["Guard::unlock"],
         ALL,
-        made!(|stand| {
-            let guard = held(&stand, &Owner::new()).await;
-            let waiter = stand.site.other.spawn(stand.clone().take());
+        made!(|test| {
+            let guard = held(&test, &Owner::new()).await;
+            let waiter = test.site.other.spawn(test.clone().take());
             // It may not have started. Then it finds the lock free.
             tokio::time::sleep(super::POLL_CAP / 5).await;
             let mut made = Made::call(guard.unlock());
@@ -517,10 +517,10 @@ pub(super) const PUBLIC: &[Public] = &[
         "unlock of a forgotten hold",
         &["UnlockRequest"],
         ALL,
-        made!(|stand| {
+        made!(|test| {
             let owner = Owner::new();
-            forgotten(&stand, &owner).await;
-            let request = stand.lock().unlock().owner(&owner);
+            forgotten(&test, &owner).await;
+            let request = test.lock().unlock().owner(&owner);
             Made::call(request.into_future())
         }),
     ),
@@ -528,9 +528,9 @@ pub(super) const PUBLIC: &[Public] = &[
         "force_unlock",
         &["ForceUnlockRequest"],
         PLAIN,
-        made!(|stand| {
-            stand.take_by_another().await;
-            let request = stand.plain().force_unlock();
+        made!(|test| {
+            test.take_by_another().await;
+            let request = test.plain().force_unlock();
             Made::call(request.into_future()).in_situation(Situation::Freeing)
         }),
     ),
@@ -562,8 +562,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "last_token",
         &["Lock::last_token"],
         PLAIN,
-        made!(|stand| {
-            let lock = stand.fenced();
+        made!(|test| {
+            let lock = test.fenced();
             Made::call(async move { lock.last_token().await })
         }),
     ),
@@ -571,8 +571,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "waiters of a fair lock",
         &["Lock::waiters"],
         PLAIN,
-        made!(|stand| {
-            let lock = stand.clients[0].fair_lock("waiters");
+        made!(|test| {
+            let lock = test.clients[0].fair_lock("waiters");
             Made::call(async move { lock.waiters().await })
         }),
     ),
@@ -580,8 +580,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "lock for reading and upgrade",
         &["UpgradeRequest"],
         PLAIN,
-        made!(|stand| {
-            let reads = stand.read_write().read().lock().owner(&Owner::new()).await;
+        made!(|test| {
+            let reads = test.read_write().read().lock().owner(&Owner::new()).await;
             let upgrade = reads.expect("no owner has it").upgrade().wait(LONG);
             Made::call(async move {
                 match upgrade.await {
@@ -595,8 +595,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "downgrade",
         &["WriteGuard::downgrade"],
         PLAIN,
-        made!(|stand| {
-            let writes = stand.read_write().write().lock().owner(&Owner::new()).await;
+        made!(|test| {
+            let writes = test.read_write().write().lock().owner(&Owner::new()).await;
             let writes = writes.expect("no owner has it");
             Made::call(async move { writes.downgrade().await?.unlock().await })
         }),
@@ -605,8 +605,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "unlock of a read guard",
         &["ReadGuard::unlock"],
         PLAIN,
-        made!(|stand| {
-            let reads = stand.read_write().read().lock().owner(&Owner::new()).await;
+        made!(|test| {
+            let reads = test.read_write().read().lock().owner(&Owner::new()).await;
             Made::call(reads.expect("no owner writes").unlock())
         }),
     ),
@@ -614,8 +614,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "unlock of an upgraded guard",
         &["WriteGuard::unlock"],
         PLAIN,
-        made!(|stand| {
-            let reads = stand.read_write().read().lock().owner(&Owner::new()).await;
+        made!(|test| {
+            let reads = test.read_write().read().lock().owner(&Owner::new()).await;
             let writes = reads.expect("no owner has it").upgrade().await;
             Made::call(writes.expect("nobody else reads").unlock())
         }),
@@ -624,8 +624,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "holders of a read/write lock",
         &["ReadWriteLock::holders"],
         PLAIN,
-        made!(|stand| {
-            let rw = stand.read_write();
+        made!(|test| {
+            let rw = test.read_write();
             Made::call(async move { rw.holders().await })
         }),
     ),
@@ -633,8 +633,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "acquire of a permit",
         &["PermitRequest"],
         PLAIN,
-        made!(|stand| {
-            let seats = stand.seats(2).await;
+        made!(|test| {
+            let seats = test.seats(2).await;
             Made::call(seats.acquire().lease(LONG).into_future())
         }),
     ),
@@ -642,8 +642,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "acquire of endless permits",
         &["PermitRequest"],
         PLAIN,
-        made!(|stand| {
-            let seats = stand.seats(2).await;
+        made!(|test| {
+            let seats = test.seats(2).await;
             Made::call(seats.acquire_many(2).forever().into_future())
         }),
     ),
@@ -651,8 +651,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "try_acquire of permits",
         &["TryPermitRequest"],
         PLAIN,
-        made!(|stand| {
-            let seats = stand.seats(2).await;
+        made!(|test| {
+            let seats = test.seats(2).await;
             Made::call(seats.try_acquire_many(2).into_future())
         }),
     ),
@@ -660,8 +660,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "try_acquire of permits with a wait",
         &["TryPermitRequest"],
         PLAIN,
-        made!(|stand| {
-            let seats = stand.seats(1).await;
+        made!(|test| {
+            let seats = test.seats(1).await;
             let request = seats.try_acquire_many(2).wait(super::POLL_CAP / 5);
             Made::call(request.into_future())
         }),
@@ -670,8 +670,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "release of permits",
         &["LeasedPermit::release"],
         PLAIN,
-        made!(|stand| {
-            let permits = two_permits(&stand).await;
+        made!(|test| {
+            let permits = two_permits(&test).await;
             Made::call(permits.release())
         }),
     ),
@@ -679,8 +679,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "extend of permits",
         &["LeasedPermit::extend"],
         PLAIN,
-        made!(|stand| {
-            let permits = two_permits(&stand).await;
+        made!(|test| {
+            let permits = two_permits(&test).await;
             Made::call(async move { permits.extend(LONG).await })
         }),
     ),
@@ -688,8 +688,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "lost of permits",
         &["LeasedPermit::lost"],
         PLAIN,
-        made!(|stand| {
-            let permits = two_permits(&stand).await;
+        made!(|test| {
+            let permits = two_permits(&test).await;
             let lost = async move {
                 let _lost = permits.lost().await;
                 End::Done
@@ -701,8 +701,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "release of permits by ids",
         &["PermitSemaphore::release", "PermitSemaphore::try_release"],
         PLAIN,
-        made!(|stand| {
-            let (seats, id) = left_permit(&stand).await;
+        made!(|test| {
+            let (seats, id) = left_permit(&test).await;
             Made::call(async move { seats.try_release(&[id]).await })
         }),
     ),
@@ -713,8 +713,8 @@ pub(super) const PUBLIC: &[Public] = &[
             "PermitSemaphore::update_lease",
         ],
         PLAIN,
-        made!(|stand| {
-            let (seats, id) = left_permit(&stand).await;
+        made!(|test| {
+            let (seats, id) = left_permit(&test).await;
             Made::call(async move { seats.update_lease(&id, LONG).await })
         }),
     ),
@@ -722,8 +722,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "lease_of a permit",
         &["PermitSemaphore::lease_of"],
         PLAIN,
-        made!(|stand| {
-            let (seats, id) = left_permit(&stand).await;
+        made!(|test| {
+            let (seats, id) = left_permit(&test).await;
             Made::call(async move { seats.lease_of(&id).await })
         }),
     ),
@@ -735,8 +735,8 @@ pub(super) const PUBLIC: &[Public] = &[
             "PermitSemaphore::permits",
         ],
         PLAIN,
-        made!(|stand| {
-            let seats = stand.seats(2).await;
+        made!(|test| {
+            let seats = test.seats(2).await;
             Made::call(async move { seats.permits().await })
         }),
     ),
@@ -747,8 +747,8 @@ pub(super) const PUBLIC: &[Public] = &[
             "PermitSemaphore::try_set_permits",
         ],
         PLAIN,
-        made!(|stand| {
-            let seats = stand.seats(2).await;
+        made!(|test| {
+            let seats = test.seats(2).await;
             Made::call(async move { seats.set_permits(2).await })
         }),
     ),
@@ -756,8 +756,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "add_permits",
         &["PermitSemaphore::add_permits"],
         PLAIN,
-        made!(|stand| {
-            let seats = stand.seats(2).await;
+        made!(|test| {
+            let seats = test.seats(2).await;
             Made::call(async move { seats.add_permits(1).await })
         }),
     ),
@@ -765,8 +765,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "count_down",
         &["CountDownLatch::count_down"],
         PLAIN,
-        made!(|stand| {
-            let latch = stand.latch();
+        made!(|test| {
+            let latch = test.latch();
             Made::call(async move { latch.count_down().await })
         }),
     ),
@@ -778,8 +778,8 @@ pub(super) const PUBLIC: &[Public] = &[
             "CountDownLatch::try_set_count",
         ],
         PLAIN,
-        made!(|stand| {
-            let latch = stand.latch();
+        made!(|test| {
+            let latch = test.latch();
             Made::call(async move {
                 latch.try_set_count(1).await?;
                 latch.count().await?;
@@ -791,8 +791,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "wait for a latch without a count",
         &["CountDownLatch::wait_zero"],
         PLAIN,
-        made!(|stand| {
-            let latch = stand.latch();
+        made!(|test| {
+            let latch = test.latch();
             Made::call(async move { latch.wait_zero().await })
         }),
     ),
@@ -800,8 +800,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "wait for a latch for some time",
         &["CountDownLatch::wait_zero_within"],
         PLAIN,
-        made!(|stand| {
-            let latch = stand.latch();
+        made!(|test| {
+            let latch = test.latch();
             latch.try_set_count(1).await.expect("the server is well");
             let waiting = async move {
                 let opened = latch.wait_zero_within(super::POLL_CAP / 5).await;
@@ -819,8 +819,8 @@ pub(super) const PUBLIC: &[Public] = &[
             "Leading::proclaim",
         ],
         PLAIN,
-        made!(|stand| {
-            let election = stand.election();
+        made!(|test| {
+            let election = test.election();
             Made::call(async move {
                 let lead = election.campaign("a").owner(&Owner::new()).await?;
                 lead.proclaim("b").await?;
@@ -833,8 +833,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "campaign for some time",
         &["TimedCampaignRequest"],
         PLAIN,
-        made!(|stand| {
-            let election = stand.election();
+        made!(|test| {
+            let election = test.election();
             let lead = election.campaign("a").owner(&Owner::new()).await;
             let lead = lead.expect("the server is well");
             let waiting = election.campaign("b").owner(&Owner::new());
@@ -850,8 +850,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "work while leading",
         &["Election::run"],
         PLAIN,
-        made!(|stand| {
-            let election = stand.election();
+        made!(|test| {
+            let election = test.election();
             let running = async move { election.run("a", async |lead| lead.term()).await };
             Made::call(Owner::new().scope(running))
         }),
@@ -860,8 +860,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "observation of an election",
         &["Leaders::next"],
         PLAIN,
-        made!(|stand| {
-            let mut leaders = stand.election().observe();
+        made!(|test| {
+            let mut leaders = test.election().observe();
             leaders.next().await.expect("the server is well");
             let closed = Box::pin(async move {
                 match leaders.next().await {
@@ -876,8 +876,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "lost of a leadership",
         &["Leading::lost"],
         PLAIN,
-        made!(|stand| {
-            let lead = stand.election().campaign("a").owner(&Owner::new()).await;
+        made!(|test| {
+            let lead = test.election().campaign("a").owner(&Owner::new()).await;
             let lead = lead.expect("the server is well");
             let lost = Box::pin(async move {
                 let _lost = lead.lost().await;
@@ -890,8 +890,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "acquire of counted permits",
         &["SemaphoreRequest"],
         PLAIN,
-        made!(|stand| {
-            let seats = stand.counted(2).await;
+        made!(|test| {
+            let seats = test.counted(2).await;
             Made::call(seats.acquire_many(2).into_future())
         }),
     ),
@@ -899,8 +899,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "try_acquire of counted permits",
         &["TrySemaphoreRequest"],
         PLAIN,
-        made!(|stand| {
-            let seats = stand.counted(2).await;
+        made!(|test| {
+            let seats = test.counted(2).await;
             Made::call(seats.try_acquire_many(2).into_future())
         }),
     ),
@@ -908,8 +908,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "try_acquire of counted permits with a wait",
         &["TrySemaphoreRequest"],
         PLAIN,
-        made!(|stand| {
-            let seats = stand.counted(1).await;
+        made!(|test| {
+            let seats = test.counted(1).await;
             let request = seats.try_acquire_many(2).wait(super::POLL_CAP / 5);
             Made::call(request.into_future())
         }),
@@ -918,8 +918,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "drain of counted permits",
         &["Semaphore::drain"],
         PLAIN,
-        made!(|stand| {
-            let seats = stand.counted(2).await;
+        made!(|test| {
+            let seats = test.counted(2).await;
             Made::call(async move { seats.drain().await })
         }),
     ),
@@ -927,8 +927,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "release of counted permits",
         &["Permit::release"],
         PLAIN,
-        made!(|stand| {
-            let permits = counted_permits(&stand).await;
+        made!(|test| {
+            let permits = counted_permits(&test).await;
             Made::call(permits.release())
         }),
     ),
@@ -936,8 +936,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "release of a part of counted permits",
         &["Permit::release"],
         PLAIN,
-        made!(|stand| {
-            let mut permits = counted_permits(&stand).await;
+        made!(|test| {
+            let mut permits = counted_permits(&test).await;
             let part = permits.split(1).expect("it has two");
             drop(permits);
             Made::call(part.release())
@@ -947,8 +947,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "release of forgotten permits",
         &["Semaphore::release"],
         PLAIN,
-        made!(|stand| {
-            let seats = stand.counted(2).await;
+        made!(|test| {
+            let seats = test.counted(2).await;
             let permits = seats.acquire_many(2).await;
             permits.expect("they are free and the server well").forget();
             Made::call(async move { seats.release(3).await })
@@ -958,8 +958,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "release of permits that nobody has",
         &["Semaphore::release_if_exists"],
         PLAIN,
-        made!(|stand| {
-            let seats = stand.counted(2).await;
+        made!(|test| {
+            let seats = test.counted(2).await;
             Made::call(async move { seats.release_if_exists(1).await })
         }),
     ),
@@ -967,8 +967,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "counts of counted permits",
         &["Semaphore::available", "Semaphore::holders"],
         PLAIN,
-        made!(|stand| {
-            let seats = stand.counted(2).await;
+        made!(|test| {
+            let seats = test.counted(2).await;
             Made::call(async move { seats.holders().await })
         }),
     ),
@@ -976,8 +976,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "reclaim",
         &["Semaphore::reclaim"],
         PLAIN,
-        made!(|stand| {
-            let seats = stand.counted(2).await;
+        made!(|test| {
+            let seats = test.counted(2).await;
             Made::call(async move { seats.reclaim(Uuid::nil()).await })
         }),
     ),
@@ -989,8 +989,8 @@ pub(super) const PUBLIC: &[Public] = &[
             "Semaphore::try_set_permits_for",
         ],
         PLAIN,
-        made!(|stand| {
-            let seats = stand.counted(2).await;
+        made!(|test| {
+            let seats = test.counted(2).await;
             Made::call(async move {
                 seats.try_set_permits(2).await?;
                 seats.add_permits(1).await
@@ -1013,9 +1013,9 @@ pub(super) const PUBLIC: &[Public] = &[
         "lost of a guard",
         &["Guard::lost"],
         ALL,
-        made!(|stand| {
-            let guard = held(&stand, &Owner::new()).await;
-            let inside = stand.enter();
+        made!(|test| {
+            let guard = held(&test, &Owner::new()).await;
+            let inside = test.enter();
             let lost = Box::pin(async move {
                 let _lost = guard.lost().await;
                 drop(inside);
@@ -1028,10 +1028,10 @@ pub(super) const PUBLIC: &[Public] = &[
         "lost of a view",
         &["Held::lost"],
         PLAIN,
-        made!(|stand| {
-            let request = stand.lock().lock().owner(&Owner::new());
+        made!(|test| {
+            let request = test.lock().lock().owner(&Owner::new());
             let working = request.with(|held| async move {
-                let _inside = stand.enter();
+                let _inside = test.enter();
                 held.lost().await
             });
             Made::call(working).in_situation(Situation::UntilClosed)
@@ -1041,8 +1041,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "connect",
         &["Client::connect"],
         PLAIN,
-        made!(|stand| {
-            let url = stand.site.urls[0].clone();
+        made!(|test| {
+            let url = test.site.urls[0].clone();
             Made::client(async move { Client::connect(url).await })
         }),
     )
@@ -1051,16 +1051,16 @@ pub(super) const PUBLIC: &[Public] = &[
         "build",
         &["ClientBuilder::build"],
         PLAIN,
-        made!(|stand| Made::client(stand.site.builders("another").remove(0).build())),
+        made!(|test| Made::client(test.site.builders("another").remove(0).build())),
     )
     .everywhere(),
     Public::new(
         "client scope",
         &["Client::scope", "ClientBuilder::scope"],
         PLAIN,
-        made!(|stand| {
-            let builder = stand.site.builders("another").remove(0);
-            let name = format!("{}:it", stand.name);
+        made!(|test| {
+            let builder = test.site.builders("another").remove(0);
+            let name = format!("{}:it", test.name);
             let ask = async |client: Client| client.lock(name).is_locked().await;
             Made::call(builder.scope(ask))
         }),
@@ -1070,8 +1070,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "diagnose",
         &["Client::diagnose"],
         PLAIN,
-        made!(|stand| {
-            let client = stand.clients[0].clone();
+        made!(|test| {
+            let client = test.clients[0].clone();
             Made::call(async move { client.diagnose().await })
         }),
     )
@@ -1080,8 +1080,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "survey",
         &["Client::connections", "Client::inspect", "Locks::next"],
         PLAIN,
-        made!(|stand| {
-            let client = stand.clients[0].clone();
+        made!(|test| {
+            let client = test.clients[0].clone();
             Made::call(async move {
                 client.inspect("survey").await?;
                 client.locks("*").next().await?;
@@ -1094,8 +1094,8 @@ pub(super) const PUBLIC: &[Public] = &[
         "provision",
         &["Client::provision"],
         PLAIN,
-        made!(|stand| {
-            let client = stand.clients[0].clone();
+        made!(|test| {
+            let client = test.clients[0].clone();
             Made::call(async move { client.provision().await })
         }),
     ),
@@ -1103,9 +1103,9 @@ pub(super) const PUBLIC: &[Public] = &[
         "shutdown",
         &["Client::shutdown"],
         PLAIN,
-        made!(|stand| {
-            let guard = held(&stand, &Owner::new()).await;
-            let client = stand.clients[0].clone();
+        made!(|test| {
+            let guard = held(&test, &Owner::new()).await;
+            let client = test.clients[0].clone();
             let closing = Box::pin(async move { End::Report(client.shutdown().await) });
             Made::new(closing)
                 .beside(guard)
@@ -1117,9 +1117,9 @@ pub(super) const PUBLIC: &[Public] = &[
         "shutdown within",
         &["Client::shutdown_within"],
         PLAIN,
-        made!(|stand| {
-            let guard = held(&stand, &Owner::new()).await;
-            let client = stand.clients[0].clone();
+        made!(|test| {
+            let guard = held(&test, &Owner::new()).await;
+            let client = test.clients[0].clone();
             let closing = Box::pin(async move { End::Report(client.shutdown_within(LONG).await) });
             Made::new(closing)
                 .beside(guard)

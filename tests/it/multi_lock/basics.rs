@@ -391,7 +391,7 @@ async fn a_bounded_hold_is_lost_at_its_bound() {
     let test = Fixture::start(2).await;
     let clients = test
         .servers
-        .clients(|client| client.watchdog_lease(ms(4_800)))
+        .clients_with(|client| client.watchdog_lease(ms(4_800)))
         .await;
     let lock = multi(&clients, &[(0, "a"), (1, "b")]);
     let guard = lock.lock().max_hold(ms(9_000)).await.unwrap();

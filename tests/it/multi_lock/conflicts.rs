@@ -73,7 +73,7 @@ async fn a_message_of_the_busy_member_wakes_the_waiter() {
     for busy in [(0, "a"), (0, "b"), (1, "c")] {
         let patient = test
             .servers
-            .clients(|client| client.poll_cap(ms(60_000)))
+            .clients_with(|client| client.poll_cap(ms(60_000)))
             .await;
         let lock = multi(&patient, &[(0, "a"), (0, "b"), (1, "c")]);
         let elsewhere = test.held_elsewhere(busy.0, busy.1).await;
@@ -100,7 +100,7 @@ async fn a_waiter_moves_from_one_busy_member_to_the_next() {
     let test = Fixture::start(2).await;
     let patient = test
         .servers
-        .clients(|client| client.poll_cap(ms(60_000)))
+        .clients_with(|client| client.poll_cap(ms(60_000)))
         .await;
     let lock = multi(&patient, &[(0, "a"), (0, "b"), (1, "c")]);
     let mut elsewhere = Vec::new();
@@ -125,7 +125,7 @@ async fn the_ttl_of_the_busy_member_wakes_the_waiter() {
     let test = Fixture::start(2).await;
     let patient = test
         .servers
-        .clients(|client| client.poll_cap(ms(60_000)))
+        .clients_with(|client| client.poll_cap(ms(60_000)))
         .await;
     let lock = multi(&patient, &[(0, "a"), (1, "c")]);
     let elsewhere = test.others().await[1].lock("c");
@@ -221,7 +221,7 @@ async fn a_polling_client_gets_the_lock() {
     let backoff = Backoff::constant(ms(20));
     let polling = test
         .servers
-        .clients(|client| client.wake(Wake::Poll(backoff)).poll_cap(ms(60_000)))
+        .clients_with(|client| client.wake(Wake::Poll(backoff)).poll_cap(ms(60_000)))
         .await;
     let lock = multi(&polling, &[(0, "a"), (1, "c")]);
     let elsewhere = test.held_elsewhere(1, "c").await;
@@ -246,7 +246,7 @@ async fn an_unpolled_waiter_loses_its_turn() {
     let test = Fixture::start(2).await;
     let quick = test
         .servers
-        .clients(|client| client.poll_cap(ms(200)))
+        .clients_with(|client| client.poll_cap(ms(200)))
         .await;
     let lock = multi(&quick, &[(0, "a"), (1, "c")]);
     let elsewhere = test.held_elsewhere(0, "a").await;

@@ -127,7 +127,7 @@ async fn no_wake_up_is_lost_among_many_contenders() {
     for number in 0..3 {
         let patient = test
             .servers
-            .clients(|client| client.poll_cap(ms(300_000)))
+            .clients_with(|client| client.poll_cap(ms(300_000)))
             .await;
         let members = if number % 2 == 0 {
             [(0, "a"), (0, "b"), (1, "c")]
@@ -245,7 +245,7 @@ async fn renewed_holds_exclude_for_longer_than_their_lease() {
     for _ in 0..2 {
         let short = test
             .servers
-            .clients(|client| client.watchdog_lease(ms(4_800)))
+            .clients_with(|client| client.watchdog_lease(ms(4_800)))
             .await;
         let (lock, cell) = (multi(&short, &[(0, "a"), (1, "b")]), cell.clone());
         tasks.spawn(async move {

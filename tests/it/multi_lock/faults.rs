@@ -66,82 +66,82 @@ impl Proxied {
 /// Design: invariant 3. The command arrives twice in a row, for a first acquire and a nested one.
 #[tokio::test]
 async fn an_acquire_that_arrives_twice_counts_once() {
-    let stand = Proxied::start(PATIENT).await;
+    let test = Proxied::start(PATIENT).await;
     for count in ["1", "2"] {
-        let rules = [0, 1].map(|server| stand.proxies[server].on(is_acquire, Action::Twice));
-        stand.lock.lock().await.unwrap().forget();
+        let rules = [0, 1].map(|server| test.proxies[server].on(is_acquire, Action::Twice));
+        test.lock.lock().await.unwrap().forget();
         for rule in &rules {
             rule.wait_hits(1).await;
         }
-        assert_eq!(stand.all_counts().await, [count; 3]);
+        assert_eq!(test.all_counts().await, [count; 3]);
     }
     assert_eq!(
-        stand.lock.unlock().await.unwrap(),
+        test.lock.unlock().await.unwrap(),
         Unlocked::StillHeld { count: 1 }
     );
-    assert_eq!(stand.lock.unlock().await.unwrap(), Unlocked::Released);
-    stand.assert_recovered().await;
+    assert_eq!(test.lock.unlock().await.unwrap(), Unlocked::Released);
+    test.assert_recovered().await;
 }
 
 /// Design: invariant 6. The answer is lost with its connection: it is sent again.
 #[tokio::test]
 async fn an_acquire_repeated_after_a_lost_reply_counts_once() {
-    let stand = Proxied::start(PATIENT).await;
+    let test = Proxied::start(PATIENT).await;
     for server in [0, 1] {
-        let outer = stand.lock.lock().await.unwrap();
-        let rule = stand.proxies[server].on(is_acquire, Action::ExecuteThenCut);
-        let inner = stand.lock.lock().await.unwrap();
+        let outer = test.lock.lock().await.unwrap();
+        let rule = test.proxies[server].on(is_acquire, Action::ExecuteThenCut);
+        let inner = test.lock.lock().await.unwrap();
         assert_eq!(rule.hits(), 1);
-        assert_eq!(stand.all_counts().await, ["2"; 3]);
+        assert_eq!(test.all_counts().await, ["2"; 3]);
         assert_eq!(inner.hold_count(), 2);
         drop(inner);
         outer.unlock().await.unwrap();
-        let rule = stand.proxies[server].on(is_acquire, Action::ExecuteThenCut);
-        let guard = stand.lock.lock().await.unwrap();
+        let rule = test.proxies[server].on(is_acquire, Action::ExecuteThenCut);
+        let guard = test.lock.lock().await.unwrap();
         assert_eq!(
-            (rule.hits(), stand.all_counts().await),
+            (rule.hits(), test.all_counts().await),
             (1, vec!["1".to_owned(); 3])
         );
         guard.unlock().await.unwrap();
-        stand.assert_recovered().await;
+        test.assert_recovered().await;
     }
 }
 
 /// Design: invariant 3. A nested acquire that comes late takes no lock that is free by then.
 #[tokio::test]
 async fn a_late_nested_acquire_takes_nothing() {
-    let stand = Proxied::start(PATIENT).await;
+    let test = Proxied::start(PATIENT).await;
     let gate = Gate::new();
-    let outer = stand.lock.lock().await.unwrap();
-    stand.proxies[0].on(is_acquire, Action::TwiceLate(gate.clone()));
-    stand.lock.lock().await.unwrap().unlock().await.unwrap();
+    let outer = test.lock.lock().await.unwrap();
+    test.proxies[0].on(is_acquire, Action::TwiceLate(gate.clone()));
+    test.lock.lock().await.unwrap().unlock().await.unwrap();
     outer.unlock().await.unwrap();
     gate.wait_reached().await;
     gate.open();
     gate.wait_passed().await;
-    stand.assert_recovered().await;
+    test.assert_recovered().await;
 }
 
 /// Design: invariant 6. No answer in time: an error that names the members, and all is undone.
 #[tokio::test]
 async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
     for silent in [0, 1] {
-        let stand = Proxied::start(ms(1_000)).await;
-        let rule = stand.proxies[silent].on(is_acquire, Action::DropReply);
-        let error = stand.lock.lock().await.unwrap_err();
+        let test = Proxied::start(ms(1_000)).await;
+        let rule = test.proxies[silent].on(is_acquire, Action::DropReply);
+        let error = test.lock.lock().await.unwrap_err();
         assert_eq!(rule.hits(), 1);
         assert!(
             error.is_timeout() && error.is_retriable() && error.may_be_held(),
             "{error}"
         );
         let names = ["lock=\"a\",\"b\"", "lock=\"c\""][silent];
-        let port = stand.proxies[silent].port();
+        let port = test.proxies[silent].port();
         let text = error.to_string();
         assert!(
             text.contains(names) && text.contains(&port.to_string()),
             "{text}"
         );
-        stand.assert_recovered().await;
+        test.assert_recovered().await;
     }
 }
 
@@ -151,7 +151,7 @@ async fn an_unreachable_server_is_an_error_and_nothing_is_left_on_the_others() {
     let test = Fixture::start(2).await;
     let clients = test
         .servers
-        .clients(|client| client.command_timeout(ms(2_000)))
+        .clients_with(|client| client.command_timeout(ms(2_000)))
         .await;
     let lock = multi(&clients, &MEMBERS);
     test.servers.all[1].kill();
@@ -191,7 +191,7 @@ async fn a_wait_for_an_unreachable_server_continues_and_blocks_no_other_owner() 
     let test = Fixture::start(2).await;
     let clients = test
         .servers
-        .clients(|client| client.command_timeout(ms(300)))
+        .clients_with(|client| client.command_timeout(ms(300)))
         .await;
     let lock = multi(&clients, &MEMBERS);
     let others = test.others().await[0].lock("a");
@@ -242,7 +242,7 @@ async fn a_short_wait_that_ends_during_a_server_pause_does_not_end_a_longer_wait
     let held = test.others().await[1].lock("c").lock().await.unwrap();
     // They poll often, so that a command is pending when the wait ends.
     let patient = |client: ClientBuilder| client.poll_cap(ms(50)).command_timeout(PATIENT);
-    let clients = test.servers.clients(patient).await;
+    let clients = test.servers.clients_with(patient).await;
     let lock = multi(&clients, &MEMBERS);
     let plain = clients[1].lock("c");
     // The waiter enters the queue of the held member and is the first in it.

@@ -20,10 +20,10 @@ impl Scene {
         let test = Fixture::start(2).await;
         let patient = test
             .servers
-            .clients(|client| client.watchdog_lease(NEVER).poll_cap(NEVER))
+            .clients_with(|client| client.watchdog_lease(NEVER).poll_cap(NEVER))
             .await;
         let java = Redisson::builder(&test.servers.all[0].url()).server(&test.servers.all[1].url());
-        let java = java.start().await;
+        let java = java.timeout(SOON).start().await;
         Self {
             test,
             patient,
@@ -247,7 +247,7 @@ async fn each_side_sees_the_holds_of_the_other_as_plain_locks() {
 async fn both_sides_lose_no_update() {
     let test = Fixture::start(2).await;
     let java = Redisson::builder(&test.servers.all[0].url()).server(&test.servers.all[1].url());
-    let java = java.start().await;
+    let java = java.timeout(SOON).start().await;
     let redis = test.servers.redis[0].clone();
     let pause = ms(1);
     let theirs: Vec<_> = (0..3)
@@ -295,7 +295,8 @@ async fn both_sides_lose_no_update() {
 async fn lockdog_gets_the_lock_of_a_killed_java_process_when_its_leases_end() {
     let test = Fixture::start(2).await;
     let java = Redisson::builder(&test.servers.all[0].url()).server(&test.servers.all[1].url());
-    let java = java.watchdog_timeout(ms(1_500)).own_jvm().start().await;
+    let java = java.timeout(SOON).watchdog_timeout(ms(1_500));
+    let java = java.own_jvm().start().await;
     let theirs = Theirs::of(&java.thread("t1"));
     theirs.start_lock().value().await;
     java.kill();

@@ -21,7 +21,7 @@ impl Scene {
         let test = Fixture::start(2).await;
         let clients = test
             .servers
-            .clients(|client| client.watchdog_lease(LEASE))
+            .clients_with(|client| client.watchdog_lease(LEASE))
             .await;
         let lock = multi(&clients, &MEMBERS);
         Self {
@@ -230,7 +230,7 @@ async fn an_outage_shorter_than_the_lease_loses_nothing() {
     let test = Fixture::start(2).await;
     let clients = test
         .servers
-        .clients(|client| client.watchdog_lease(ms(7_000)))
+        .clients_with(|client| client.watchdog_lease(ms(7_000)))
         .await;
     let lock = multi(&clients, &MEMBERS);
     let guard = lock.lock().await.unwrap();
@@ -294,7 +294,7 @@ async fn the_verdict_is_that_of_the_worst_member() {
     let test = Fixture::start(2).await;
     let clients = test
         .servers
-        .clients(|client| client.watchdog_lease(ms(6_000)))
+        .clients_with(|client| client.watchdog_lease(ms(15_000)))
         .await;
     let guard = multi(&clients, &MEMBERS).lock().await.unwrap();
     assert_eq!(guard.verdict(), Verdict::Held);
@@ -368,7 +368,7 @@ async fn nothing_is_renewed_before_all_members_are_held() {
     let test = Fixture::start(2).await;
     // The attempt does not end before the lease.
     let patient = |client: ClientBuilder| client.watchdog_lease(LEASE).command_timeout(SOON);
-    let lock = multi(&test.servers.clients(patient).await, &MEMBERS);
+    let lock = multi(&test.servers.clients_with(patient).await, &MEMBERS);
     // The first attempt takes two members and waits for the third one's server.
     test.servers.all[1].pause();
     let request = lock.lock().owner(&Owner::new()).into_future();

@@ -13,7 +13,7 @@ use crate::support::{Cell, eventually};
 
 #[tokio::test]
 async fn a_permit_is_in_redis_as_redisson_has_it() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let messages = test.redis.messages("*").await;
     let before = test.now().await;
     let permit = test.seats.acquire().await.unwrap();
@@ -41,7 +41,7 @@ async fn a_permit_is_in_redis_as_redisson_has_it() {
 
 #[tokio::test]
 async fn an_acquire_and_a_release_are_one_command_each() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     drop(test.seats.acquire().await.unwrap());
     test.eventually_free().await;
     test.seats.acquire().await.unwrap().release().await.unwrap();
@@ -59,7 +59,7 @@ async fn an_acquire_and_a_release_are_one_command_each() {
 
 #[tokio::test]
 async fn a_dropped_permit_is_released() {
-    let test = Fixture::seats(2).await;
+    let test = Fixture::with_permits(2).await;
     let both = test.seats.acquire_many(2).await.unwrap();
     assert_eq!((test.free().await, test.in_use().await.len()), (0, 2));
     drop(both);
@@ -74,7 +74,7 @@ async fn a_dropped_permit_is_released() {
 
 #[tokio::test]
 async fn an_acquire_gets_all_of_its_permits_or_none() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let two = test.seats.acquire_many(2).await.unwrap();
     assert!(test.seats.try_acquire_many(2).await.unwrap().is_none());
     assert_eq!((test.free().await, test.in_use().await.len()), (1, 2));
@@ -88,7 +88,7 @@ async fn an_acquire_gets_all_of_its_permits_or_none() {
 
 #[tokio::test]
 async fn a_task_that_acquires_twice_has_two_permits() {
-    let test = Fixture::seats(2).await;
+    let test = Fixture::with_permits(2).await;
     let [first, second] = [
         test.seats.acquire().await.unwrap(),
         test.seats.acquire().await.unwrap(),
@@ -113,7 +113,7 @@ async fn a_task_that_acquires_twice_has_two_permits() {
 /// testConcurrencyLoop_MultiInstance.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_semaphore_of_one_permit_excludes() {
-    let test = Fixture::seats(1).await;
+    let test = Fixture::with_permits(1).await;
     for (clients, tasks, rounds) in [(1, 100, 1), (16, 16, 100)] {
         let mut handles = Vec::new();
         for _ in 0..clients {
@@ -146,7 +146,7 @@ async fn a_semaphore_of_one_permit_excludes() {
 /// PE2: no more permits are held at one time than there are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_more_permits_are_held_than_there_are() {
-    let test = Fixture::seats(4).await;
+    let test = Fixture::with_permits(4).await;
     let clients = [
         test.seats.clone(),
         test.another().await,
@@ -189,7 +189,7 @@ async fn no_more_permits_are_held_than_there_are() {
 
 #[tokio::test]
 async fn a_shutdown_releases_permits_and_reports_their_loss() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let client = Client::connect(test.server.url()).await.unwrap();
     let seats = client.permit_semaphore(NAME);
     let two = seats.acquire_many(2).await.unwrap();
@@ -203,7 +203,7 @@ async fn a_shutdown_releases_permits_and_reports_their_loss() {
 
 #[tokio::test]
 async fn a_cancelled_acquire_leaves_no_permit_in_use() {
-    let test = Fixture::seats(2).await;
+    let test = Fixture::with_permits(2).await;
     for _ in 0..10 {
         let request = test.seats.acquire_many(2).into_future();
         assert!(poll_once(request).await.is_none());

@@ -9,7 +9,7 @@ use crate::support::{eventually, until_ok};
 /// PE5: all or none, and PE3: once.
 #[tokio::test]
 async fn a_list_is_released_wholly_or_not_at_all() {
-    let test = Fixture::seats(4).await;
+    let test = Fixture::with_permits(4).await;
     let ids = test
         .seats
         .acquire_many(3)
@@ -40,7 +40,7 @@ async fn a_list_is_released_wholly_or_not_at_all() {
 
 #[tokio::test]
 async fn an_expired_permit_is_not_in_use() {
-    let test = Fixture::seats(2).await;
+    let test = Fixture::with_permits(2).await;
     let expired = until_ok(SOON, async || test.seats.acquire().lease(ms(2_000)).await).await;
     let expired = expired.into_ids();
     let living = test.seats.acquire().lease(LONG).await.unwrap().into_ids();
@@ -64,7 +64,7 @@ async fn an_expired_permit_is_not_in_use() {
 
 #[tokio::test]
 async fn a_lease_is_set_exactly() {
-    let test = Fixture::seats(1).await;
+    let test = Fixture::with_permits(1).await;
     let ids = test.seats.acquire().lease(LONG).await.unwrap().into_ids();
     let id = ids[0];
     let left = async || match test.seats.lease_of(&id).await.unwrap() {

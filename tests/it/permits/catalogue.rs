@@ -30,7 +30,7 @@ async fn a_mapped_name_keeps_its_keys_in_one_slot_of_a_cluster() {
 /// testExpiration: the set of the permits in use ends with the semaphore, however long their leases are.
 #[tokio::test]
 async fn nothing_is_left_of_a_semaphore_that_expires() {
-    let test = Fixture::seats(1).await;
+    let test = Fixture::with_permits(1).await;
     test.redis.cmd(&["PEXPIRE", NAME, "10000"]).await;
     let held = test.seats.acquire().lease(LONG).await.unwrap();
     drop(held.into_ids());
@@ -42,7 +42,7 @@ async fn nothing_is_left_of_a_semaphore_that_expires() {
 /// testRelease, testReleaseAsyncMany, testBlockingAcquireMany.
 #[tokio::test]
 async fn permits_of_one_acquire_are_released_in_parts_and_once() {
-    let test = Fixture::seats(10).await;
+    let test = Fixture::with_permits(10).await;
     let ids = test.seats.acquire_many(6).lease(LONG).await.unwrap();
     let ids = ids.into_ids();
     assert_eq!((ids.len(), test.free().await), (6, 4));
@@ -58,7 +58,7 @@ async fn permits_of_one_acquire_are_released_in_parts_and_once() {
 /// testTryReleaseManyExpired, testReleaseExpired.
 #[tokio::test]
 async fn expired_permits_are_not_released_once_more() {
-    let test = Fixture::seats(10).await;
+    let test = Fixture::with_permits(10).await;
     let short = async || test.seats.acquire_many(3).lease(ms(2_000)).await;
     let short = until_ok(SOON, short).await;
     let (short, endless) = (
@@ -83,7 +83,7 @@ async fn expired_permits_are_not_released_once_more() {
 /// testConcurrencyMultiPermits.
 #[tokio::test]
 async fn two_tasks_take_all_permits_one_after_the_other() {
-    let test = Fixture::seats(2).await;
+    let test = Fixture::with_permits(2).await;
     let work = || {
         let seats = test.seats.clone();
         tokio::spawn(async move {

@@ -4,7 +4,7 @@ use super::{Fixture, IN_USE, LONG, NAME};
 
 #[tokio::test]
 async fn a_semaphore_has_as_many_permits_as_it_is_given() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let counts = async || {
         let seats = &test.seats;
         (
@@ -33,7 +33,7 @@ async fn a_semaphore_has_as_many_permits_as_it_is_given() {
 
 #[tokio::test]
 async fn a_semaphore_that_does_not_exist_has_no_permits() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let other = test.client.permit_semaphore("other");
     assert_eq!(other.permits().await.unwrap(), 0);
     assert!(other.try_acquire().await.unwrap().is_none());
@@ -48,7 +48,7 @@ async fn a_semaphore_that_does_not_exist_has_no_permits() {
 /// Redisson's `expire()` is about both keys, and its `addPermits` loses the first one's TTL.
 #[tokio::test]
 async fn the_keys_expire_together() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     test.redis.cmd(&["PEXPIRE", NAME, "200000"]).await;
     let permit = test.seats.acquire().lease(LONG).await.unwrap();
     let ttl = test.redis.pttl(IN_USE).await;

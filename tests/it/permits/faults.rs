@@ -26,7 +26,7 @@ async fn behind_a_proxy_for(test: &Fixture, patience: Duration) -> (Proxy, Permi
 /// PE1 and PE3: a command whose reply is lost, or that runs twice, counts once.
 #[tokio::test]
 async fn a_repeated_command_counts_once() {
-    let test = Fixture::seats(5).await;
+    let test = Fixture::with_permits(5).await;
     let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
     let messages = test.redis.messages("*").await;
     for action in [Action::ExecuteThenCut, Action::Twice] {
@@ -68,7 +68,7 @@ async fn a_repeated_command_counts_once() {
 /// A repetition after a later change of the number changes nothing.
 #[tokio::test]
 async fn a_late_repetition_of_a_set_changes_nothing() {
-    let test = Fixture::seats(5).await;
+    let test = Fixture::with_permits(5).await;
     let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
     let repeated = || proxy.repeat_late(is(SET));
     let arrived = async |gate: Gate| {
@@ -97,7 +97,7 @@ async fn a_late_repetition_of_a_set_changes_nothing() {
 /// The server knows a repetition by the mark of its call. Without the mark it runs the command once more.
 #[tokio::test]
 async fn a_late_repetition_without_its_mark_runs_once_more() {
-    let test = Fixture::seats(5).await;
+    let test = Fixture::with_permits(5).await;
     let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
     let late = |script| proxy.repeat_late(is(script));
     let arrives_without_mark = async |gate: Gate| {
@@ -129,7 +129,7 @@ async fn a_late_repetition_without_its_mark_runs_once_more() {
 /// PE5: a repeated release by ids does not report the release of permits that are still in use.
 #[tokio::test]
 async fn a_repeated_release_of_ids_of_which_one_is_unknown_is_refused() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
     let ours = seats.acquire().lease(LONG).await.unwrap().into_ids()[0];
     let unknown = PermitId::from_bytes([1; 16]);
@@ -148,7 +148,7 @@ async fn a_repeated_release_of_ids_of_which_one_is_unknown_is_refused() {
 
 #[tokio::test]
 async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     for permits in [1, 3] {
         let (proxy, seats) = behind_a_proxy(&test).await;
         let rule = proxy.on(is(ACQUIRE), Action::DropReply);
@@ -161,7 +161,7 @@ async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
 
 #[tokio::test]
 async fn a_release_without_an_answer_is_unconfirmed_and_repeated() {
-    let test = Fixture::seats(2).await;
+    let test = Fixture::with_permits(2).await;
     let (proxy, seats) = behind_a_proxy(&test).await;
     let both = seats.acquire_many(2).await.unwrap();
     let gate = Gate::new();
@@ -181,7 +181,7 @@ async fn a_release_without_an_answer_is_unconfirmed_and_repeated() {
 /// The second command, which makes permits endless, gets no answer: the client releases the permits.
 #[tokio::test]
 async fn an_endless_permit_without_an_answer_is_released() {
-    let test = Fixture::seats(1).await;
+    let test = Fixture::with_permits(1).await;
     let (proxy, seats) = behind_a_proxy(&test).await;
     let rule = proxy.on(is(UPDATE), Action::DropReply).always();
     let error = seats.acquire().forever().await.unwrap_err();
@@ -203,7 +203,7 @@ async fn an_endless_permit_without_an_answer_is_released() {
 /// A late acquire after its release is an orphan of one lease.
 #[tokio::test]
 async fn a_late_repetition_of_an_acquire_ends_with_its_lease() {
-    let test = Fixture::seats(2).await;
+    let test = Fixture::with_permits(2).await;
     let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
     let gate = proxy.repeat_late(is(ACQUIRE));
     let both = seats.acquire_many(2).lease(ms(10_000)).await.unwrap();
@@ -265,7 +265,7 @@ async fn without_memory_only_acquires_are_refused() {
 /// together.
 #[tokio::test]
 async fn an_abandoned_acquire_of_several_permits_is_undone() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     // So long that the watchdog does not release any of them before.
     let (proxy, seats) = behind_a_proxy_for(&test, LONG).await;
     let gate = Gate::new();

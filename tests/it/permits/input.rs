@@ -17,7 +17,7 @@ macro_rules! assert_invalid {
 
 #[tokio::test]
 async fn bad_arguments_are_refused_before_anything_is_sent() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let seats = &test.seats;
     let permit = seats.acquire().await.unwrap();
     let [known, unknown] = [permit.ids()[0], PermitId::from_bytes([9; 16])];
@@ -64,7 +64,7 @@ async fn bad_arguments_are_refused_before_anything_is_sent() {
 
 #[tokio::test]
 async fn a_name_that_is_in_use_for_something_else_is_refused() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let lock = test.client.lock(NAME);
     let error = lock.try_lock().await.unwrap_err();
     assert!(error.to_string().contains("WRONGTYPE"), "{error}");
@@ -87,7 +87,7 @@ async fn a_name_that_is_in_use_for_something_else_is_refused() {
 /// No script loses a permit: a script that cannot finish changes nothing.
 #[tokio::test]
 async fn a_number_that_is_none_changes_nothing() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let permit = test.seats.acquire().lease(LONG).await.unwrap();
     let ids = permit.ids();
     for junk in [
@@ -125,7 +125,7 @@ async fn a_number_that_is_none_changes_nothing() {
 /// A user that may not write the set of the permits in use gets an error, and takes nothing.
 #[tokio::test]
 async fn an_acquire_that_cannot_write_who_has_the_permits_takes_none() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let user = [
         "ACL", "SETUSER", "limited", "on", ">p", "~*", "&*", "+@all", "-zadd",
     ];

@@ -38,7 +38,7 @@ async fn the_watchdog_renews_a_permit_without_a_lease() {
 /// PE4.
 #[tokio::test]
 async fn a_hundred_permits_are_renewed_by_one_command() {
-    let test = Fixture::seats(150).await;
+    let test = Fixture::with_permits(150).await;
     let proxy = Proxy::start(&test.server).await;
     let client = lockdog::Client::builder().url(proxy.url());
     let client = client.watchdog_lease(LEASE).build().await.unwrap();
@@ -63,7 +63,7 @@ async fn a_hundred_permits_are_renewed_by_one_command() {
 
 #[tokio::test]
 async fn a_permit_with_a_lease_is_lost_when_it_ends() {
-    let test = Fixture::seats(1).await;
+    let test = Fixture::with_permits(1).await;
     let permit = until_ok(SOON, async || test.seats.acquire().lease(ms(1_500)).await).await;
     let lost = tokio::time::timeout(SOON, permit.lost()).await.unwrap();
     assert_eq!(lost.reason(), LostReason::Deadline);
@@ -82,7 +82,7 @@ async fn a_permit_with_a_lease_is_lost_when_it_ends() {
 /// PE1 and PE2 with an expired permit that no client took back.
 #[tokio::test]
 async fn an_expired_permit_counts_as_free_before_it_is_returned() {
-    let test = Fixture::seats(2).await;
+    let test = Fixture::with_permits(2).await;
     let both = async || test.seats.acquire_many(2).lease(ms(2_000)).await;
     let ids = until_ok(SOON, both).await.into_ids();
     eventually(SOON, "they expire", async || {
@@ -139,7 +139,7 @@ async fn max_hold_ends_a_permit_that_the_watchdog_renews() {
 
 #[tokio::test]
 async fn a_lease_is_extended_for_all_permits() {
-    let test = Fixture::seats(2).await;
+    let test = Fixture::with_permits(2).await;
     let both = test.seats.acquire_many(2).lease(LEASE).await.unwrap();
     both.extend(LONG).await.unwrap();
     assert!(both.remaining() > LEASE * 2);

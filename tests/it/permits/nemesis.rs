@@ -14,7 +14,7 @@ use crate::support::{Dice, eventually, named};
 /// PE1 to PE3.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_permit_is_lost_or_made_under_a_nemesis() {
-    let test = Fixture::seats(TOTAL).await;
+    let test = Fixture::with_permits(TOTAL).await;
     let run = Arc::new(Run::default());
     let mut nemesis = Nemesis::start(&test.server, |it| it.watchdog_lease(LEASE)).await;
     let mut tasks = JoinSet::new();

@@ -5,7 +5,7 @@ use crate::support::eventually;
 
 #[tokio::test]
 async fn parts_of_permits_are_released_by_themselves() {
-    let test = Fixture::seats(5).await;
+    let test = Fixture::with_permits(5).await;
     let mut rest = test.seats.acquire_many(5).await.unwrap();
     let all = rest.ids();
     test.redis.reset_stats().await;
@@ -27,7 +27,7 @@ async fn parts_of_permits_are_released_by_themselves() {
 
 #[tokio::test]
 async fn only_permits_of_one_semaphore_and_client_are_joined() {
-    let test = Fixture::seats(5).await;
+    let test = Fixture::with_permits(5).await;
     let other = test.client.permit_semaphore("other");
     other.set_permits(2).await.unwrap();
     let mut ours = test.seats.acquire().await.unwrap();
@@ -88,7 +88,7 @@ async fn a_token_follows_the_permits_of_its_value() {
 
 #[tokio::test]
 async fn ids_that_were_taken_end_with_their_lease_or_by_hand() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let by_hand = test.seats.acquire_many(2).await.unwrap().into_ids();
     let lease = ms(4_000);
     let expiring = test.seats.acquire().lease(lease).await.unwrap().into_ids();

@@ -20,7 +20,7 @@ async fn within_soon(waiter: JoinHandle<LeasedPermit>) -> LeasedPermit {
 
 #[tokio::test]
 async fn a_message_wakes_a_waiter_of_another_client() {
-    let test = Fixture::seats(1).await;
+    let test = Fixture::with_permits(1).await;
     for released in [true, false] {
         let held = test.seats.acquire().lease(LONG).await.unwrap();
         let waiting = waiter(&test.another().await, 1);
@@ -36,7 +36,7 @@ async fn a_message_wakes_a_waiter_of_another_client() {
 
 #[tokio::test]
 async fn the_end_of_a_lease_wakes_a_waiter_without_a_message() {
-    let test = Fixture::seats(2).await;
+    let test = Fixture::with_permits(2).await;
     let endless = test.seats.acquire().forever().await.unwrap();
     let leased = until_ok(SOON, async || test.seats.acquire().lease(ms(2_000)).await).await;
     let ids = leased.into_ids();
@@ -50,7 +50,7 @@ async fn the_end_of_a_lease_wakes_a_waiter_without_a_message() {
 
 #[tokio::test]
 async fn more_permits_wake_a_waiter() {
-    let test = Fixture::seats(0).await;
+    let test = Fixture::with_permits(0).await;
     let another = test.another().await;
     for add in [true, false] {
         let waiting = waiter(&another, 2);
@@ -68,7 +68,7 @@ async fn more_permits_wake_a_waiter() {
 /// A waiter for few permits does not overtake one for many.
 #[tokio::test]
 async fn waiters_of_one_client_are_served_in_the_order_of_their_calls() {
-    let test = Fixture::seats(2).await;
+    let test = Fixture::with_permits(2).await;
     let another = test.another().await;
     let mut held = test.seats.acquire_many(2).lease(LONG).await.unwrap();
     let first = waiter(&another, 2);
@@ -101,7 +101,7 @@ async fn several_free_permits_cost_a_client_one_command_each_and_one_more() {
 
 /// The number of commands that a client with eight waiters sends to acquire five free permits.
 async fn commands_for_five_permits() -> u64 {
-    let test = Fixture::seats(5).await;
+    let test = Fixture::with_permits(5).await;
     let another = test.another().await;
     let five = test.seats.acquire_many(5).lease(LONG).await.unwrap();
     let ids = five.into_ids();
@@ -138,7 +138,7 @@ async fn acquires(test: &Fixture) -> u64 {
 /// message is for the next waiter.
 #[tokio::test]
 async fn a_release_while_the_contender_reads_its_grant_wakes_the_next_waiter() {
-    let test = Fixture::seats(2).await;
+    let test = Fixture::with_permits(2).await;
     let proxy = Proxy::start(&test.server).await;
     let client = lockdog::Client::builder().url(proxy.url()).poll_cap(LONG);
     let seats = client.build().await.unwrap().permit_semaphore("seats");
@@ -171,7 +171,7 @@ fn acquire() -> impl Fn(&[String]) -> bool + Clone + Send + Sync + 'static {
 
 #[tokio::test]
 async fn a_wait_ends_with_its_time() {
-    let test = Fixture::seats(1).await;
+    let test = Fixture::with_permits(1).await;
     let _held = test.seats.acquire().lease(LONG).await.unwrap();
     let another = test.another().await;
     let wait = ms(300);

@@ -10,10 +10,7 @@ use crate::support::{Cell, timed};
 #[tokio::test]
 async fn one_busy_instance_of_three_does_not_block_an_acquire() {
     let servers = Servers::start(3).await;
-    let (mine, others) = (
-        servers.clients(|builder| builder).await,
-        servers.clients(|builder| builder).await,
-    );
+    let (mine, others) = (servers.clients().await, servers.clients().await);
     let case = async |held: usize, by: &[Client]| {
         let name = format!("{held} {}", by[0].id());
         let other = by[held].lock(&name).lock().owner(&Owner::new());
@@ -43,7 +40,7 @@ async fn two_owners_get_the_lock_in_turn_with_one_of_three_servers_down() {
     let servers = Servers::start(3).await;
     // No client has ever connected to it.
     servers.all[1].kill();
-    let lazy = || servers.clients(|builder| builder.lazy(true));
+    let lazy = || servers.clients_with(|builder| builder.lazy(true));
     let (first, second) = (lock_of(&lazy().await, "l"), lock_of(&lazy().await, "l"));
     let cell = Cell::new();
     let guard = first.lock().await.unwrap();
@@ -66,7 +63,7 @@ async fn two_owners_get_the_lock_in_turn_with_one_of_three_servers_down() {
 #[tokio::test]
 async fn three_names_are_held_by_the_owner_until_the_unlock() {
     let servers = Servers::start(1).await;
-    let client = &servers.clients(|builder| builder).await[0];
+    let client = &servers.clients().await[0];
     let names = ["lock1", "lock2", "lock3"];
     let lock = RedLock::new(names.map(|name| client.lock(name)));
     let guard = lock.lock().lease(ms(10_000)).await.unwrap();
@@ -89,7 +86,7 @@ async fn three_names_are_held_by_the_owner_until_the_unlock() {
 #[tokio::test]
 async fn the_second_owner_enters_after_the_first() {
     let servers = Servers::start(2).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     let lock = seven(&clients);
     let guard = lock.lock().owner(&Owner::new()).await.unwrap();
     let second = tokio::spawn({

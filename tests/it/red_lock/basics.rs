@@ -67,7 +67,7 @@ async fn try_lock_finds_the_lock_busy_and_a_waiter_gets_it() {
 #[tokio::test]
 async fn an_owner_re_enters_and_other_owners_do_not() {
     let servers = Servers::start(3).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
     let outer = lock.lock().await.unwrap();
     // Another handle of the same lock.
@@ -97,7 +97,7 @@ async fn an_owner_re_enters_and_other_owners_do_not() {
 #[tokio::test]
 async fn invalid_instances_are_an_error_of_each_request() {
     let servers = Servers::start(2).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     let locks =
         |names: [(usize, &str); 2]| RedLock::new(names.map(|(n, name)| clients[n].lock(name)));
     let lock = lock_of(&clients, "l");

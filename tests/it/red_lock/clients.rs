@@ -13,7 +13,7 @@ async fn a_shut_down_client_loses_only_its_instance() {
     for ending in 0..3 {
         let servers = Servers::start(3).await;
         let clients = servers
-            .clients(|builder| builder.watchdog_lease(ms(4_800)))
+            .clients_with(|builder| builder.watchdog_lease(ms(4_800)))
             .await;
         let lock = lock_of(&clients, "l");
         let guard = lock.lock().await.unwrap();
@@ -57,7 +57,7 @@ async fn a_shut_down_client_loses_only_its_instance() {
 #[tokio::test]
 async fn shutting_down_a_majority_of_clients_ends_the_lock_before_another_holder_gets_it() {
     let servers = Servers::start(3).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
     let guard = lock.lock().await.unwrap();
     has(&guard, 3).await;
@@ -86,7 +86,7 @@ async fn shutting_down_a_majority_of_clients_ends_the_lock_before_another_holder
 #[tokio::test]
 async fn shutting_down_all_clients_ends_the_lock_and_every_wait() {
     let servers = Servers::start(3).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
     let guard = lock.lock().await.unwrap();
     has(&guard, 3).await;
@@ -117,7 +117,7 @@ async fn shutting_down_all_clients_ends_the_lock_and_every_wait() {
 async fn a_lock_and_its_guards_keep_the_clients_alive() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients(|builder| builder.watchdog_lease(ms(4_800)))
+        .clients_with(|builder| builder.watchdog_lease(ms(4_800)))
         .await;
     let lock = lock_of(&clients, "l");
     drop(clients);

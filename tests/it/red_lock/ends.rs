@@ -11,7 +11,7 @@ use crate::support::eventually;
 async fn a_lost_lock_reports_which_servers_failed() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients(|builder| builder.watchdog_lease(ms(4_800)))
+        .clients_with(|builder| builder.watchdog_lease(ms(4_800)))
         .await;
     let lock = lock_of(&clients, "l");
     let guard = lock.lock().await.unwrap();
@@ -48,7 +48,7 @@ async fn a_lost_lock_reports_which_servers_failed() {
 async fn a_deleted_lock_reports_the_instances() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients(|builder| builder.watchdog_lease(ms(6_000)))
+        .clients_with(|builder| builder.watchdog_lease(ms(6_000)))
         .await;
     let guard = lock_of(&clients, "l").lock().await.unwrap();
     has(&guard, 3).await;
@@ -153,7 +153,7 @@ async fn an_unlocked_lock_reports_its_instances_as_given_back() {
 async fn the_verdict_follows_the_extensions() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients(|builder| {
+        .clients_with(|builder| {
             builder
                 .watchdog_lease(ms(15_000))
                 .command_timeout(ms(1_000))
@@ -204,7 +204,7 @@ fn is_away(instance: &Instance) -> bool {
 #[tokio::test]
 async fn a_known_loss_is_reported_by_every_query_at_once() {
     let servers = Servers::start(3).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
     servers.all[2].pause();
     // The lease is so long that neither its end nor an extension reports the loss.

@@ -8,7 +8,7 @@ use crate::support::eventually;
 #[tokio::test]
 async fn forgotten_locks_and_unlocks_pair_up_as_in_java() {
     let servers = Servers::start(3).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
     for _ in 0..2 {
         lock.lock().await.unwrap().forget();
@@ -34,7 +34,7 @@ async fn forgotten_locks_and_unlocks_pair_up_as_in_java() {
 #[tokio::test]
 async fn an_unlock_ends_a_claim_of_its_owner_and_no_living_guard() {
     let servers = Servers::start(3).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
     let (mine, yours) = (Owner::new(), Owner::new());
     let guard = lock.lock().owner(&mine).await.unwrap();
@@ -62,7 +62,7 @@ async fn an_unlock_ends_a_claim_of_its_owner_and_no_living_guard() {
 async fn a_forgotten_hold_without_a_lease_is_extended() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients(|builder| builder.watchdog_lease(ms(4_800)))
+        .clients_with(|builder| builder.watchdog_lease(ms(4_800)))
         .await;
     let lock = lock_of(&clients, "l");
     lock.lock().await.unwrap().forget();

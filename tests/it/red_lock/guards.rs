@@ -38,7 +38,7 @@ fn a_guard_may_outlive_its_runtime_and_be_dropped_outside_one() {
     };
     let (first, second) = (runtime(), runtime());
     let servers = second.block_on(Servers::start(3));
-    let clients = second.block_on(servers.clients(|builder| builder));
+    let clients = second.block_on(servers.clients());
     let lock = lock_of(&clients, "l");
     let guard = first.block_on(async { lock.lock().await.unwrap() });
     let nested = first.block_on(async { lock.lock().await.unwrap() });
@@ -79,7 +79,7 @@ async fn a_panic_releases_the_lock() {
 #[tokio::test]
 async fn an_acquire_dropped_at_any_point_leaves_nothing() {
     let servers = Servers::start(3).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
     let mut polls = 0;
     loop {

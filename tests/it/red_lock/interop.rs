@@ -286,8 +286,8 @@ async fn an_instance_that_java_skips_after_its_quorum_stays_free() {
     assert!(!t1.try_lock(&theirs).await);
     guard.unlock().await.unwrap();
     held.unlock().await.unwrap();
-    for view in &scene.servers.redis {
-        eventually(SOON, "all are free", async || view.keys().await.is_empty()).await;
+    for redis in &scene.servers.redis {
+        eventually(SOON, "all are free", async || redis.keys().await.is_empty()).await;
     }
 }
 

@@ -13,7 +13,7 @@ use crate::support::eventually;
 async fn without_a_lease_every_round_extends_every_server() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients(|builder| builder.watchdog_lease(ms(5_100)))
+        .clients_with(|builder| builder.watchdog_lease(ms(5_100)))
         .await;
     let lock = lock_of(&clients, "l");
     let guard = lock.lock().await.unwrap();
@@ -35,12 +35,12 @@ async fn without_a_lease_every_round_extends_every_server() {
         SOON,
         "no script runs for longer than a period",
         async || {
-            for view in &servers.redis {
-                view.reset_stats().await;
+            for redis in &servers.redis {
+                redis.reset_stats().await;
             }
             tokio::time::sleep(ms(2_000)).await;
-            for view in &servers.redis {
-                if view.commandstats().await.contains_key("evalsha") {
+            for redis in &servers.redis {
+                if redis.commandstats().await.contains_key("evalsha") {
                     return false;
                 }
             }
@@ -54,16 +54,16 @@ async fn without_a_lease_every_round_extends_every_server() {
 #[tokio::test]
 async fn the_shortest_watchdog_lease_of_the_clients_is_the_lease_of_all() {
     let servers = Servers::start(3).await;
-    let mut clients = servers.clients(|builder| builder).await;
+    let mut clients = servers.clients().await;
     clients[1] = servers
-        .clients(|builder| builder.watchdog_lease(ms(5_000)))
+        .clients_with(|builder| builder.watchdog_lease(ms(5_000)))
         .await
         .swap_remove(1);
     let guard = lock_of(&clients, "l").lock().await.unwrap();
     has(&guard, 3).await;
     assert!(guard.remaining() <= ms(5_000));
-    for view in &servers.redis {
-        let ttl = view.pttl("l").await;
+    for redis in &servers.redis {
+        let ttl = redis.pttl("l").await;
         assert!(0 < ttl && ttl <= 5_000, "{ttl}");
     }
 }
@@ -73,8 +73,8 @@ async fn a_holder_is_notified_of_an_expired_lease_before_another_owner_gets_the_
     let servers = Servers::start(3).await;
     let (mine, yours) = (servers.lock("l").await, servers.lock("l").await);
     let guard = mine.lock().lease(ms(4_000)).await.unwrap();
-    for view in &servers.redis {
-        assert!(view.pttl("l").await <= 4_000);
+    for redis in &servers.redis {
+        assert!(redis.pttl("l").await <= 4_000);
     }
     let guard = Arc::new(guard);
     let (token, ours) = (guard.lost_token(), guard.clone());
@@ -117,14 +117,14 @@ async fn a_view_is_notified_when_the_work_ends() {
 async fn an_instance_that_lost_the_lock_is_reacquired_in_a_later_round() {
     let servers = Servers::start(5).await;
     let clients = servers
-        .clients(|builder| builder.watchdog_lease(ms(6_000)))
+        .clients_with(|builder| builder.watchdog_lease(ms(6_000)))
         .await;
     let lock = lock_of(&clients, "l");
     let guard = lock.lock().await.unwrap();
     has(&guard, 5).await;
     assert_eq!(guard.margin(), 2);
-    for view in &servers.redis[..2] {
-        view.cmd(&["DEL", "l"]).await;
+    for redis in &servers.redis[..2] {
+        redis.cmd(&["DEL", "l"]).await;
     }
     eventually(SOON, "they are taken again", async || {
         servers.taken("l").await == 5
@@ -140,13 +140,13 @@ async fn an_instance_that_lost_the_lock_is_reacquired_in_a_later_round() {
 async fn a_majority_that_lost_the_lock_ends_it_in_the_next_round() {
     let servers = Servers::start(5).await;
     let clients = servers
-        .clients(|builder| builder.watchdog_lease(ms(6_000)))
+        .clients_with(|builder| builder.watchdog_lease(ms(6_000)))
         .await;
     let lock = lock_of(&clients, "l");
     let guard = lock.lock().await.unwrap();
     has(&guard, 5).await;
-    for view in &servers.redis[1..4] {
-        view.cmd(&["DEL", "l"]).await;
+    for redis in &servers.redis[1..4] {
+        redis.cmd(&["DEL", "l"]).await;
     }
     let lost = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
     assert_eq!(lost.reason(), LostReason::NotOurs);
@@ -161,7 +161,7 @@ async fn a_majority_that_lost_the_lock_ends_it_in_the_next_round() {
 async fn an_instance_freed_by_force_is_lost_and_then_reacquired() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients(|builder| builder.watchdog_lease(ms(6_000)))
+        .clients_with(|builder| builder.watchdog_lease(ms(6_000)))
         .await;
     let lock = lock_of(&clients, "l");
     let guard = lock.lock().await.unwrap();

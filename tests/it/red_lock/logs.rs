@@ -54,7 +54,7 @@ async fn operate_normally() {
     let servers = Servers::start(3).await;
     // It is extended while this lasts.
     let lease = |builder: lockdog::ClientBuilder| builder.watchdog_lease(ms(4_800));
-    let clients = servers.clients(lease).await;
+    let clients = servers.clients_with(lease).await;
     let (mine, yours) = (lock_of(&clients, "l"), servers.lock("l").await);
     let (over, is_over) = tokio::sync::oneshot::channel();
     // The work runs in tasks, so that a guard that ends in another task would be logged.
@@ -125,7 +125,7 @@ fn a_quorum_in_jeopardy_and_a_lost_quorum_are_logged_with_each_instance() {
             let logs = Logs::of_this_process();
             let servers = Servers::start(3).await;
             let clients = servers
-                .clients(|builder| {
+                .clients_with(|builder| {
                     builder
                         .watchdog_lease(ms(15_000))
                         .command_timeout(ms(1_000))
@@ -201,7 +201,7 @@ fn no_line_at_info_or_above_names_the_lock_that_an_instance_lost() {
             let settings = |it: lockdog::ClientBuilder| {
                 it.watchdog_lease(ms(6_000)).command_timeout(ms(1_000))
             };
-            let clients = servers.clients(settings).await;
+            let clients = servers.clients_with(settings).await;
             let lock = lock_of(&clients, PERSONAL);
             let owner = Owner::new();
             let guard = lock.try_lock().wait(SOON).owner(&owner).await.unwrap();

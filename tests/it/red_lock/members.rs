@@ -10,7 +10,7 @@ use crate::turn::renewed;
 #[tokio::test]
 async fn a_member_locked_first_counts_twice_inside_the_red_lock_and_once_after() {
     let servers = Servers::start(3).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
     let plain = clients[1].lock("l").lock().await.unwrap();
     servers.assert_counts("l", [0, 1, 0]).await;
@@ -28,7 +28,7 @@ async fn a_member_locked_first_counts_twice_inside_the_red_lock_and_once_after()
 #[tokio::test]
 async fn a_member_locked_inside_the_red_lock_counts_until_it_is_unlocked_in_any_order() {
     let servers = Servers::start(3).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
     let guard = lock.lock().await.unwrap();
     servers.assert_counts("l", [1, 1, 1]).await;
@@ -76,7 +76,7 @@ async fn the_owner_of_a_quorum_of_members_acquires_the_red_lock() {
 #[tokio::test]
 async fn a_nested_acquire_of_the_red_lock_does_not_change_the_members_counts() {
     let servers = Servers::start(3).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
     let plain = clients[2].lock("l").lock().await.unwrap();
     let outer = lock.lock().await.unwrap();
@@ -96,10 +96,7 @@ async fn a_nested_acquire_of_the_red_lock_does_not_change_the_members_counts() {
 #[tokio::test]
 async fn a_failed_round_restores_the_counts_of_the_members() {
     let servers = Servers::start(5).await;
-    let (clients, others) = (
-        servers.clients(|builder| builder).await,
-        servers.clients(|builder| builder).await,
-    );
+    let (clients, others) = (servers.clients().await, servers.clients().await);
     let mut held = Vec::new();
     for (client, times) in [(0, 2), (3, 1)] {
         for _ in 0..times {
@@ -131,7 +128,7 @@ async fn a_failed_round_restores_the_counts_of_the_members() {
 #[tokio::test]
 async fn a_member_held_by_another_owner_of_the_client_is_only_one_instance_less() {
     let servers = Servers::start(3).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
     for client in &clients {
         let other = Owner::new();
@@ -152,10 +149,7 @@ async fn a_member_held_by_another_owner_of_the_client_is_only_one_instance_less(
 #[tokio::test]
 async fn a_waiter_for_one_member_does_not_block_the_red_lock() {
     let servers = Servers::start(3).await;
-    let (clients, others) = (
-        servers.clients(|builder| builder).await,
-        servers.clients(|builder| builder).await,
-    );
+    let (clients, others) = (servers.clients().await, servers.clients().await);
     for member in 0..3 {
         let held = others[member].lock("l").lock().await.unwrap();
         // The plain waiter is the first in the member's queue.
@@ -176,7 +170,7 @@ async fn a_waiter_for_the_red_lock_does_not_block_a_member() {
     let servers = Servers::start(3).await;
     let (clients, others) = (
         servers.clients_without_polling().await,
-        servers.clients(|builder| builder).await,
+        servers.clients().await,
     );
     for member in 0..3 {
         let mut held = Vec::new();
@@ -186,8 +180,8 @@ async fn a_waiter_for_the_red_lock_does_not_block_a_member() {
         let lock = lock_of(&clients, "l");
         let whole = tokio::spawn(async move { lock.lock().owner(&Owner::new()).await.unwrap() });
         eventually(SOON, "it listens everywhere", async || {
-            for view in &servers.redis {
-                if view.channels().await.is_empty() {
+            for redis in &servers.redis {
+                if redis.channels().await.is_empty() {
                     return false;
                 }
             }
@@ -210,7 +204,7 @@ async fn a_waiter_for_the_red_lock_does_not_block_a_member() {
 #[tokio::test]
 async fn red_locks_with_shared_members_nest_for_one_owner_and_exclude_another() {
     let servers = Servers::start(4).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     let (first, second) = (lock_of(&clients[..3], "l"), lock_of(&clients[1..], "l"));
     let one = first.lock().await.unwrap();
     has(&one, 3).await;
@@ -230,7 +224,7 @@ async fn red_locks_with_shared_members_nest_for_one_owner_and_exclude_another() 
 #[tokio::test]
 async fn holders_of_a_quorum_of_members_and_of_the_red_lock_lose_no_update() {
     let servers = Servers::start(3).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     let cell = Cell::new();
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..3 {
@@ -271,7 +265,7 @@ async fn holders_of_a_quorum_of_members_and_of_the_red_lock_lose_no_update() {
 async fn a_fixed_lease_of_the_red_lock_does_not_shorten_a_renewed_member() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients(|builder| builder.watchdog_lease(ms(15_000)))
+        .clients_with(|builder| builder.watchdog_lease(ms(15_000)))
         .await;
     let plain = clients[0].lock("l").lock().await.unwrap();
     let lock: RedLock = lock_of(&clients, "l");
@@ -300,7 +294,7 @@ fn plain_waiter(lock: &lockdog::Lock) -> tokio::task::JoinHandle<()> {
 #[tokio::test]
 async fn a_client_lists_its_instance_as_watched_while_the_red_lock_is_extended() {
     let servers = Servers::start(3).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
     let shown = || {
         let watched = |client: &lockdog::Client| client.holds().first().map(|hold| hold.watched);

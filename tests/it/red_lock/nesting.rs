@@ -12,12 +12,12 @@ use crate::support::{Direction, Proxy, eventually, timed};
 #[tokio::test]
 async fn a_nested_acquire_sends_nothing_if_the_hold_is_already_renewed() {
     let servers = Servers::start(3).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
     let outer = lock.lock().await.unwrap();
     has(&outer, 3).await;
-    for view in &servers.redis {
-        view.reset_stats().await;
+    for redis in &servers.redis {
+        redis.reset_stats().await;
     }
     let mut inner = Vec::new();
     for _ in 0..3 {
@@ -29,8 +29,8 @@ async fn a_nested_acquire_sends_nothing_if_the_hold_is_already_renewed() {
         let still = Unlocked::StillHeld { count: left };
         assert_eq!(guard.unlock().await.unwrap(), still);
     }
-    for view in &servers.redis {
-        assert_eq!(view.commandstats().await.get("evalsha"), None);
+    for redis in &servers.redis {
+        assert_eq!(redis.commandstats().await.get("evalsha"), None);
     }
     assert_eq!(outer.unlock().await.unwrap(), Unlocked::Released);
     servers.assert_counts("l", [0; 3]).await;
@@ -47,8 +47,8 @@ async fn a_longer_nested_lease_lengthens_the_hold_beyond_its_own_end() {
     let (mut lengthened, deadline) = (0, std::time::Instant::now() + SOON);
     while lengthened < 3 && std::time::Instant::now() < deadline {
         lengthened = 0;
-        for view in &servers.redis {
-            lengthened += usize::from(view.pttl("l").await > 30_000);
+        for redis in &servers.redis {
+            lengthened += usize::from(redis.pttl("l").await > 30_000);
         }
     }
     assert_eq!(lengthened, 3);
@@ -68,7 +68,7 @@ async fn a_longer_nested_lease_lengthens_the_hold_beyond_its_own_end() {
 async fn a_nested_acquire_without_a_lease_renews_a_fixed_lease_until_it_ends() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients(|builder| builder.watchdog_lease(ms(6_000)))
+        .clients_with(|builder| builder.watchdog_lease(ms(6_000)))
         .await;
     let lock = lock_of(&clients, "l");
     let outer = lock.lock().lease(ms(5_000)).await.unwrap();
@@ -87,7 +87,7 @@ async fn a_nested_acquire_without_a_lease_renews_a_fixed_lease_until_it_ends() {
 #[tokio::test]
 async fn an_owner_with_a_living_guard_gets_lost_until_it_drops_the_guard() {
     let servers = Servers::start(3).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
     let guard = lock.lock().lease(ms(5_000)).await.unwrap();
     let second = lock.lock().lease(ms(4_500)).await.unwrap();
@@ -126,8 +126,8 @@ async fn a_nested_acquire_that_would_need_a_new_grant_reports_the_loss() {
     let outer = lock.lock().lease(ms(40_000)).await.unwrap();
     has(&outer, 3).await;
     // Two of three have lost it, and no client has noticed.
-    for view in &servers.redis[..2] {
-        view.cmd(&["DEL", "l"]).await;
+    for redis in &servers.redis[..2] {
+        redis.cmd(&["DEL", "l"]).await;
     }
     // It would be longer, so the servers are asked.
     let nested = lock.lock().lease(ms(60_000)).await;
@@ -164,7 +164,7 @@ async fn a_nested_acquire_reacquires_one_lost_instance() {
 async fn a_nested_acquire_without_a_quorum_leaves_the_outer_hold_unchanged() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients(|builder| {
+        .clients_with(|builder| {
             builder
                 .watchdog_lease(ms(30_000))
                 .command_timeout(ms(300))
@@ -245,7 +245,7 @@ async fn a_waiting_request_enters_when_another_request_of_its_owner_has_the_lock
 #[tokio::test]
 async fn two_concurrent_requests_of_one_owner_are_one_hold() {
     let servers = Servers::start(3).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     for fenced in [false, true] {
         let name = if fenced { "fenced" } else { "l" };
         let mut lock = lock_of(&clients, name);
@@ -334,7 +334,7 @@ async fn two_concurrent_extensions_take_no_longer_than_the_servers() {
 #[tokio::test]
 async fn handles_with_the_same_locks_in_any_order_are_one_lock() {
     let servers = Servers::start(3).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     let lock = |order: [usize; 3]| RedLock::new(order.map(|n| clients[n].lock("l")));
     let outer = lock([0, 1, 2]).lock().await.unwrap();
     has(&outer, 3).await;

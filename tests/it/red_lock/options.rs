@@ -12,7 +12,7 @@ use crate::support::{Direction, Proxy, until_ok};
 #[tokio::test]
 async fn masking_requires_more_instances_than_a_majority() {
     let servers = Servers::start(5).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     let plain = lock_of(&clients, "l");
     let one = lock_of(&clients, "l").masking(1);
     let three = lock_of(&clients, "l").masking(3);
@@ -53,7 +53,7 @@ async fn masking_requires_more_instances_than_a_majority() {
 #[tokio::test]
 async fn the_margin_is_the_number_of_tolerated_losses() {
     let servers = Servers::start(5).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     for (masked, margin) in [(0, 2), (1, 3), (3, 4)] {
         let guard = lock_of(&clients, "l").masking(masked).lock().await.unwrap();
         has(&guard, 5).await;
@@ -89,8 +89,8 @@ async fn the_lease_is_set_on_every_server() {
         assert!(guard.remaining() <= ms(lease));
         if lease > 1_000 {
             has(&guard, 3).await;
-            for view in &servers.redis {
-                let ttl = view.pttl("l").await;
+            for redis in &servers.redis {
+                let ttl = redis.pttl("l").await;
                 assert!(0 < ttl && ttl <= lease as i64, "{ttl} of {lease}");
             }
         }
@@ -103,7 +103,7 @@ async fn the_lease_is_set_on_every_server() {
 async fn max_hold_ends_a_watched_hold() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients(|builder| builder.watchdog_lease(ms(5_000)))
+        .clients_with(|builder| builder.watchdog_lease(ms(5_000)))
         .await;
     let lock = lock_of(&clients, "l");
     let began = Instant::now();
@@ -116,8 +116,8 @@ async fn max_hold_ends_a_watched_hold() {
 
     // A bound shorter than the lease is used as the lease.
     let guard = lock.lock().max_hold(ms(4_000)).await.unwrap();
-    for view in &servers.redis {
-        assert!(view.pttl("l").await <= 4_000);
+    for redis in &servers.redis {
+        assert!(redis.pttl("l").await <= 4_000);
     }
     // A nested acquire may move the end earlier, but never later.
     let nested = lock.lock().max_hold(ms(60_000)).await.unwrap();
@@ -137,7 +137,7 @@ async fn max_hold_ends_a_watched_hold() {
 #[tokio::test]
 async fn sixteen_owners_hold_sixteen_names_and_exclude_each_other_from_one() {
     let servers = Servers::start(3).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     let mut guards = Vec::new();
     for n in 0..16_u64 {
         let owner = Owner::from_id(n);
@@ -212,7 +212,7 @@ async fn a_lock_with_less_than_min_validity_left_is_not_granted() {
 #[tokio::test]
 async fn impossible_options_are_refused_before_anything_is_sent() {
     let servers = Servers::start(2).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     let refused = async |lock: lockdog::RedLock, what: &str| {
         for error in [
             lock.lock().await.unwrap_err(),
@@ -252,7 +252,7 @@ async fn impossible_options_are_refused_before_anything_is_sent() {
 async fn the_longest_lease_causes_a_quarantine_and_no_panic() {
     let servers = Servers::start(1).await;
     let clients = servers
-        .clients(|builder| builder.quarantine_on_server(true))
+        .clients_with(|builder| builder.quarantine_on_server(true))
         .await;
     let lock = lock_of(&clients, "l").max_lease(Duration::MAX);
     let error = lock.try_lock().await.unwrap_err();

@@ -12,10 +12,7 @@ use crate::support::{Action, Data, Gate, Proxy, eventually, named};
 #[tokio::test]
 async fn a_guard_reports_each_instance_in_the_given_order() {
     let servers = Servers::start(3).await;
-    let (mine, others) = (
-        servers.clients(|builder| builder).await,
-        servers.clients(|builder| builder).await,
-    );
+    let (mine, others) = (servers.clients().await, servers.clients().await);
     let held = others[1].lock("l1").lock().lease(ms(60_000)).await.unwrap();
     // The clients' ids are random, so some of these orders are not theirs.
     for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
@@ -61,9 +58,9 @@ async fn a_guard_reports_each_instance_in_the_given_order() {
 async fn an_error_reports_why_each_instance_was_not_acquired() {
     let servers = Servers::start(5).await;
     let clients = servers
-        .clients(|builder| builder.command_timeout(ms(300)))
+        .clients_with(|builder| builder.command_timeout(ms(300)))
         .await;
-    let other = servers.clients(|builder| builder).await;
+    let other = servers.clients().await;
     let lock = lock_of(&clients, "l");
     let held = other[0].lock("l").lock().await.unwrap();
     servers.redis[1].cmd(&["SET", "l", "no lock"]).await;
@@ -154,7 +151,7 @@ async fn an_instance_that_does_not_answer_in_time_is_late() {
 async fn an_outage_is_reported_to_all_waiters_of_a_queue() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients(|builder| builder.command_timeout(ms(6_000)).poll_cap(ms(100)))
+        .clients_with(|builder| builder.command_timeout(ms(6_000)).poll_cap(ms(100)))
         .await;
     let lock = lock_of(&clients, "l");
     servers.all[0].kill();
@@ -183,7 +180,7 @@ async fn an_outage_is_reported_to_all_waiters_of_a_queue() {
 async fn an_unbounded_wait_reports_an_outage_after_the_command_timeout() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients(|builder| builder.command_timeout(ms(500)).poll_cap(ms(100)))
+        .clients_with(|builder| builder.command_timeout(ms(500)).poll_cap(ms(100)))
         .await;
     let lock = lock_of(&clients, "l");
     for server in &servers.all[1..] {
@@ -198,7 +195,7 @@ async fn an_unbounded_wait_reports_an_outage_after_the_command_timeout() {
 async fn an_unbounded_wait_survives_a_short_outage() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients(|builder| builder.command_timeout(ms(8_000)).poll_cap(ms(100)))
+        .clients_with(|builder| builder.command_timeout(ms(8_000)).poll_cap(ms(100)))
         .await;
     let lock = lock_of(&clients, "l");
     servers.all[0].pause();
@@ -217,7 +214,7 @@ async fn an_unbounded_wait_survives_a_short_outage() {
 async fn a_past_outage_is_not_reported() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients(|builder| builder.command_timeout(ms(20_000)).poll_cap(ms(100)))
+        .clients_with(|builder| builder.command_timeout(ms(20_000)).poll_cap(ms(100)))
         .await;
     let lock = lock_of(&clients, "l");
     servers.all[0].pause();
@@ -274,7 +271,7 @@ async fn an_instance_that_returned_without_its_data_counts_after_its_quarantine(
 async fn a_late_instance_is_reported_once_it_answers() {
     let servers = Servers::start(3).await;
     let proxy = Proxy::start(&servers.all[2]).await;
-    let mut clients = servers.clients(|builder| builder).await;
+    let mut clients = servers.clients().await;
     clients[2] = lockdog::Client::connect(proxy.url()).await.unwrap();
     let gate = Gate::new();
     proxy.on(named("EVALSHA"), Action::HoldReply(gate.clone()));

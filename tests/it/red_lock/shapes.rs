@@ -9,12 +9,12 @@ use crate::support::Cell;
 #[tokio::test]
 async fn one_instance_is_a_plain_lock() {
     let servers = Servers::start(1).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
     let guard = lock.lock().await.unwrap();
     assert_eq!((guard.margin(), guard.instances().len()), (0, 1));
     servers.assert_counts("l", [1]).await;
-    let other = servers.clients(|builder| builder).await;
+    let other = servers.clients().await;
     assert!(other[0].lock("l").try_lock().await.unwrap().is_none());
     assert!(answered(|| lock_of(&other, "l").try_lock()).await.is_none());
     guard.unlock().await.unwrap();
@@ -28,10 +28,7 @@ async fn one_instance_is_a_plain_lock() {
 async fn an_even_number_of_instances_needs_more_than_half() {
     for (n, need) in [(2, 2), (4, 3)] {
         let servers = Servers::start(n).await;
-        let (mine, other) = (
-            servers.clients(|builder| builder).await,
-            servers.clients(|builder| builder).await,
-        );
+        let (mine, other) = (servers.clients().await, servers.clients().await);
         let lock = lock_of(&mine, "l");
         let mut held = Vec::new();
         for client in &other[..n - need] {
@@ -51,10 +48,7 @@ async fn an_even_number_of_instances_needs_more_than_half() {
 #[tokio::test]
 async fn half_of_the_instances_are_no_quorum() {
     let servers = Servers::start(4).await;
-    let (mine, other) = (
-        servers.clients(|builder| builder).await,
-        servers.clients(|builder| builder).await,
-    );
+    let (mine, other) = (servers.clients().await, servers.clients().await);
     let mut held = Vec::new();
     for n in 0..4 {
         let client = if n < 2 { &mine[n] } else { &other[n] };
@@ -69,7 +63,7 @@ async fn half_of_the_instances_are_no_quorum() {
 async fn nine_instances_tolerate_the_loss_of_four() {
     let servers = Servers::start(9).await;
     let clients = servers
-        .clients(|builder| builder.watchdog_lease(ms(6_000)))
+        .clients_with(|builder| builder.watchdog_lease(ms(6_000)))
         .await;
     let lock = lock_of(&clients, "l");
     let guard = lock.lock().await.unwrap();
@@ -102,10 +96,7 @@ async fn nine_instances_tolerate_the_loss_of_four() {
 #[tokio::test]
 async fn names_on_one_server_are_separate_instances() {
     let servers = Servers::start(1).await;
-    let (mine, yours) = (
-        servers.clients(|builder| builder).await,
-        servers.clients(|builder| builder).await,
-    );
+    let (mine, yours) = (servers.clients().await, servers.clients().await);
     let names = ["a", "b", "c", "d", "e"];
     let of = |client: &Client| RedLock::new(names.map(|name| client.lock(name)));
     let guard = of(&mine[0]).lock().await.unwrap();
@@ -140,7 +131,7 @@ async fn names_on_one_server_are_separate_instances() {
 #[tokio::test]
 async fn unusual_names_are_valid_and_invalid_names_are_refused() {
     let servers = Servers::start(2).await;
-    let clients = servers.clients(|builder| builder).await;
+    let clients = servers.clients().await;
     for name in [
         "{x}:y",
         "a}b",
@@ -172,7 +163,7 @@ async fn unusual_names_are_valid_and_invalid_names_are_refused() {
 async fn two_names_that_a_mapper_maps_to_one_key_are_refused() {
     let servers = Servers::start(1).await;
     let clients = servers
-        .clients(|builder| builder.name_mapper(str::to_lowercase))
+        .clients_with(|builder| builder.name_mapper(str::to_lowercase))
         .await;
     let lock = RedLock::new(["A", "B", "a"].map(|name| clients[0].lock(name)));
     let error = lock.lock().await.unwrap_err();

@@ -40,7 +40,7 @@ async fn a_waiter_is_woken_when_a_quorum_is_released_and_not_before() {
     let servers = Servers::start(3).await;
     let (mine, others) = (
         servers.clients_without_polling().await,
-        servers.clients(|builder| builder).await,
+        servers.clients().await,
     );
     for stays in 0..3 {
         let mut held = Vec::new();
@@ -71,7 +71,7 @@ async fn the_ttl_of_the_last_instance_needed_wakes_a_waiter() {
     let servers = Servers::start(3).await;
     let (mine, others) = (
         servers.clients_without_polling().await,
-        servers.clients(|builder| builder).await,
+        servers.clients().await,
     );
     let mut held = Vec::new();
     // Before the servers count.
@@ -98,13 +98,13 @@ async fn a_waiter_without_messages_polls() {
     let servers = Servers::start(3).await;
     let backoff = Backoff::exponential(ms(1), ms(50), 2);
     let mine = servers
-        .clients(|builder| builder.wake(Wake::Poll(backoff)).poll_cap(NEVER))
+        .clients_with(|builder| builder.wake(Wake::Poll(backoff)).poll_cap(NEVER))
         .await;
     let guard = servers.lock("l").await.lock().await.unwrap();
     let waiting = waiter(&lock_of(&mine, "l"));
     tokio::time::sleep(ms(400)).await;
-    for view in &servers.redis {
-        assert!(view.channels().await.is_empty());
+    for redis in &servers.redis {
+        assert!(redis.channels().await.is_empty());
     }
     assert!(!waiting.is_finished());
     guard.unlock().await.unwrap();
@@ -134,8 +134,8 @@ async fn a_wait_ends_in_time_and_a_zero_wait_is_one_attempt() {
         SOON,
         "one command each, and nothing to release",
         async || {
-            for view in &servers.redis {
-                view.reset_stats().await;
+            for redis in &servers.redis {
+                redis.reset_stats().await;
             }
             for request in [lock.try_lock().wait(ms(0)), lock.try_lock()] {
                 match request.await {
@@ -147,8 +147,8 @@ async fn a_wait_ends_in_time_and_a_zero_wait_is_one_attempt() {
                 }
             }
             let mut asked = Vec::new();
-            for view in &servers.redis {
-                asked.push(view.commandstats().await.get("evalsha").copied());
+            for redis in &servers.redis {
+                asked.push(redis.commandstats().await.get("evalsha").copied());
             }
             asked == [Some(2); 3]
         },
@@ -167,7 +167,7 @@ async fn a_wait_ends_in_time_and_a_zero_wait_is_one_attempt() {
 #[tokio::test]
 async fn a_wait_that_ends_before_an_instance_answers_does_not_wait_for_it() {
     let servers = Servers::start(3).await;
-    let other = servers.clients(|builder| builder).await;
+    let other = servers.clients().await;
     let held = other[0].lock("l").lock().await.unwrap();
     // The quickest of several: a busy machine is slow now and then.
     eventually(SOON, "an attempt takes less than 400 ms", async || {
@@ -245,13 +245,13 @@ async fn waiters_of_a_client_send_nothing_while_it_holds_the_lock() {
     let lock = lock_of(&clients, "l");
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
     has(&held, 3).await;
-    for view in &servers.redis {
-        view.reset_stats().await;
+    for redis in &servers.redis {
+        redis.reset_stats().await;
     }
     let waiters: Vec<_> = (0..4).map(|_| waiter(&lock)).collect();
     tokio::time::sleep(ms(300)).await;
-    for view in &servers.redis {
-        let stats = view.commandstats().await;
+    for redis in &servers.redis {
+        let stats = redis.commandstats().await;
         assert_eq!((stats.get("evalsha"), stats.get("subscribe")), (None, None));
     }
     held.unlock().await.unwrap();
@@ -297,8 +297,8 @@ fn waiter(lock: &RedLock) -> JoinHandle<(Guard, std::time::Duration)> {
 /// Waits until a waiter listens at every server, and has had time for the query that follows.
 async fn a_waiter_listens(servers: &Servers) {
     eventually(SOON, "a waiter listens everywhere", async || {
-        for view in &servers.redis {
-            if view.channels().await.is_empty() {
+        for redis in &servers.redis {
+            if redis.channels().await.is_empty() {
                 return false;
             }
         }

@@ -162,5 +162,5 @@ async fn best_effort_is_the_default_with_sentinels_and_off_with_one_server() {
     guard.unlock().await.unwrap();
 }
 
-/// The longest acknowledgement that the default command timeout allows.
+/// Longer than a stall of a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -35,6 +35,15 @@ async fn a_lock_is_on_the_replica_of_its_own_master() {
         }
         assert_eq!(missing, 0, "locks that were not on the replica");
     }
+    // A client without settings waits for replicas, too.
+    let by_default = build(Client::builder().url(cluster.url())).await;
+    let [name] = &cluster.names_at(&cluster.nodes[0], "l", 1).await[..] else {
+        panic!("one name")
+    };
+    let redis = cluster.nodes[0].redis().await;
+    redis.reset_stats().await;
+    turn(&by_default.lock(name)).await;
+    assert!(redis.commandstats().await.contains_key("wait"));
     // A master without its replica does not affect the locks of the other masters.
     let ack = ReplicaAck::require(Replicas::Count(1)).timeout(TIMEOUT);
     let client = build(Client::builder().url(cluster.url()).replica_ack(ack)).await;

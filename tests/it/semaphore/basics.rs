@@ -12,7 +12,7 @@ use crate::support::{Cell, eventually};
 
 #[tokio::test]
 async fn permits_are_in_redis_as_redisson_has_them_and_in_the_ledger() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let messages = test.redis.messages("*").await;
     let two = test.seats.acquire_many(2).await.unwrap();
     assert_eq!((two.count(), two.name()), (2, NAME));
@@ -35,7 +35,7 @@ async fn permits_are_in_redis_as_redisson_has_them_and_in_the_ledger() {
 
 #[tokio::test]
 async fn an_acquire_and_a_release_are_one_command_each() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     drop(test.seats.acquire().await.unwrap());
     test.eventually_free().await;
     test.seats.acquire().await.unwrap().release().await.unwrap();
@@ -52,7 +52,7 @@ async fn an_acquire_and_a_release_are_one_command_each() {
 
 #[tokio::test]
 async fn a_dropped_permit_is_released() {
-    let test = Fixture::seats(2).await;
+    let test = Fixture::with_permits(2).await;
     let both = test.seats.acquire_many(2).await.unwrap();
     assert_eq!(test.free().await, 0);
     drop(both);
@@ -68,7 +68,7 @@ async fn a_dropped_permit_is_released() {
 /// SE2: an acquire that finds too few permits takes none.
 #[tokio::test]
 async fn an_acquire_gets_all_of_its_permits_or_none() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let two = test.seats.acquire_many(2).await.unwrap();
     assert!(test.seats.try_acquire_many(2).await.unwrap().is_none());
     assert_eq!((test.free().await, test.shares().await), (1, vec![2]));
@@ -83,7 +83,7 @@ async fn an_acquire_gets_all_of_its_permits_or_none() {
 
 #[tokio::test]
 async fn a_task_that_acquires_twice_has_the_permits_of_both() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let one = test.seats.acquire().await.unwrap();
     let two = test.seats.acquire_many(2).await.unwrap();
     assert!(test.seats.try_acquire().await.unwrap().is_none());
@@ -97,7 +97,7 @@ async fn a_task_that_acquires_twice_has_the_permits_of_both() {
 /// With one permit the semaphore is a mutex.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_semaphore_of_one_permit_excludes() {
-    let test = Fixture::seats(1).await;
+    let test = Fixture::with_permits(1).await;
     let clients = [
         test.seats.clone(),
         test.another().await,
@@ -126,7 +126,7 @@ async fn a_semaphore_of_one_permit_excludes() {
 /// SE1: no more permits are held at one time than there are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_more_permits_are_held_than_there_are() {
-    let test = Fixture::seats(4).await;
+    let test = Fixture::with_permits(4).await;
     let clients = [
         test.seats.clone(),
         test.another().await,
@@ -167,7 +167,7 @@ async fn no_more_permits_are_held_than_there_are() {
 
 #[tokio::test]
 async fn a_shutdown_releases_permits() {
-    let test = Fixture::seats(4).await;
+    let test = Fixture::with_permits(4).await;
     let client = Client::connect(test.server.url()).await.unwrap();
     let seats = client.semaphore(NAME);
     let two = seats.acquire_many(2).await.unwrap();

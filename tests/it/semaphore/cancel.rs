@@ -28,7 +28,7 @@ async fn dropped_after<F: Future>(future: F, polls: usize) -> bool {
 /// SE1: no permit is lost, at whatever poll the caller drops the call.
 #[tokio::test]
 async fn a_call_that_is_dropped_at_any_await_leaves_all_permits_free() {
-    let test = Fixture::seats(2).await;
+    let test = Fixture::with_permits(2).await;
     let mut ended = 0;
     for polls in 1..8 {
         let acquire = test.seats.acquire_many(2).into_future();
@@ -57,7 +57,7 @@ async fn a_call_that_is_dropped_at_any_await_leaves_all_permits_free() {
 /// A release by number is sent at its first poll.
 #[tokio::test]
 async fn a_release_by_number_that_is_dropped_is_done() {
-    let test = Fixture::seats(0).await;
+    let test = Fixture::with_permits(0).await;
     for free in 1..=5 {
         // The answer may arrive before the drop.
         let _ = poll_once(test.seats.release(1)).await;
@@ -71,7 +71,7 @@ async fn a_release_by_number_that_is_dropped_is_done() {
 /// When a waiter is dropped, the next waiter is served.
 #[tokio::test]
 async fn a_waiter_that_is_dropped_passes_its_place_on() {
-    let test = Fixture::seats(1).await;
+    let test = Fixture::with_permits(1).await;
     let another = test.another().await;
     let held = test.seats.acquire().await.unwrap();
     let first = tokio::spawn(another.acquire().into_future());

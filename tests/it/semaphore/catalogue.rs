@@ -11,7 +11,7 @@ use crate::support::{Cell, timed};
 /// RedissonSemaphoreTest.testZero.
 #[tokio::test]
 async fn zero_permits_are_acquired_without_a_wait() {
-    let test = Fixture::seats(0).await;
+    let test = Fixture::with_permits(0).await;
     test.redis.cmd(&["DEL", NAME]).await;
     let none = test.seats.try_acquire_many(0).wait(SOON * 20);
     let (none, took) = timed(none.into_future()).await;
@@ -24,7 +24,7 @@ async fn zero_permits_are_acquired_without_a_wait() {
 /// testAcquireWithoutSetPermits, testReleaseWithoutPermits.
 #[tokio::test]
 async fn releases_make_a_semaphore() {
-    let test = Fixture::seats(0).await;
+    let test = Fixture::with_permits(0).await;
     let seats = test.client.semaphore("new");
     seats.release(1).await.unwrap();
     assert_eq!(seats.available().await.unwrap(), 1);
@@ -36,7 +36,7 @@ async fn releases_make_a_semaphore() {
 /// testTrySetPermits.
 #[tokio::test]
 async fn permits_are_set_once_for_a_time() {
-    let test = Fixture::seats(10).await;
+    let test = Fixture::with_permits(10).await;
     assert!(!test.seats.try_set_permits(15).await.unwrap());
     assert_eq!(test.seats.available().await.unwrap(), 10);
     test.redis.cmd(&["DEL", NAME]).await;
@@ -52,7 +52,7 @@ async fn permits_are_set_once_for_a_time() {
 #[tokio::test]
 async fn permits_are_added_and_removed_while_all_are_in_use() {
     for (by, added, released, left) in [(4, 4, 14, 9), (-5, -5, 5, 0)] {
-        let test = Fixture::seats(10).await;
+        let test = Fixture::with_permits(10).await;
         let available = async || test.seats.available().await.unwrap();
         test.seats.acquire_many(10).await.unwrap().forget();
         assert_eq!(available().await, 0);
@@ -69,7 +69,7 @@ async fn permits_are_added_and_removed_while_all_are_in_use() {
 /// testBlockingAcquire.
 #[tokio::test]
 async fn an_acquire_waits_for_a_release_of_another_task() {
-    let test = Fixture::seats(1).await;
+    let test = Fixture::with_permits(1).await;
     let held = test.seats.acquire().await.unwrap();
     let waiting = tokio::spawn(test.seats.acquire().into_future());
     test.somebody_waits().await;
@@ -84,7 +84,7 @@ async fn an_acquire_waits_for_a_release_of_another_task() {
 /// testBlockingNAcquire.
 #[tokio::test]
 async fn an_acquire_of_several_waits_for_the_last_release_that_it_needs() {
-    let test = Fixture::seats(5).await;
+    let test = Fixture::with_permits(5).await;
     let mut three = test.seats.acquire_many(3).await.unwrap();
     let waiting = tokio::spawn(test.seats.acquire_many(4).into_future());
     test.somebody_waits().await;
@@ -100,7 +100,7 @@ async fn an_acquire_of_several_waits_for_the_last_release_that_it_needs() {
 /// testDrainPermits, testReleaseIfExists.
 #[tokio::test]
 async fn a_drain_takes_what_is_free_and_a_missing_semaphore_stays_missing() {
-    let test = Fixture::seats(10).await;
+    let test = Fixture::with_permits(10).await;
     let missing = test.client.semaphore("missing");
     assert!(missing.drain().await.unwrap().is_none());
     assert!(!missing.release_if_exists(10).await.unwrap());
@@ -116,7 +116,7 @@ async fn a_drain_takes_what_is_free_and_a_missing_semaphore_stays_missing() {
 /// testConcurrency_SingleInstance, testConcurrencyLoop_MultiInstance, testConcurrency_MultiInstance_1_permits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_permit_excludes_tasks_and_clients() {
-    let test = Fixture::seats(1).await;
+    let test = Fixture::with_permits(1).await;
     for (clients, rounds) in [(1, 15), (16, 100), (30, 1)] {
         let cell = Cell::new();
         let mut tasks = JoinSet::new();

@@ -9,7 +9,7 @@ use crate::support::eventually;
 
 #[tokio::test]
 async fn permits_are_set_once_added_and_removed() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let seats = &test.seats;
     assert!(!seats.try_set_permits(5).await.unwrap());
     assert_eq!(seats.available().await.unwrap(), 3);
@@ -28,7 +28,7 @@ async fn permits_are_set_once_added_and_removed() {
 
 #[tokio::test]
 async fn a_semaphore_with_a_time_to_live_ends() {
-    let test = Fixture::seats(0).await;
+    let test = Fixture::with_permits(0).await;
     let short = test.client.semaphore("short");
     assert!(short.try_set_permits_for(2, ms(5_000)).await.unwrap());
     assert!(!short.try_set_permits(9).await.unwrap());
@@ -52,7 +52,7 @@ async fn a_semaphore_with_a_time_to_live_ends() {
 
 #[tokio::test]
 async fn drained_permits_are_permits() {
-    let test = Fixture::seats(7).await;
+    let test = Fixture::with_permits(7).await;
     let one = test.seats.acquire().await.unwrap();
     let all = test.seats.drain().await.unwrap().expect("six are free");
     assert_eq!((all.count(), test.shares().await), (6, vec![1, 6]));
@@ -64,7 +64,7 @@ async fn drained_permits_are_permits() {
 
 #[tokio::test]
 async fn forgotten_permits_are_released_by_number() {
-    let test = Fixture::seats(6).await;
+    let test = Fixture::with_permits(6).await;
     let seats = &test.seats;
     seats.acquire_many(3).await.unwrap().forget();
     seats.acquire_many(2).await.unwrap().forget();
@@ -89,7 +89,7 @@ async fn forgotten_permits_are_released_by_number() {
 
 #[tokio::test]
 async fn the_ledger_shows_who_has_permits() {
-    let test = Fixture::seats(6).await;
+    let test = Fixture::with_permits(6).await;
     let another = test.another().await;
     assert!(test.seats.holders().await.unwrap().is_empty());
     let (ours, theirs) = (
@@ -113,7 +113,7 @@ async fn the_ledger_shows_who_has_permits() {
 /// SE3: a reclaimed permit is not returned a second time.
 #[tokio::test]
 async fn the_permits_of_a_dead_client_are_reclaimed() {
-    let test = Fixture::seats(6).await;
+    let test = Fixture::with_permits(6).await;
     let dead = Client::connect(test.server.url()).await.unwrap();
     let theirs = dead.semaphore(NAME);
     let [one, two] = [
@@ -142,7 +142,7 @@ async fn the_permits_of_a_dead_client_are_reclaimed() {
 /// The ledger's marks of ended requests do not accumulate.
 #[tokio::test]
 async fn old_ends_are_forgotten() {
-    let test = Fixture::seats(1).await;
+    let test = Fixture::with_permits(1).await;
     let old = "1600000000000";
     test.redis
         .cmd(&["ZADD", LEDGER, old, "u:1.1", old, "u:1.2"])

@@ -27,7 +27,7 @@ async fn behind_a_proxy_for(test: &Fixture, patience: Duration) -> (Proxy, Semap
 /// SE1 and SE3: a command whose reply is lost, or that runs twice, counts once.
 #[tokio::test]
 async fn a_repeated_command_counts_once() {
-    let test = Fixture::seats(5).await;
+    let test = Fixture::with_permits(5).await;
     let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
     for action in [Action::ExecuteThenCut, Action::Twice] {
         let rule = proxy.on(is(ACQUIRE), action.clone());
@@ -67,7 +67,7 @@ async fn a_repeated_command_counts_once() {
 /// The server refuses for a while, or its answer is lost. The client retries, so the caller must not.
 #[tokio::test]
 async fn a_caller_that_repeats_what_is_retriable_adds_once() {
-    let test = Fixture::seats(5).await;
+    let test = Fixture::with_permits(5).await;
     let (proxy, seats) = behind_a_proxy(&test).await;
     let mut free = 5;
     for (action, is_added) in [
@@ -108,7 +108,7 @@ async fn a_caller_that_repeats_what_is_retriable_adds_once() {
 /// A release beyond the limit returns no permit, not even a forgotten one.
 #[tokio::test]
 async fn a_release_beyond_the_limit_leaves_forgotten_permits() {
-    let test = Fixture::seats(5).await;
+    let test = Fixture::with_permits(5).await;
     let (proxy, _) = behind_a_proxy(&test).await;
     let client = Client::builder().url(proxy.url()).max_waiters(1);
     let seats = client.build().await.unwrap().semaphore(NAME);
@@ -131,7 +131,7 @@ async fn a_release_beyond_the_limit_leaves_forgotten_permits() {
 
 #[tokio::test]
 async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     for permits in [1, 3] {
         let (proxy, seats) = behind_a_proxy(&test).await;
         let rule = proxy.on(is(ACQUIRE), Action::DropReply);
@@ -145,7 +145,7 @@ async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
 /// SE3: an acquire that arrives after its release takes nothing, because no lease would end it.
 #[tokio::test]
 async fn an_acquire_that_arrives_after_it_was_given_up_takes_nothing() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let (proxy, seats) = behind_a_proxy(&test).await;
     let gate = Gate::new();
     let rule = proxy.on(is(ACQUIRE), Action::HoldRequest(gate.clone()));
@@ -169,7 +169,7 @@ async fn an_acquire_that_arrives_after_it_was_given_up_takes_nothing() {
 
 #[tokio::test]
 async fn a_release_without_an_answer_is_unconfirmed_and_repeated() {
-    let test = Fixture::seats(2).await;
+    let test = Fixture::with_permits(2).await;
     let (proxy, seats) = behind_a_proxy(&test).await;
     let both = seats.acquire_many(2).await.unwrap();
     let gate = Gate::new();
@@ -190,7 +190,7 @@ async fn a_release_without_an_answer_is_unconfirmed_and_repeated() {
 /// A release by number without an answer is repeated in the background and counts once.
 #[tokio::test]
 async fn a_release_by_number_without_an_answer_is_repeated() {
-    let test = Fixture::seats(1).await;
+    let test = Fixture::with_permits(1).await;
     let (proxy, seats) = behind_a_proxy(&test).await;
     let gate = Gate::new();
     for free in [3, 5] {
@@ -215,7 +215,7 @@ async fn a_release_by_number_without_an_answer_is_repeated() {
 /// A release by number that the client could not send at first.
 #[tokio::test]
 async fn a_release_by_number_that_could_not_be_sent_is_sent_later() {
-    let test = Fixture::seats(1).await;
+    let test = Fixture::with_permits(1).await;
     let (proxy, seats) = behind_a_proxy(&test).await;
     assert_eq!(seats.available().await.unwrap(), 1);
     proxy.refuse();
@@ -233,7 +233,7 @@ async fn a_release_by_number_that_could_not_be_sent_is_sent_later() {
 /// A refused call has no later effect.
 #[tokio::test]
 async fn a_late_repetition_of_a_refused_call_does_nothing() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
     let late = |script| proxy.repeat_late(is(script));
     let arrived = async |gate: Gate| {
@@ -255,7 +255,7 @@ async fn a_late_repetition_of_a_refused_call_does_nothing() {
 /// The server knows a repetition by the mark of its call. Without the mark it adds the permits once more.
 #[tokio::test]
 async fn a_late_repetition_without_its_mark_adds_once_more() {
-    let test = Fixture::seats(5).await;
+    let test = Fixture::with_permits(5).await;
     let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
     let late = |script| proxy.repeat_late(is(script));
     let arrives_without_mark = async |gate: Gate| {
@@ -295,7 +295,7 @@ async fn a_late_repetition_without_its_mark_adds_once_more() {
 /// A wait shorter than the round trip sends one command.
 #[tokio::test]
 async fn a_wait_below_a_round_trip_asks_once() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let (proxy, seats) = behind_a_proxy(&test).await;
     proxy.delay(Direction::ToClient, ms(2));
     for wait in [Duration::ZERO, Duration::from_nanos(1), ms(1)] {
@@ -317,7 +317,7 @@ async fn a_wait_below_a_round_trip_asks_once() {
 /// A contender that is not polled any more: its permits are returned at once.
 #[tokio::test]
 async fn an_abandoned_acquire_is_undone() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     // So long that the watchdog does not release it before.
     let (proxy, seats) = behind_a_proxy_for(&test, LONG).await;
     let gate = Gate::new();
@@ -338,7 +338,7 @@ async fn an_abandoned_acquire_is_undone() {
 /// A release of a part that is not polled any more, while other calls wait for that part.
 #[tokio::test]
 async fn an_abandoned_release_of_a_part_is_completed() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let (proxy, seats) = behind_a_proxy(&test).await;
     let mut three = seats.acquire_many(3).await.unwrap();
     let gate = Gate::new();
@@ -360,7 +360,7 @@ async fn an_abandoned_release_of_a_part_is_completed() {
 /// that only `reclaim` returns. It never creates any.
 #[tokio::test]
 async fn a_late_repetition_of_an_answered_acquire_is_reclaimed() {
-    let test = Fixture::seats(2).await;
+    let test = Fixture::with_permits(2).await;
     let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
     let gate = proxy.repeat_late(is(ACQUIRE));
     seats.acquire().await.unwrap().release().await.unwrap();

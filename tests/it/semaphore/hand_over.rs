@@ -60,7 +60,7 @@ async fn a_crowd_is_served_in_the_order_of_its_calls() {
 /// SE5: a hand-over does not skip a call for another number of permits.
 #[tokio::test]
 async fn a_call_for_more_permits_is_not_passed() {
-    let test = Fixture::seats(2).await;
+    let test = Fixture::with_permits(2).await;
     let mut both = test.seats.acquire_many(2).await.unwrap();
     let one = both.split(1).unwrap();
     let two = tokio::spawn(test.seats.acquire_many(2).into_future());
@@ -81,7 +81,7 @@ async fn a_call_for_more_permits_is_not_passed() {
 /// Tasks of one client hand permits over, and a waiter of another client still gets one by a message.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_of_one_client_keeps_no_other_client_out() {
-    let test = Fixture::seats(2).await;
+    let test = Fixture::with_permits(2).await;
     let another = test.another().await;
     let crowd = {
         let seats = test.seats.clone();
@@ -107,7 +107,7 @@ async fn a_crowd_of_one_client_keeps_no_other_client_out() {
 /// once.
 #[tokio::test]
 async fn a_hand_over_with_a_fault_neither_makes_nor_loses_permits() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     for script in [TRANSFER, RELEASE] {
         test.redis.cmd(&["SCRIPT", "LOAD", script]).await;
     }

@@ -17,7 +17,7 @@ macro_rules! assert_invalid {
 
 #[tokio::test]
 async fn bad_arguments_are_refused_before_anything_is_sent() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let seats = &test.seats;
     test.redis.reset_stats().await;
     assert_invalid!(
@@ -55,7 +55,7 @@ async fn bad_arguments_are_refused_before_anything_is_sent() {
 /// As in Redisson.
 #[tokio::test]
 async fn zero_permits_are_granted_at_once() {
-    let test = Fixture::seats(0).await;
+    let test = Fixture::with_permits(0).await;
     test.redis.reset_stats().await;
     let mut none = test.seats.acquire_many(0).await.unwrap();
     let other = test.seats.try_acquire_many(0).await.unwrap();
@@ -70,7 +70,7 @@ async fn zero_permits_are_granted_at_once() {
 
 #[tokio::test]
 async fn a_name_that_is_in_use_for_something_else_is_refused() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let error = test.client.lock(NAME).try_lock().await.unwrap_err();
     assert!(error.to_string().contains("WRONGTYPE"), "{error}");
     let other = test.client.semaphore("other");
@@ -101,7 +101,7 @@ async fn a_name_that_is_in_use_for_something_else_is_refused() {
 /// A script that cannot finish changes nothing.
 #[tokio::test]
 async fn a_number_that_is_none_changes_nothing() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let permit = test.seats.acquire().await.unwrap();
     for junk in JUNK {
         test.redis.cmd(&["SET", NAME, junk]).await;

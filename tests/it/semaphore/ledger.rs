@@ -8,7 +8,7 @@ use crate::support::{Action, Dice, Proxy, eventually};
 /// SE1: each holder returns its permits once, until a new ledger exists.
 #[tokio::test]
 async fn permits_are_released_once_after_the_ledger_was_deleted() {
-    let test = Fixture::seats(6).await;
+    let test = Fixture::with_permits(6).await;
     let another = test.another().await;
     for begins_again in [false, true] {
         let mut three = test.seats.acquire_many(3).await.unwrap();
@@ -37,7 +37,7 @@ async fn permits_are_released_once_after_the_ledger_was_deleted() {
 /// A release that runs twice adds its permits once, also without the ledger.
 #[tokio::test]
 async fn a_repeated_release_counts_once_without_the_ledger() {
-    let test = Fixture::seats(4).await;
+    let test = Fixture::with_permits(4).await;
     let proxy = Proxy::start(&test.server).await;
     let client = Client::builder().url(proxy.url()).command_timeout(SOON);
     let seats = client.build().await.unwrap().semaphore(NAME);
@@ -60,7 +60,7 @@ async fn a_repeated_release_counts_once_without_the_ledger() {
 /// Permits that were reclaimed after a new ledger had a part of them.
 #[tokio::test]
 async fn reclaimed_permits_are_not_released_again_after_the_ledger_was_deleted() {
-    let test = Fixture::seats(4).await;
+    let test = Fixture::with_permits(4).await;
     let another = test.another().await;
     let mut three = test.seats.acquire_many(3).await.unwrap();
     test.redis.cmd(&["DEL", LEDGER]).await;
@@ -86,7 +86,7 @@ async fn reclaimed_permits_are_not_released_again_after_the_ledger_was_deleted()
 /// is returned twice.
 #[tokio::test]
 async fn the_second_sending_of_a_release_adds_nothing_without_the_ledger() {
-    let test = Fixture::seats(4).await;
+    let test = Fixture::with_permits(4).await;
     let proxy = Proxy::start(&test.server).await;
     let client = Client::builder()
         .url(proxy.url())
@@ -116,7 +116,7 @@ async fn the_second_sending_of_a_release_adds_nothing_without_the_ledger() {
 
 #[tokio::test]
 async fn nothing_is_made_after_a_flush() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let (one, two) = (
         test.seats.acquire().await.unwrap(),
         test.seats.acquire_many(2).await.unwrap(),
@@ -140,7 +140,7 @@ async fn nothing_is_made_after_a_flush() {
 /// SE1: permits of an expired number are no permits of the next one.
 #[tokio::test]
 async fn a_number_that_is_set_again_knows_no_permits_of_before() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let another = test.another().await;
     for (ways, is_used) in [(0, false), (1, false), (2, false), (0, true), (1, true)] {
         for command in [&["DEL", NAME][..], &["FLUSHALL"]] {
@@ -172,7 +172,7 @@ async fn a_number_that_is_set_again_knows_no_permits_of_before() {
 /// Redisson sets the number again after an acquire of lockdog has found that there is none.
 #[tokio::test]
 async fn an_acquire_that_finds_no_number_ends_the_permits_of_before() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let two = test.seats.acquire_many(2).await.unwrap();
     test.redis.cmd(&["DEL", NAME]).await;
     assert!(test.another().await.try_acquire().await.unwrap().is_none());
@@ -186,7 +186,7 @@ async fn an_acquire_that_finds_no_number_ends_the_permits_of_before() {
 /// The ledger lasts as long as the number, so that it always knows which permits were returned.
 #[tokio::test]
 async fn the_ledger_does_not_end_before_the_number() {
-    let test = Fixture::seats(3).await;
+    let test = Fixture::with_permits(3).await;
     let ttl = async || test.redis.ask::<i64>(&["PTTL", LEDGER]).await;
     assert_eq!(ttl().await, -1);
     test.seats.acquire().await.unwrap().release().await.unwrap();
@@ -224,7 +224,7 @@ async fn the_ledger_does_not_end_before_the_number() {
 #[tokio::test]
 async fn random_losses_make_no_permit() {
     let mut dice = Dice::from_environment();
-    let test = Fixture::seats(TOTAL).await;
+    let test = Fixture::with_permits(TOTAL).await;
     let (mut clients, mut ids) = (Vec::new(), Vec::new());
     for _ in 0..2 {
         let client = Client::connect(test.server.url()).await.unwrap();
@@ -316,7 +316,7 @@ const TOTAL: u32 = 6;
 /// A server that is out of memory refuses acquires but no releases.
 #[tokio::test]
 async fn permits_are_released_on_a_server_without_memory() {
-    let test = Fixture::seats(5).await;
+    let test = Fixture::with_permits(5).await;
     let mut three = test.seats.acquire_many(3).await.unwrap();
     let one = test.seats.acquire().await.unwrap();
     test.redis.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;

@@ -5,7 +5,7 @@ use super::Fixture;
 /// SE3: a part's release lowers what its request has, and the last part ends it.
 #[tokio::test]
 async fn parts_of_permits_are_released_by_themselves() {
-    let test = Fixture::seats(5).await;
+    let test = Fixture::with_permits(5).await;
     let mut rest = test.seats.acquire_many(5).await.unwrap();
     test.redis.reset_stats().await;
     assert!(rest.split(0).is_none() && rest.split(5).is_none() && rest.split(6).is_none());
@@ -29,7 +29,7 @@ async fn parts_of_permits_are_released_by_themselves() {
 /// An attempt directly after the drop of a part waits for the release of that part.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_part_that_was_dropped_just_now_is_free() {
-    let test = Fixture::seats(2).await;
+    let test = Fixture::with_permits(2).await;
     let mut both = test.seats.acquire_many(2).await.unwrap();
     for _ in 0..20 {
         drop(both.split(1).unwrap());
@@ -43,7 +43,7 @@ async fn a_part_that_was_dropped_just_now_is_free() {
 
 #[tokio::test]
 async fn permits_of_several_requests_are_joined_and_divided() {
-    let test = Fixture::seats(6).await;
+    let test = Fixture::with_permits(6).await;
     let mut all = test.seats.acquire().await.unwrap();
     for permits in [2, 3] {
         let more = test.seats.acquire_many(permits).await.unwrap();
@@ -62,7 +62,7 @@ async fn permits_of_several_requests_are_joined_and_divided() {
 
 #[tokio::test]
 async fn only_permits_of_one_semaphore_and_client_are_joined() {
-    let test = Fixture::seats(5).await;
+    let test = Fixture::with_permits(5).await;
     let other = test.client.semaphore("other");
     other.try_set_permits(2).await.unwrap();
     let mut ours = test.seats.acquire().await.unwrap();

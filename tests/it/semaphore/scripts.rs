@@ -143,7 +143,7 @@ async fn the_deletion_of_a_latch_leaves_a_key_of_another_type() {
 
 /// A server without keys.
 async fn empty() -> Fixture {
-    let test = Fixture::seats(1).await;
+    let test = Fixture::with_permits(1).await;
     test.redis.cmd(&["FLUSHALL"]).await;
     test
 }

@@ -20,7 +20,7 @@ async fn within_soon(waiter: JoinHandle<Permit>) -> Permit {
 
 #[tokio::test]
 async fn a_message_wakes_a_waiter_of_another_client() {
-    let test = Fixture::seats(1).await;
+    let test = Fixture::with_permits(1).await;
     for released in [true, false] {
         let held = test.seats.acquire().await.unwrap();
         let waiting = waiter(&test.another().await, 1);
@@ -36,7 +36,7 @@ async fn a_message_wakes_a_waiter_of_another_client() {
 
 #[tokio::test]
 async fn a_waiter_waits_for_the_semaphore_and_for_more_permits() {
-    let test = Fixture::seats(0).await;
+    let test = Fixture::with_permits(0).await;
     let another = test.another().await;
     for added in [true, false] {
         let waiting = waiter(&another, 2);
@@ -57,7 +57,7 @@ async fn a_waiter_waits_for_the_semaphore_and_for_more_permits() {
 /// SE5: a waiter for few permits does not overtake one for many.
 #[tokio::test]
 async fn waiters_of_one_client_are_served_in_the_order_of_their_calls() {
-    let test = Fixture::seats(2).await;
+    let test = Fixture::with_permits(2).await;
     let another = test.another().await;
     let mut held = test.seats.acquire_many(2).await.unwrap();
     let first = waiter(&another, 2);
@@ -90,7 +90,7 @@ async fn several_free_permits_cost_a_client_one_command_each_and_one_more() {
 
 /// The number of commands that a client with eight waiters sends to acquire five free permits.
 async fn commands_for_five_permits() -> u64 {
-    let test = Fixture::seats(5).await;
+    let test = Fixture::with_permits(5).await;
     let another = test.another().await;
     let five = test.seats.acquire_many(5).await.unwrap();
     let waiting: Vec<_> = (0..8).map(|_| waiter(&another, 1)).collect();
@@ -116,7 +116,7 @@ async fn commands_for_five_permits() -> u64 {
 /// message is for the next waiter.
 #[tokio::test]
 async fn a_release_while_the_contender_reads_its_grant_wakes_the_next_waiter() {
-    let test = Fixture::seats(2).await;
+    let test = Fixture::with_permits(2).await;
     let proxy = Proxy::start(&test.server).await;
     let client = lockdog::Client::builder().url(proxy.url()).poll_cap(LONG);
     let seats = client.build().await.unwrap().semaphore("seats");
@@ -144,7 +144,7 @@ async fn a_release_while_the_contender_reads_its_grant_wakes_the_next_waiter() {
 
 #[tokio::test]
 async fn a_wait_ends_with_its_time() {
-    let test = Fixture::seats(1).await;
+    let test = Fixture::with_permits(1).await;
     let _held = test.seats.acquire().await.unwrap();
     let another = test.another().await;
     let wait = ms(300);
@@ -173,7 +173,7 @@ async fn a_wait_ends_with_its_time() {
 /// Without messages a waiter polls once per poll cap.
 #[tokio::test]
 async fn a_lost_message_costs_a_poll_cap() {
-    let test = Fixture::seats(0).await;
+    let test = Fixture::with_permits(0).await;
     let client = lockdog::Client::builder()
         .url(test.server.url())
         .poll_cap(ms(200));

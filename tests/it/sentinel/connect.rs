@@ -6,7 +6,7 @@ use lockdog::{Client, Error};
 
 use super::{SOON, ms};
 use crate::support::sentinels::MASTER;
-use crate::support::{Sentinels, dead_port, eventually};
+use crate::support::{Sentinels, dead_port, eventually, until_ok};
 
 /// By URL and by builder; one sentinel of three is enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -152,7 +152,7 @@ async fn the_client_logs_in_to_sentinels_without_a_default_user() {
             .clone()
             .sentinel_username("ann")
             .sentinel_password("p@ss");
-        let client = known.build().await.unwrap();
+        let client = until_ok(SOON, async || known.clone().build().await).await;
         let guard = client.lock("l").lock().await.unwrap();
         guard.unlock().await.unwrap();
         client.shutdown().await;
@@ -182,7 +182,8 @@ async fn a_password_alone_belongs_to_the_sentinels_default_user() {
     let builder = Client::builder().url(all.url()).command_timeout(ms(2_000));
     let error = builder.clone().build().await.unwrap_err();
     assert!(error.to_string().contains("NOAUTH"), "{error}");
-    let client = builder.sentinel_password("p@ss").build().await.unwrap();
+    let known = builder.sentinel_password("p@ss");
+    let client = until_ok(SOON, async || known.clone().build().await).await;
     let guard = client.lock("l").lock().await.unwrap();
     guard.unlock().await.unwrap();
     client.shutdown().await;
@@ -228,7 +229,8 @@ async fn a_sentinel_that_requires_a_password_gets_the_servers_password() {
     assert!(error.to_string().contains("WRONGPASS"), "{error}");
     assert!(!format!("{error} {error:?}").contains("hunter2"));
 
-    let client = builder.password("p@ss").build().await.unwrap();
+    let known = builder.password("p@ss");
+    let client = until_ok(SOON, async || known.clone().build().await).await;
     let guard = client.lock("l").lock().await.unwrap();
     eventually(SOON, "the client listens at each sentinel", async || {
         listening().await.len() == 3

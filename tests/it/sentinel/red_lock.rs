@@ -7,6 +7,7 @@ use lockdog::error::InstanceState;
 use lockdog::{Client, Guard, Owner, RedLock, Unlocked};
 
 use super::{SOON, ms};
+use crate::red_lock::answered;
 use crate::support::sentinels::{MASTER, is_master};
 use crate::support::{RedisServer, Sentinels, eventually};
 
@@ -14,22 +15,22 @@ use crate::support::{RedisServer, Sentinels, eventually};
 /// the lock, but may have forgotten others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_red_lock_is_held_during_a_sentinel_failover() {
-    let stand = Fixture::start().await;
-    let (mine, yours) = (stand.clients().await, stand.clients().await);
+    let test = Fixture::start().await;
+    let (mine, yours) = (test.clients().await, test.clients().await);
     let held = lock(&mine, NAME).lock().await.unwrap();
     eventually(SOON, "all count", async || held.margin() == 1).await;
     let other = lock(&yours, NAME);
-    assert!(other.try_lock().await.unwrap().is_none());
+    assert!(answered(|| other.try_lock()).await.is_none());
     let contender = tokio::spawn({
         let other = other.clone();
         async move { first_had(&other).await }
     });
 
-    stand.all.await_replication().await;
-    let old = &stand.all.servers[0];
+    test.all.await_replication().await;
+    let old = &test.all.servers[0];
     let killed = Instant::now();
     old.kill();
-    let new = stand.all.await_switch_from(old.port()).await;
+    let new = test.all.await_switch_from(old.port()).await;
     // The two others are a quorum for each new caller. All clients check at the same time, because the
     // new master counts again after a lease.
     let looks = [(&mine, "first"), (&yours, "second")].map(async |(clients, name)| {
@@ -71,11 +72,11 @@ async fn a_red_lock_is_held_during_a_sentinel_failover() {
 /// has ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_lost_a_lock_allows_no_second_quorum() {
-    let stand = Fixture::start().await;
-    let clients = stand.clients().await;
+    let test = Fixture::start().await;
+    let clients = test.clients().await;
     let lock = lock(&clients, NAME);
     lock.lock().await.unwrap().unlock().await.unwrap();
-    let (old, replicas) = stand.all.servers.split_first().unwrap();
+    let (old, replicas) = test.all.servers.split_first().unwrap();
     for replica in replicas {
         replica.pause();
     }
@@ -83,17 +84,17 @@ async fn a_master_that_lost_a_lock_allows_no_second_quorum() {
     let cut = old.redis().await.cut_replicas().await;
     assert_eq!(cut, 2);
     // An owner that holds or may hold two of three.
-    let others = stand.clients().await;
+    let others = test.clients().await;
     let long = LEASE * 30;
     let forgotten = others[0].lock(NAME).lock().lease(long).await.unwrap();
     let kept = others[1].lock(NAME).lock().lease(long).await.unwrap();
-    assert!(lock.try_lock().await.unwrap().is_none());
+    assert!(answered(|| lock.try_lock()).await.is_none());
     let killed = Instant::now();
     old.kill();
     for replica in replicas {
         replica.resume();
     }
-    let new = stand.all.await_switch_from(old.port()).await;
+    let new = test.all.await_switch_from(old.port()).await;
     assert!(!new.redis().await.exists(NAME).await, "it was replicated");
     let guard = tokio::time::timeout(SOON, first_had(&lock)).await;
     let guard = guard.expect("it counts");
@@ -110,17 +111,17 @@ async fn a_master_that_lost_a_lock_allows_no_second_quorum() {
 /// the same run id. Each time the new master lacks the latest grants of the old one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_switch_and_a_switch_back_allow_no_second_quorum() {
-    let stand = Fixture::start().await;
-    let servers = &stand.all.servers;
+    let test = Fixture::start().await;
+    let servers = &test.all.servers;
     let never = ["CONFIG", "SET", "replica-priority", "0"];
     servers[2].redis().await.cmd(&never).await;
-    let (clients, others) = (stand.clients().await, stand.clients().await);
+    let (clients, others) = (test.clients().await, test.clients().await);
     let lock = lock(&clients, NAME);
     lock.lock().await.unwrap().unlock().await.unwrap();
     for (old, new) in [(&servers[0], &servers[1]), (&servers[1], &servers[0])] {
         let redis = old.redis().await;
         // Else the new master could still have the lock from its time as the master.
-        stand.all.await_replication().await;
+        test.all.await_replication().await;
         assert!(!new.redis().await.exists(NAME).await, "it has old data");
         redis.reset_stats().await;
         // The master sends its replicas no further writes.
@@ -131,14 +132,14 @@ async fn a_switch_and_a_switch_back_allow_no_second_quorum() {
         // An owner that holds or may hold two of three.
         let [first, second] = [0, 1].map(|at| others[at].lock(NAME).lock().lease(LEASE * 30));
         let (forgotten, kept) = (first.await.unwrap(), second.await.unwrap());
-        assert!(lock.try_lock().await.unwrap().is_none());
+        assert!(answered(|| lock.try_lock()).await.is_none());
         assert!(redis.exists(NAME).await);
         eventually(SOON, "it refuses a replica", async || {
             redis.errorstats().await.contains_key("NOPERM")
         })
         .await;
         let began = Instant::now();
-        assert_eq!(stand.all.failover_at_once().await.port(), new.port());
+        assert_eq!(test.all.failover_at_once().await.port(), new.port());
         assert!(!new.redis().await.exists(NAME).await, "it was replicated");
         let give = ["ACL", "SETUSER", "default", "+psync", "+sync"];
         old.redis().await.cmd(&give).await;

@@ -7,6 +7,7 @@ use super::ms;
 use crate::lock::secrets::{SECRET, all_told, no_secret_in, shown};
 use crate::support::sentinels::MASTER;
 use crate::support::{Action, Logs, Proxy, RedisServer, Sentinels, logs, named};
+use crate::turn::answered;
 
 /// A server repeats the first arguments of an unknown command in its error. For the master a real
 /// server does that. A sentinel cannot disable a command, so a proxy answers in its place.
@@ -65,9 +66,11 @@ async fn of_master(all: &Sentinels, missing: &str) -> Vec<String> {
         let builder = builder.username(USER).password(SECRET);
         let client = builder.build().await.expect("RESP2 is there");
         let guard = client.lock("l").lock().await.expect("it is free");
-        let waiting = client.lock("l").try_lock().wait(ms(1_500));
-        let waiting = waiting.owner(&Owner::new()).await;
-        assert!(waiting.expect("the server answers").is_none());
+        let waiting = answered(async || {
+            let waiting = client.lock("l").try_lock().wait(ms(1_500));
+            waiting.owner(&Owner::new()).await
+        });
+        assert!(waiting.await.is_none());
         told.push(format!("{client:#?} {guard:?}"));
         guard.unlock().await.expect("it was held");
         client.shutdown().await;

@@ -64,7 +64,7 @@ async fn a_batch_refused_for_its_keys_is_split_and_stays_split() {
 async fn a_split_batch_whose_parts_are_all_refused_is_retried_until_the_deadline() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
-    let lease = LEASE * 3 / 2;
+    let lease = LEASE * 3;
     let client = connected(builder(proxy.url()).watchdog_lease(lease)).await;
     let batches = proxy.on(is_batch, Action::ReplyWith(REFUSAL.to_owned()));
     let busy = Action::ReplyWith("-LOADING wait".to_owned());

@@ -6,7 +6,9 @@ use lockdog::Guard;
 use lockdog::error::LostReason;
 use tokio::time::{sleep, timeout};
 
-use super::{LEASE, PERIOD, SAFETY, connect, hold_many, is_renewal, renewals, scripts_run};
+use super::{
+    LEASE, PERIOD, SAFETY, builder, connected, hold_many, is_renewal, renewals, scripts_run,
+};
 use crate::support::{Proxy, Redis, RedisServer};
 
 const LOCKS: usize = 1000;
@@ -33,7 +35,7 @@ async fn a_thousand_locks_acquired_one_by_one_take_no_more_renewal_commands() {
 async fn one_bad_entry_does_not_harm_others_of_its_batch() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
-    let client = connect(proxy.url()).await;
+    let client = connected(builder(proxy.url()).command_timeout(SAFETY)).await;
     let redis = server.redis().await;
     let mut guards = hold_many(&client, "b", 20).await;
     redis
@@ -71,7 +73,7 @@ async fn one_bad_entry_does_not_harm_others_of_its_batch() {
 async fn no_command_renews_more_than_a_hundred_names() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
-    let client = connect(proxy.url()).await;
+    let client = connected(builder(proxy.url()).command_timeout(SAFETY)).await;
     let guards = hold_many(&client, "a", 250).await;
     proxy.wait_for(is_renewal, 6).await;
     sleep(PERIOD).await;
@@ -92,7 +94,7 @@ impl Many {
     async fn connect() -> Self {
         let server = RedisServer::start().await;
         let proxy = Proxy::start(&server).await;
-        let client = connect(proxy.url()).await;
+        let client = connected(builder(proxy.url()).command_timeout(SAFETY)).await;
         Self {
             redis: server.redis().await,
             _server: server,

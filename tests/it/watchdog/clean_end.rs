@@ -16,7 +16,8 @@ use crate::support::{Action, Gate, Proxy, Redis, RedisServer, eventually};
 async fn a_shutdown_releases_a_thousand_locks_and_reports_the_number() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let client = connected(builder(&server.url()).watchdog_lease(SAFETY)).await;
+    let client = builder(&server.url()).watchdog_lease(SAFETY);
+    let client = connected(client.command_timeout(SAFETY)).await;
     let guards = hold_many(&client, "a", 1000).await;
     assert_eq!(redis.keys().await.len(), 1000);
     let report = client.shutdown().await;

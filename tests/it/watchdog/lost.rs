@@ -60,7 +60,7 @@ async fn a_server_outage_beyond_the_lease_is_reported_everywhere() {
 async fn the_verdict_follows_the_renewals() {
     let (server, redis, _) = start().await;
     // So that there is time to end the jeopardy.
-    let lease = LEASE * 2;
+    let lease = LEASE * 3;
     let client = connected(builder(&server.url()).watchdog_lease(lease)).await;
     let guard = client.lock("a").lock().await.unwrap();
     assert_eq!(guard.verdict(), Verdict::Held);

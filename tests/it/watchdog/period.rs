@@ -8,6 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{LEASE, PERIOD, SAFETY, builder, connect, connected, is_renewal, renewals, ttl};
 use crate::support::{Proxy, RedisServer, eventually};
+use crate::turn::answered;
 
 #[tokio::test]
 async fn a_hold_is_renewed_every_third_of_its_lease() {
@@ -131,7 +132,7 @@ async fn a_max_hold_below_the_lease_ends_the_hold() {
     let server = RedisServer::start().await;
     let client = connected(builder(&server.url()).watchdog_lease(SAFETY)).await;
     let max_hold = Duration::from_millis(1_500);
-    let guard = client.lock("a").lock().max_hold(max_hold).await.unwrap();
+    let guard = answered(async || client.lock("a").lock().max_hold(max_hold).await).await;
     assert!(guard.remaining() <= max_hold);
     let lost = timeout(SAFETY, guard.lost()).await.unwrap();
     assert_eq!(lost.reason(), LostReason::MaxHold);

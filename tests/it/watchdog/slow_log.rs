@@ -8,6 +8,7 @@ use lockdog::{Client, Owner};
 
 use crate::support::RedisServer;
 use crate::support::logs::{self, Slow};
+use crate::turn::answered;
 
 /// Design: invariant 9. The watchdog finds a hand-over that no caller takes in and, in the same pass, a
 /// lost lock. While it writes of that one, the receiver takes its grant in.
@@ -23,7 +24,7 @@ fn a_grant_taken_while_the_watchdog_revokes_it_stays_with_its_receiver() {
             let client = Client::builder().url(server.url()).poll_cap(POLL_CAP);
             let client = client.build().await.unwrap();
             let (short, long) = (Duration::from_secs(2), Duration::from_secs(60));
-            let _first = client.lock("first").lock().lease(short).await.unwrap();
+            let _first = answered(async || client.lock("first").lock().lease(short).await).await;
             let _second = client.lock("second").lock().lease(short * 3).await.unwrap();
             // The watchdog is blocked and already has its list of due work.
             pace.wait_reached();

@@ -97,7 +97,7 @@ async fn a_busy_member_of_each_kind_is_waited_for_while_nothing_is_held() {
     for kind in KINDS {
         let patient = test
             .servers
-            .clients(|client| client.poll_cap(ms(60_000)).fair_absence(ms(240_000)))
+            .clients_with(|client| client.poll_cap(ms(60_000)).fair_absence(ms(240_000)))
             .await;
         let others = test.others().await;
         let lock = kind.among_others(&patient);

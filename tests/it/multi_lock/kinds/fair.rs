@@ -198,8 +198,8 @@ async fn keeps_its_place(own_holds: bool) {
     let test = Fixture::start(2).await;
     let set = |client: lockdog::ClientBuilder| client.poll_cap(ms(200)).fair_absence(absence);
     let (own, other) = (
-        test.servers.clients(set).await,
-        test.servers.clients(set).await,
+        test.servers.clients_with(set).await,
+        test.servers.clients_with(set).await,
     );
     let holder = if own_holds { &own } else { &other };
     let held = holder[0].fair_lock(MEMBER).lock().await.unwrap();
@@ -264,7 +264,7 @@ async fn an_unpolled_multi_lock_at_the_head_of_the_queue_delays_no_other_waiter_
     let test = Fixture::start(2).await;
     let others = test.others().await;
     let set = |client: lockdog::ClientBuilder| client.poll_cap(ms(200)).fair_absence(ms(10_000));
-    let own = test.servers.clients(set).await;
+    let own = test.servers.clients_with(set).await;
     let held = others[0].fair_lock(MEMBER).lock().await.unwrap();
     let lock = KINDS[0].among_others(&own);
     let mut left = Box::pin(lock.lock().owner(&Owner::new()).into_future());
@@ -302,7 +302,7 @@ async fn a_multi_lock_with_two_fair_members_waits_for_one_after_the_other() {
     let test = Fixture::start(1).await;
     let patient = test
         .servers
-        .clients(|client| client.poll_cap(ms(60_000)).fair_absence(ms(240_000)))
+        .clients_with(|client| client.poll_cap(ms(60_000)).fair_absence(ms(240_000)))
         .await;
     let others = test.others().await;
     let [x, y] = ["x", "y"].map(|name| others[0].fair_lock(name));

@@ -28,7 +28,7 @@ fn ours(clients: &[Client]) -> MultiLock {
 
 async fn redisson(test: &Fixture) -> Redisson {
     let java = Redisson::builder(&test.servers.all[0].url()).server(&test.servers.all[1].url());
-    java.start().await
+    java.timeout(SOON).start().await
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ async fn a_lost_member_of_each_kind_ends_the_whole_hold_and_is_reported() {
     let test = Fixture::start(2).await;
     let clients = test
         .servers
-        .clients(|client| client.watchdog_lease(ms(4_800)))
+        .clients_with(|client| client.watchdog_lease(ms(4_800)))
         .await;
     for kind in KINDS {
         let lock = kind.among_others(&clients);
@@ -40,7 +40,7 @@ async fn members_of_all_kinds_are_renewed_together() {
     let lease = ms(4_800);
     let clients = test
         .servers
-        .clients(|client| client.watchdog_lease(lease))
+        .clients_with(|client| client.watchdog_lease(lease))
         .await;
     let lock = MultiLock::new(mixed(&clients));
     let guard = lock.lock().await.unwrap();

@@ -141,10 +141,10 @@ struct Locks {
 /// Runs `call` with every number of polls up to its end, and checks each time that nothing is left,
 /// long before a lease could end it. How many acquires had been sent when it was dropped.
 async fn everywhere(call: impl AsyncFn(&Locks, usize, Duration) -> Option<()>) -> BTreeSet<usize> {
-    let stand = Fixture::proxied(3).await;
+    let test = Fixture::proxied(3).await;
     let long = |builder: ClientBuilder| builder.watchdog_lease(SOON * 3);
-    let mine = stand.clients_with(long).await;
-    let yours = stand.direct_clients_with(long).await;
+    let mine = test.clients_with(long).await;
+    let yours = test.direct_clients_with(long).await;
     let locks = Locks {
         mine: lock_of(&mine, NAME),
         yours: lock_of(&yours, NAME),
@@ -153,8 +153,7 @@ async fn everywhere(call: impl AsyncFn(&Locks, usize, Duration) -> Option<()>) -
     give_back(take(&locks.mine).await).await;
     give_back(take(&locks.yours).await).await;
     let sent = || {
-        stand
-            .proxies
+        test.proxies
             .iter()
             .map(|proxy| proxy.count(is_acquire))
             .sum::<usize>()
@@ -165,11 +164,11 @@ async fn everywhere(call: impl AsyncFn(&Locks, usize, Duration) -> Option<()>) -
         loop {
             n += 1;
             assert!(n < 200, "it is polled again and again");
-            stand.await_taken(0).await;
+            test.await_taken(0).await;
             let before = sent();
             let done = call(&locks, n, linger).await;
             stages.insert(sent() - before);
-            stand.await_taken(0).await;
+            test.await_taken(0).await;
             // What was under way when it was dropped may arrive yet, and is undone then.
             eventually(SOON, "they get every instance", async || {
                 let guard = take(&locks.yours).await;
@@ -195,7 +194,7 @@ async fn everywhere(call: impl AsyncFn(&Locks, usize, Duration) -> Option<()>) -
             }
         }
     }
-    for server in &stand.servers {
+    for server in &test.servers {
         server.redis().await.assert_clean().await;
     }
     stages

@@ -10,15 +10,15 @@ use crate::support::{Redis, RedisServer, eventually};
 /// The keys of the server expire at once, and the client acquires the lock there again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_set_ahead_by_a_minute_loses_a_holder_one_instance_for_a_moment() {
-    let stand = stand().await;
-    let (mine, yours) = (stand.lock().await, stand.lock().await);
+    let test = fixture().await;
+    let (mine, yours) = (test.lock().await, test.lock().await);
     let guard = take(&mine).await;
     eventually(SOON, "it has all", async || guard.margin() == 2).await;
     let crowd = Crowd::start(std::slice::from_ref(&yours));
-    let redis = stand.servers[0].redis().await;
+    let redis = test.servers[0].redis().await;
     let field = redis.hash(NAME).await;
     let mut watched = Watched::new(guard);
-    set_clock(&stand, 60).await;
+    set_clock(&test, 60).await;
     eventually(SOON, "it was taken there again", async || {
         assert!(watched.look());
         let found = redis.hash(NAME).await;
@@ -37,60 +37,60 @@ async fn a_clock_set_ahead_by_a_minute_loses_a_holder_one_instance_for_a_moment(
         "another owner acquired the lock while it was held"
     );
     // With the clock set back, the key lives a minute longer, and is released nevertheless.
-    set_clock(&stand, 0).await;
+    set_clock(&test, 0).await;
     assert!(redis.pttl(NAME).await > 50_000);
     watched.stays_valid(LEASE).await;
     give_back(watched.into_guard()).await;
     crowd.await_visits(5).await;
     crowd.end().await;
-    stand.assert_nothing_stays().await;
+    test.assert_nothing_stays().await;
 }
 
 /// The key of a dead holder exists for another minute there.
 #[tokio::test]
 async fn a_clock_set_back_by_a_minute_does_not_block_acquires() {
-    let stand = stand().await;
-    let lock = stand.lock().await;
-    for server in &stand.servers {
+    let test = fixture().await;
+    let lock = test.lock().await;
+    for server in &test.servers {
         let redis = server.redis().await;
         redis.cmd(&["HSET", NAME, "dead:1.1", "1"]).await;
         let lease = LEASE.as_millis().to_string();
         redis.cmd(&["PEXPIRE", NAME, &lease]).await;
     }
-    set_clock(&stand, -60).await;
-    let redis = stand.servers[0].redis().await;
+    set_clock(&test, -60).await;
+    let redis = test.servers[0].redis().await;
     assert!(redis.pttl(NAME).await > 50_000);
     let guard = take(&lock).await;
-    await_letters(&guard, &stand, "HAAAA").await;
+    await_letters(&guard, &test, "HAAAA").await;
     assert!(redis.pttl(NAME).await > 40_000, "it is still taken there");
     give_back(guard).await;
-    let crowd = Crowd::start(&[lock, stand.lock().await]);
+    let crowd = Crowd::start(&[lock, test.lock().await]);
     crowd.await_visits(20).await;
     assert!(redis.pttl(NAME).await > 20_000);
     crowd.end().await;
-    set_clock(&stand, 0).await;
-    stand.assert_nothing_stays().await;
+    set_clock(&test, 0).await;
+    test.assert_nothing_stays().await;
 }
 
 /// Masking tolerates a server that loses what it has just granted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_jumping_clock_admits_no_second_holder_if_one_loss_is_masked() {
-    let stand = stand().await;
-    let locks = [stand.lock().await, stand.lock().await].map(|lock| lock.masking(1));
+    let test = fixture().await;
+    let locks = [test.lock().await, test.lock().await].map(|lock| lock.masking(1));
     let crowd = Crowd::start(&locks);
     for seconds in [60, 0, -60, 0, 60, -60, 60, 0] {
-        set_clock(&stand, seconds).await;
+        set_clock(&test, seconds).await;
         crowd.await_visits(10).await;
         tokio::time::sleep(ms(100)).await;
     }
     crowd.end().await;
     // The key of an abandoned attempt may stay there for as long as the clock was set back.
-    set_clock(&stand, 120).await;
-    stand.assert_nothing_stays().await;
+    set_clock(&test, 120).await;
+    test.assert_nothing_stays().await;
 }
 
 /// Five servers, the first with a clock of its own.
-async fn stand() -> Fixture {
+async fn fixture() -> Fixture {
     let mut servers = vec![RedisServer::builder().own_clock().start().await];
     for _ in 1..5 {
         servers.push(RedisServer::start().await);
@@ -99,9 +99,9 @@ async fn stand() -> Fixture {
 }
 
 /// Sets the first server's clock ahead of the others' by this number of seconds.
-async fn set_clock(stand: &Fixture, seconds: i64) {
-    stand.servers[0].set_clock(seconds);
-    let [its, others] = [0, 1].map(|member| &stand.servers[member]);
+async fn set_clock(test: &Fixture, seconds: i64) {
+    test.servers[0].set_clock(seconds);
+    let [its, others] = [0, 1].map(|member| &test.servers[member]);
     let ahead = time(&its.redis().await).await - time(&others.redis().await).await;
     assert!(
         (ahead - seconds).abs() <= 5,

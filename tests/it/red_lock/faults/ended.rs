@@ -27,15 +27,15 @@ const LONG: Duration = Duration::from_secs(100);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_acquire_that_outlives_its_runtime_loses_no_other_lock() {
-    let stand = Fixture::proxied(3).await;
-    let clients = stand.clients_with(|it| it.watchdog_lease(LEASE)).await;
-    let yours = stand.direct_lock().await;
+    let test = Fixture::proxied(3).await;
+    let clients = test.clients_with(|it| it.watchdog_lease(LEASE)).await;
+    let yours = test.direct_lock().await;
     give_back(take(&yours).await).await;
     let others = locks_beside(&clients).await;
     let lock = lock_of(&clients, NAME);
     let mut all_left = Vec::new();
     for n in 0..4 {
-        let refused = refuse_acquires(&stand);
+        let refused = refuse_acquires(&test);
         let lock = lock.clone();
         let rules = refused.clone();
         let left = move || left_in_a_pause(&lock, &rules, ms(30 + 20 * n));
@@ -49,7 +49,7 @@ async fn an_acquire_that_outlives_its_runtime_loses_no_other_lock() {
         assert_valid(&others);
         give_back(take(&yours).await).await;
     }
-    stand.await_taken(0).await;
+    test.await_taken(0).await;
     tokio::time::sleep(LEASE).await;
     assert_valid(&others);
     drop(all_left);
@@ -60,10 +60,10 @@ async fn an_acquire_that_outlives_its_runtime_loses_no_other_lock() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_subscriber_that_blocks_the_callers_thread_loses_no_other_lock() {
-    let stand = Fixture::proxied(3).await;
-    let clients = stand.clients_with(|it| it.watchdog_lease(LEASE)).await;
+    let test = Fixture::proxied(3).await;
+    let clients = test.clients_with(|it| it.watchdog_lease(LEASE)).await;
     let others = locks_beside(&clients).await;
-    let refused = refuse_acquires(&stand);
+    let refused = refuse_acquires(&test);
     let lock = lock_of(&clients, NAME);
     let blocked = Arc::new(AtomicBool::new(false));
     let has_blocked = blocked.clone();
@@ -96,7 +96,7 @@ async fn a_subscriber_that_blocks_the_callers_thread_loses_no_other_lock() {
     drop(go_on);
     let ended = tokio::task::spawn_blocking(|| caller.join().unwrap());
     ended.await.unwrap();
-    stand.await_taken(0).await;
+    test.await_taken(0).await;
     for guard in others {
         give_back(guard).await;
     }
@@ -148,12 +148,12 @@ fn assert_valid(guards: &[Guard]) {
 }
 
 /// Two of the servers refuse each acquire of the lock from now on.
-fn refuse_acquires(stand: &Fixture) -> Vec<Rule> {
+fn refuse_acquires(test: &Fixture) -> Vec<Rule> {
     let refuse = |proxy: &Proxy| {
         let line = "-LOADING wait".to_owned();
         proxy.on(is_acquire, Action::ReplyWith(line)).always()
     };
-    stand.proxies[1..].iter().map(refuse).collect()
+    test.proxies[1..].iter().map(refuse).collect()
 }
 
 fn runtime() -> Runtime {

@@ -49,8 +49,8 @@ impl Turns {
 
 #[tokio::test]
 async fn tokens_grow_after_an_expiry_a_deletion_and_a_flush_of_all() {
-    let stand = Fixture::start(3).await;
-    let mut turns = turns(&stand).await;
+    let test = Fixture::start(3).await;
+    let mut turns = turns(&test).await;
     let outer = turns.take().await;
     let inner = take(&turns.locks[0]).await;
     assert_eq!(inner.token(), outer.token(), "a re-entry keeps it");
@@ -65,14 +65,14 @@ async fn tokens_grow_after_an_expiry_a_deletion_and_a_flush_of_all() {
     turns.take_and_unlock().await;
 
     let guard = turns.take().await;
-    for server in &stand.servers {
+    for server in &test.servers {
         server.redis().await.cmd(&["DEL", NAME]).await;
     }
     let next = turns.take().await;
     Watched::new(guard).followed_to_the_end().await;
     give_back(next).await;
 
-    for server in &stand.servers {
+    for server in &test.servers {
         let redis = server.redis().await;
         eventually(SOON, "it is free", async || !redis.exists(NAME).await).await;
         assert!(!redis.keys().await.is_empty(), "the register is there");
@@ -80,43 +80,43 @@ async fn tokens_grow_after_an_expiry_a_deletion_and_a_flush_of_all() {
         assert!(redis.keys().await.is_empty());
     }
     turns.take_and_unlock().await;
-    stand.assert_nothing_stays().await;
+    test.assert_nothing_stays().await;
 }
 
 /// In the end none of the first registers is left.
 #[tokio::test]
 async fn tokens_grow_while_instances_return_empty() {
-    let stand = Fixture::start(5).await;
-    let mut turns = turns(&stand).await;
+    let test = Fixture::start(5).await;
+    let mut turns = turns(&test).await;
     turns.take_and_unlock().await;
-    for server in &stand.servers[..2] {
+    for server in &test.servers[..2] {
         server.restart(Data::Lost).await;
         turns.take_and_unlock().await;
     }
     tokio::time::sleep(QUARANTINE).await;
     turns.take_and_unlock().await;
-    for server in &stand.servers[2..4] {
+    for server in &test.servers[2..4] {
         server.restart(Data::Lost).await;
         turns.take_and_unlock().await;
     }
-    stand.assert_nothing_stays().await;
+    test.assert_nothing_stays().await;
 }
 
 /// Two of five may have lost the latest token, and the unreachable one may be the only other that has
 /// it. So no client can choose a larger token, and the call is an error and not "busy".
 #[tokio::test]
 async fn an_acquire_fails_if_only_an_unreachable_instance_may_have_the_latest_token() {
-    let stand = Fixture::start(5).await;
-    let mut turns = turns(&stand).await;
+    let test = Fixture::start(5).await;
+    let mut turns = turns(&test).await;
     turns.take_and_unlock().await;
-    for server in &stand.servers[..2] {
+    for server in &test.servers[..2] {
         server.restart(Data::Lost).await;
     }
     turns.take_and_unlock().await;
     tokio::time::sleep(QUARANTINE).await;
     let patient = turns.locks[0].clone();
-    stand.servers[4].pause();
-    let redis = stand.servers[3].redis().await;
+    test.servers[4].pause();
+    let redis = test.servers[3].redis().await;
     eventually(SOON, "each instance is what it is", async || {
         let wait = turns.locks[0].try_lock().wait(ms(500));
         let error = wait.await.expect_err("too few know the latest token");
@@ -125,7 +125,7 @@ async fn an_acquire_fails_if_only_an_unreachable_instance_may_have_the_latest_to
             panic!("{error}");
         };
         // A busy machine may be late.
-        letters(none.instances(), &stand) == "FFAAU"
+        letters(none.instances(), &test) == "FFAAU"
     })
     .await;
     // The client does not retry without pauses.
@@ -141,31 +141,31 @@ async fn an_acquire_fails_if_only_an_unreachable_instance_may_have_the_latest_to
         u128::from(asked) * 10 < took.as_millis(),
         "{asked} in {took:?}"
     );
-    stand.servers[4].resume();
+    test.servers[4].resume();
     let guard = waiter.await.unwrap().unwrap().expect("it is free");
     assert!(guard.token() > Some(turns.largest));
     give_back(guard).await;
-    stand.assert_nothing_stays().await;
+    test.assert_nothing_stays().await;
 }
 
 /// Only the clocks keep the tokens growing.
 #[tokio::test]
 async fn tokens_grow_after_all_instances_returned_empty() {
-    let stand = Fixture::start(3).await;
-    let mut before = turns(&stand).await;
+    let test = Fixture::start(3).await;
+    let mut before = turns(&test).await;
     for _ in 0..3 {
         before.take_and_unlock().await;
     }
-    for server in &stand.servers {
+    for server in &test.servers {
         server.restart(Data::Lost).await;
     }
     // New clients acquire at once, and clients that knew the old servers after the quarantine.
-    let mut turns = turns(&stand).await;
+    let mut turns = turns(&test).await;
     turns.largest = before.largest;
     turns.take_and_unlock().await;
     before.largest = turns.largest;
     before.take_and_unlock().await;
-    stand.assert_nothing_stays().await;
+    test.assert_nothing_stays().await;
 }
 
 /// Two instances lose what they granted, again and again. Two clients may believe that they hold
@@ -176,26 +176,26 @@ async fn tokens_grow_for_many_tasks_despite_a_jumping_clock_and_flushes() {
     for _ in 1..5 {
         servers.push(RedisServer::start().await);
     }
-    let stand = Fixture::of(servers);
-    let locks = turns(&stand).await.locks;
+    let test = Fixture::of(servers);
+    let locks = turns(&test).await.locks;
     let crowd = Crowd::start(&locks);
-    let flushed = stand.servers[1].redis().await;
+    let flushed = test.servers[1].redis().await;
     for seconds in [60, 0, -60, 0, 60, -60, 0] {
-        stand.servers[0].set_clock(seconds);
+        test.servers[0].set_clock(seconds);
         crowd.await_visits(5).await;
         flushed.cmd(&["FLUSHALL"]).await;
         crowd.await_visits(5).await;
         tokio::time::sleep(LEASE / 8).await;
     }
     crowd.end_of_tokens().await;
-    stand.servers[0].set_clock(120);
-    stand.assert_nothing_stays().await;
+    test.servers[0].set_clock(120);
+    test.assert_nothing_stays().await;
 }
 
-async fn turns(stand: &Fixture) -> Turns {
+async fn turns(test: &Fixture) -> Turns {
     let mut locks = Vec::new();
     for _ in 0..2 {
-        locks.push(red_lock(&stand.clients().await).fenced());
+        locks.push(red_lock(&test.clients().await).fenced());
     }
     Turns {
         largest: 0,

@@ -36,11 +36,11 @@ impl Fixture {
 
     /// Servers with a proxy before each.
     pub(super) async fn proxied(n: usize) -> Self {
-        let mut stand = Self::start(n).await;
-        for server in &stand.servers {
-            stand.proxies.push(Proxy::start(server).await);
+        let mut test = Self::start(n).await;
+        for server in &test.servers {
+            test.proxies.push(Proxy::start(server).await);
         }
-        stand
+        test
     }
 
     pub(super) fn of(servers: Vec<RedisServer>) -> Self {
@@ -194,10 +194,10 @@ pub(super) async fn assert_busy(lock: &RedLock) {
 
 /// The state of each instance as one letter: acquired, held by another, quarantined, unreachable and so
 /// on.
-pub(super) fn letters(instances: &[Instance], stand: &Fixture) -> String {
+pub(super) fn letters(instances: &[Instance], test: &Fixture) -> String {
     let mut letters = vec!['?'; instances.len()];
     for instance in instances {
-        let member = stand.member(instance);
+        let member = test.member(instance);
         letters[member] = match instance.state {
             InstanceState::Acquired => 'A',
             InstanceState::HeldByAnother { .. } => 'H',
@@ -213,10 +213,10 @@ pub(super) fn letters(instances: &[Instance], stand: &Fixture) -> String {
 }
 
 /// Waits until the guard reports these states.
-pub(super) async fn await_letters(guard: &Guard, stand: &Fixture, wanted: &str) {
+pub(super) async fn await_letters(guard: &Guard, test: &Fixture, wanted: &str) {
     let until = Instant::now() + SOON;
     loop {
-        let found = letters(&guard.instances(), stand);
+        let found = letters(&guard.instances(), test);
         if found == wanted {
             return;
         }

@@ -38,13 +38,13 @@ async fn a_process_frozen_beyond_the_lease_sees_the_loss_at_its_first_check() {
 }
 
 async fn frozen_with_the_lock() {
-    let stand = Fixture::start(3).await;
-    let test = "red_lock::faults::holders::\
+    let test = Fixture::start(3).await;
+    let name = "red_lock::faults::holders::\
                 a_process_frozen_beyond_the_lease_sees_the_loss_at_its_first_check";
-    let urls: Vec<String> = stand.servers.iter().map(|server| server.url()).collect();
-    let mut holder = Copy::run(test, &urls.join(" "));
+    let urls: Vec<String> = test.servers.iter().map(|server| server.url()).collect();
+    let mut holder = Copy::run(name, &urls.join(" "));
     let stale: u64 = holder.hear().parse().unwrap();
-    let lock = stand.lock().await.fenced();
+    let lock = test.lock().await.fenced();
     assert_busy(&lock).await;
     let mut resource = Resource::default();
     assert!(resource.write(stale));
@@ -62,7 +62,7 @@ async fn frozen_with_the_lock() {
     assert!(next.is_valid());
     holder.kill();
     give_back(next).await;
-    stand.assert_nothing_stays().await;
+    test.assert_nothing_stays().await;
 }
 
 /// Design: invariant 11. The watchdog of each client in turn panics: its instance is released, and the
@@ -73,16 +73,16 @@ fn a_watchdog_panic_loses_one_instance_for_a_moment() {
         "red_lock::faults::holders::a_watchdog_panic_loses_one_instance_for_a_moment",
         async {
             tracing::subscriber::set_global_default(logs::Panicking).expect("it is the only one");
-            let stand = Fixture::start(3).await;
+            let test = Fixture::start(3).await;
             // The lease allows a second attempt, because a failed round would be logged, too.
             let lease = |builder: lockdog::ClientBuilder| builder.watchdog_lease(LEASE * 2);
-            let clients = stand.clients_with(lease).await;
-            let yours = stand.lock().await;
+            let clients = test.clients_with(lease).await;
+            let yours = test.lock().await;
             let guard = take(&red_lock(&clients).max_lease(LEASE * 2)).await;
             eventually(SOON, "it has all", async || guard.margin() == 1).await;
             let mut watched = Watched::new(guard);
             for (member, client) in clients.iter().enumerate() {
-                let redis = stand.servers[member].redis().await;
+                let redis = test.servers[member].redis().await;
                 let field = redis.hash(NAME).await;
                 make_panic(client, &redis).await;
                 eventually(SOON, "it was taken there again", async || {
@@ -100,7 +100,7 @@ fn a_watchdog_panic_loses_one_instance_for_a_moment() {
             watched.stays_valid(LEASE).await;
             give_back(watched.into_guard()).await;
             give_back(take(&yours).await).await;
-            stand.assert_nothing_stays_of(LEASE * 2).await;
+            test.assert_nothing_stays_of(LEASE * 2).await;
         },
     );
 }
@@ -123,10 +123,10 @@ async fn make_panic(client: &Client, redis: &crate::support::Redis) {
 /// the holds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_is_shut_down_leaves_the_lock_to_the_others() {
-    let stand = Fixture::start(3).await;
-    let yours = stand.lock().await;
+    let test = Fixture::start(3).await;
+    let yours = test.lock().await;
     for place in 0..3 {
-        let mine = stand.clients().await;
+        let mine = test.clients().await;
         let lock = red_lock(&mine);
         let guard = take(&lock).await;
         eventually(SOON, "it has all", async || guard.margin() == 1).await;
@@ -142,7 +142,7 @@ async fn a_client_that_is_shut_down_leaves_the_lock_to_the_others() {
         let ended = ended.unwrap();
         let crowd = Crowd::start(std::slice::from_ref(&yours));
         mine[ended].shutdown().await;
-        let redis = stand.servers[ended].redis().await;
+        let redis = test.servers[ended].redis().await;
         let its = mine[ended].id().to_string();
         let left = redis
             .hash(NAME)
@@ -163,20 +163,20 @@ async fn a_client_that_is_shut_down_leaves_the_lock_to_the_others() {
         let next = waiter.await.unwrap().unwrap();
         give_back(next.expect("it is free")).await;
         let again = take(&lock).await;
-        await_letters(&again, &stand, ["UAA", "AUA", "AAU"][ended]).await;
+        await_letters(&again, &test, ["UAA", "AUA", "AAU"][ended]).await;
         drop(again);
         crowd.await_visits(5).await;
         crowd.end().await;
     }
-    stand.assert_nothing_stays().await;
+    test.assert_nothing_stays().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shutting_down_all_clients_notifies_the_holder_and_frees_the_lock() {
-    let stand = Fixture::start(3).await;
+    let test = Fixture::start(3).await;
     // Far longer than the test.
     let lease = |builder: lockdog::ClientBuilder| builder.watchdog_lease(SOON * 3);
-    let mine = stand.clients_with(lease).await;
+    let mine = test.clients_with(lease).await;
     let lock = red_lock(&mine).max_lease(SOON * 3);
     let guard = take(&lock).await;
     eventually(SOON, "it has all", async || guard.margin() == 1).await;
@@ -188,7 +188,7 @@ async fn shutting_down_all_clients_notifies_the_holder_and_frees_the_lock() {
     let ended = Instant::now();
     assert_eq!(loss.reason, LostReason::ShutDown);
     assert!(loss.last_valid < ended);
-    stand.await_taken(0).await;
+    test.await_taken(0).await;
     let refused = tokio::time::timeout(SOON, waiter).await;
     let refused = refused.expect("each wait ends").unwrap().unwrap_err();
     assert!(matches!(refused, Error::Closed), "{refused}");
@@ -201,6 +201,6 @@ async fn shutting_down_all_clients_notifies_the_holder_and_frees_the_lock() {
             "{refused}"
         );
     }
-    give_back(take(&stand.lock().await).await).await;
-    stand.assert_nothing_stays().await;
+    give_back(take(&test.lock().await).await).await;
+    test.assert_nothing_stays().await;
 }

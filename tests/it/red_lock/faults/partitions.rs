@@ -29,18 +29,18 @@ async fn a_partitioned_holder_keeps_the_lock_only_with_a_majority() {
 
 /// The first set of clients is cut off, the second is not.
 async fn minority_then_majority(lost: &[Direction]) {
-    let stand = Fixture::proxied(5).await;
-    let (mine, yours) = (stand.lock().await, stand.direct_lock().await);
+    let test = Fixture::proxied(5).await;
+    let (mine, yours) = (test.lock().await, test.direct_lock().await);
     let guard = take(&mine).await;
     eventually(SOON, "it has all", async || guard.margin() == 2).await;
     let mut watched = Watched::new(guard);
     let crowd = Crowd::start(std::slice::from_ref(&yours));
-    cut_off(&stand, 2, lost);
+    cut_off(&test, 2, lost);
     watched.stays_valid(LEASE * 3 / 2).await;
-    assert_lost(&stand, 2);
-    await_letters(watched.guard(), &stand, "UUAAA").await;
+    assert_lost(&test, 2);
+    await_letters(watched.guard(), &test, "UUAAA").await;
     assert_busy(&yours).await;
-    heal(&stand);
+    heal(&test);
     eventually(SOON, "it has all again", async || {
         watched.look() && watched.guard().margin() == 2
     })
@@ -54,10 +54,10 @@ async fn minority_then_majority(lost: &[Direction]) {
 
     let crowd = Crowd::start(std::slice::from_ref(&yours));
     let watched = watched.working(crowd.beside());
-    cut_off(&stand, 3, lost);
+    cut_off(&test, 3, lost);
     let loss = watched.followed_to_the_end().await;
     assert_eq!(loss.reason, LostReason::Deadline);
-    assert_lost(&stand, 3);
+    assert_lost(&test, 3);
     crowd.await_visits(5).await;
     let granted = crowd.first_granted().expect("an owner got it");
     assert!(
@@ -68,7 +68,7 @@ async fn minority_then_majority(lost: &[Direction]) {
     let next = take(&yours).await;
     let error = mine.try_lock().await.expect_err("two of five answer");
     assert!(matches!(error, Error::NoQuorum(_)), "{error}");
-    heal(&stand);
+    heal(&test);
     // The delayed commands arrive now and affect no owner.
     let mut next = Watched::new(next);
     next.stays_valid(LEASE).await;
@@ -77,11 +77,11 @@ async fn minority_then_majority(lost: &[Direction]) {
     let crowd = Crowd::start(&[mine]);
     crowd.await_visits(5).await;
     crowd.end().await;
-    stand.assert_nothing_stays().await;
+    test.assert_nothing_stays().await;
 }
 
-fn cut_off(stand: &Fixture, n: usize, lost: &[Direction]) {
-    for proxy in &stand.proxies[..n] {
+fn cut_off(test: &Fixture, n: usize, lost: &[Direction]) {
+    for proxy in &test.proxies[..n] {
         for direction in lost {
             proxy.blackhole(*direction);
         }
@@ -89,14 +89,14 @@ fn cut_off(stand: &Fixture, n: usize, lost: &[Direction]) {
 }
 
 /// Checks that data to or from each of these servers was lost.
-fn assert_lost(stand: &Fixture, n: usize) {
-    for proxy in &stand.proxies[..n] {
+fn assert_lost(test: &Fixture, n: usize) {
+    for proxy in &test.proxies[..n] {
         assert!(proxy.counts().blackholed > 0, "{:?}", proxy.counts());
     }
 }
 
-fn heal(stand: &Fixture) {
-    for proxy in &stand.proxies {
+fn heal(test: &Fixture) {
+    for proxy in &test.proxies {
         proxy.heal();
     }
 }

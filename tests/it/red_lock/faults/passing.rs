@@ -22,20 +22,20 @@ async fn an_instance_that_refuses_temporarily_does_not_count_until_it_recovers()
         "-READONLY You can't write against a read only replica.",
     ] {
         println!("{line}");
-        let stand = Fixture::proxied(3).await;
-        let (mine, yours) = (stand.lock().await, stand.direct_lock().await);
+        let test = Fixture::proxied(3).await;
+        let (mine, yours) = (test.lock().await, test.direct_lock().await);
         let guard = take(&mine).await;
         eventually(SOON, "it has all", async || guard.margin() == 1).await;
         let crowd = Crowd::start(std::slice::from_ref(&yours));
         let refuse = |member: usize| {
             let refuses = |args: &[String]| args[0] == "EVALSHA" || args[0] == "EVAL";
-            let rule = stand.proxies[member].on(refuses, Action::ReplyWith(line.to_owned()));
+            let rule = test.proxies[member].on(refuses, Action::ReplyWith(line.to_owned()));
             rule.always()
         };
         let first = refuse(0);
         let mut watched = Watched::new(guard).working(crowd.beside());
         watched.stays_valid(LEASE * 3 / 2).await;
-        await_letters(watched.guard(), &stand, "UAA").await;
+        await_letters(watched.guard(), &test, "UAA").await;
         assert_eq!(
             crowd.visits(),
             0,
@@ -45,7 +45,7 @@ async fn an_instance_that_refuses_temporarily_does_not_count_until_it_recovers()
         give_back(watched.into_guard()).await;
         crowd.await_visits(5).await;
         crowd.end().await;
-        stand.await_taken(0).await;
+        test.await_taken(0).await;
 
         // With two refusing servers of three there is no quorum. That is an error and not "busy".
         let second = refuse(1);
@@ -55,28 +55,28 @@ async fn an_instance_that_refuses_temporarily_does_not_count_until_it_recovers()
         second.remove();
         first.remove();
         let guard = take(&mine).await;
-        await_letters(&guard, &stand, "AAA").await;
+        await_letters(&guard, &test, "AAA").await;
         give_back(guard).await;
-        stand.assert_nothing_stays().await;
+        test.assert_nothing_stays().await;
     }
 }
 
 /// By CLIENT PAUSE.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_of_five_paused_by_client_pause_do_not_count_while_paused() {
-    let stand = Fixture::start(5).await;
-    let (mine, yours) = (stand.lock().await, stand.lock().await);
+    let test = Fixture::start(5).await;
+    let (mine, yours) = (test.lock().await, test.lock().await);
     let guard = take(&mine).await;
     eventually(SOON, "it has all", async || guard.margin() == 2).await;
     let crowd = Crowd::start(std::slice::from_ref(&yours));
     let time = (LEASE * 3).as_millis().to_string();
-    for server in &stand.servers[..2] {
+    for server in &test.servers[..2] {
         let redis = server.redis().await;
         redis.cmd(&["CLIENT", "PAUSE", &time, "ALL"]).await;
     }
     let mut watched = Watched::new(guard).working(crowd.beside());
     watched.stays_valid(LEASE * 3 / 2).await;
-    await_letters(watched.guard(), &stand, "UUAAA").await;
+    await_letters(watched.guard(), &test, "UUAAA").await;
     watched.stays_valid(LEASE).await;
     assert_eq!(
         crowd.visits(),
@@ -90,19 +90,19 @@ async fn two_of_five_paused_by_client_pause_do_not_count_while_paused() {
     give_back(watched.into_guard()).await;
     crowd.await_visits(5).await;
     crowd.end().await;
-    stand.assert_nothing_stays().await;
+    test.assert_nothing_stays().await;
 }
 
 /// On all servers at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_whose_subscriptions_are_cut_resubscribes_and_gets_the_lock() {
-    let stand = Fixture::start(3).await;
-    let (mine, yours) = (stand.lock().await, stand.lock().await);
+    let test = Fixture::start(3).await;
+    let (mine, yours) = (test.lock().await, test.lock().await);
     let guard = take(&mine).await;
     let waiting = tokio::spawn(async move { take(&yours).await });
     let mut killed = 0;
     for _ in 0..2 {
-        for server in &stand.servers {
+        for server in &test.servers {
             let redis = server.redis().await;
             eventually(SOON, "the waiter listens", async || {
                 !redis.channels().await.is_empty()
@@ -122,5 +122,5 @@ async fn a_waiter_whose_subscriptions_are_cut_resubscribes_and_gets_the_lock() {
     let next = next.expect("it gets the lock").unwrap();
     assert!(next.is_valid());
     give_back(next).await;
-    stand.assert_nothing_stays().await;
+    test.assert_nothing_stays().await;
 }

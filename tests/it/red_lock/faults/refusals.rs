@@ -15,11 +15,11 @@ use crate::support::eventually;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn frequent_script_flushes_do_not_disturb_the_lock() {
-    let stand = Fixture::start(3).await;
-    let (mine, yours) = (stand.lock().await, stand.lock().await);
+    let test = Fixture::start(3).await;
+    let (mine, yours) = (test.lock().await, test.lock().await);
     let over = Arc::new(AtomicBool::new(false));
     let mut flushing = tokio::task::JoinSet::new();
-    for server in &stand.servers {
+    for server in &test.servers {
         let (redis, over) = (server.redis().await, over.clone());
         flushing.spawn(async move {
             while !over.load(Ordering::Relaxed) {
@@ -33,7 +33,7 @@ async fn frequent_script_flushes_do_not_disturb_the_lock() {
     crowd.end().await;
     let guard = take(&mine).await;
     eventually(SOON, "it has all", async || guard.margin() == 1).await;
-    for server in &stand.servers {
+    for server in &test.servers {
         let counts: Vec<String> = server
             .redis()
             .await
@@ -51,58 +51,58 @@ async fn frequent_script_flushes_do_not_disturb_the_lock() {
     while let Some(flushed) = flushing.join_next().await {
         flushed.unwrap();
     }
-    for server in &stand.servers {
+    for server in &test.servers {
         let missed = server.redis().await.errorstats().await;
         assert!(missed["NOSCRIPT"] > 10, "{missed:?}");
     }
-    stand.assert_nothing_stays().await;
+    test.assert_nothing_stays().await;
 }
 
 /// Existing holds on the instance can be renewed and released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_out_of_memory_keeps_its_hold_and_grants_nothing_new() {
-    let stand = Fixture::start(5).await;
-    let (mine, yours) = (stand.lock().await, stand.lock().await);
-    let redis = stand.servers[0].redis().await;
+    let test = Fixture::start(5).await;
+    let (mine, yours) = (test.lock().await, test.lock().await);
+    let redis = test.servers[0].redis().await;
     let guard = take(&mine).await;
     eventually(SOON, "it has all", async || guard.margin() == 2).await;
     let field = redis.hash(NAME).await;
     redis.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
     let mut watched = Watched::new(guard);
     watched.stays_valid(LEASE * 3 / 2).await;
-    await_letters(watched.guard(), &stand, "AAAAA").await;
+    await_letters(watched.guard(), &test, "AAAAA").await;
     assert_eq!(redis.hash(NAME).await, field, "it was not taken again");
     give_back(watched.into_guard()).await;
     let crowd = Crowd::start(&[yours]);
     crowd.await_visits(10).await;
     crowd.end().await;
-    let guard = refused_by_the_first(&stand, &mine, "OOM").await;
+    let guard = refused_by_the_first(&test, &mine, "OOM").await;
     redis.cmd(&["CONFIG", "SET", "maxmemory", "0"]).await;
-    heals(&stand, guard).await;
+    heals(&test, guard).await;
 }
 
 /// A key of another type under the lock's name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_with_a_key_of_another_type_does_not_count_and_keeps_its_key() {
-    let stand = Fixture::start(5).await;
-    let (mine, yours) = (stand.lock().await, stand.lock().await);
-    let redis = stand.servers[0].redis().await;
+    let test = Fixture::start(5).await;
+    let (mine, yours) = (test.lock().await, test.lock().await);
+    let redis = test.servers[0].redis().await;
     redis.cmd(&["SET", NAME, "foreign"]).await;
     let crowd = Crowd::start(&[mine.clone(), yours]);
     crowd.await_visits(20).await;
     crowd.end().await;
-    let guard = refused_by_the_first(&stand, &mine, "WRONGTYPE").await;
+    let guard = refused_by_the_first(&test, &mine, "WRONGTYPE").await;
     let found: String = redis.ask(&["GET", NAME]).await;
     assert_eq!(found, "foreign");
     redis.cmd(&["DEL", NAME]).await;
-    heals(&stand, guard).await;
+    heals(&test, guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_that_revokes_its_permission_is_lost_and_reacquired() {
-    let stand = Fixture::start(5).await;
-    let (mine, yours) = (stand.lock().await, stand.lock().await);
-    let redis = stand.servers[0].redis().await;
+    let test = Fixture::start(5).await;
+    let (mine, yours) = (test.lock().await, test.lock().await);
+    let redis = test.servers[0].redis().await;
     let guard = take(&mine).await;
     eventually(SOON, "it has all", async || guard.margin() == 2).await;
     let crowd = Crowd::start(std::slice::from_ref(&yours));
@@ -117,9 +117,9 @@ async fn an_instance_that_revokes_its_permission_is_lost_and_reacquired() {
     acl(&["-evalsha", "-eval"]).await;
     let mut watched = Watched::new(guard);
     watched.stays_valid(LEASE * 3 / 2).await;
-    await_letters(watched.guard(), &stand, "UAAAA").await;
-    assert_refused(&watched.guard().instances(), &stand, "NOPERM");
-    assert!(!stand.is_taken(0).await, "it ended there");
+    await_letters(watched.guard(), &test, "UAAAA").await;
+    assert_refused(&watched.guard().instances(), &test, "NOPERM");
+    assert!(!test.is_taken(0).await, "it ended there");
     assert_eq!(
         crowd.visits(),
         0,
@@ -128,16 +128,16 @@ async fn an_instance_that_revokes_its_permission_is_lost_and_reacquired() {
     assert!(redis.errorstats().await["NOPERM"] > 0);
     acl(&["+@all"]).await;
     crowd.end().await;
-    heals(&stand, watched.into_guard()).await;
+    heals(&test, watched.into_guard()).await;
     give_back(take(&yours).await).await;
-    stand.assert_nothing_stays().await;
+    test.assert_nothing_stays().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_that_requires_a_password_is_lost_and_reacquired() {
-    let stand = Fixture::start(5).await;
-    let (mine, yours) = (stand.lock().await, stand.lock().await);
-    let redis = stand.servers[0].redis().await;
+    let test = Fixture::start(5).await;
+    let (mine, yours) = (test.lock().await, test.lock().await);
+    let redis = test.servers[0].redis().await;
     let guard = take(&mine).await;
     eventually(SOON, "it has all", async || guard.margin() == 2).await;
     redis.cmd(&["CONFIG", "SET", "requirepass", "s3cret"]).await;
@@ -147,28 +147,26 @@ async fn an_instance_that_requires_a_password_is_lost_and_reacquired() {
     assert!(killed > 0);
     let mut watched = Watched::new(guard);
     watched.stays_valid(LEASE * 3 / 2).await;
-    await_letters(watched.guard(), &stand, "UAAAA").await;
-    assert_refused(&watched.guard().instances(), &stand, "NOAUTH");
+    await_letters(watched.guard(), &test, "UAAAA").await;
+    assert_refused(&watched.guard().instances(), &test, "NOAUTH");
     assert_busy(&yours).await;
     redis.cmd(&["CONFIG", "SET", "requirepass", ""]).await;
-    heals(&stand, watched.into_guard()).await;
+    heals(&test, watched.into_guard()).await;
     give_back(take(&yours).await).await;
-    stand.assert_nothing_stays().await;
+    test.assert_nothing_stays().await;
 }
 
 /// Acquires the lock on the four other servers. The report gives the reason for the first.
-async fn refused_by_the_first(stand: &Fixture, lock: &lockdog::RedLock, code: &str) -> Guard {
+async fn refused_by_the_first(test: &Fixture, lock: &lockdog::RedLock, code: &str) -> Guard {
     let guard = take(lock).await;
-    await_letters(&guard, stand, "UAAAA").await;
-    assert_refused(&guard.instances(), stand, code);
+    await_letters(&guard, test, "UAAAA").await;
+    assert_refused(&guard.instances(), test, code);
     guard
 }
 
 /// The first server refused, with this code.
-fn assert_refused(instances: &[Instance], stand: &Fixture, code: &str) {
-    let first = instances
-        .iter()
-        .find(|instance| stand.member(instance) == 0);
+fn assert_refused(instances: &[Instance], test: &Fixture, code: &str) {
+    let first = instances.iter().find(|instance| test.member(instance) == 0);
     let first = first.expect("it is there");
     let InstanceState::Unreachable { cause, .. } = &first.state else {
         panic!("{first}");
@@ -178,13 +176,13 @@ fn assert_refused(instances: &[Instance], stand: &Fixture, code: &str) {
 }
 
 /// The first server counts again, and the lock is released everywhere.
-async fn heals(stand: &Fixture, guard: Guard) {
+async fn heals(test: &Fixture, guard: Guard) {
     eventually(SOON, "it has all again", async || {
         assert!(guard.is_valid());
         guard.margin() == 2
     })
     .await;
-    assert_eq!(letters(&guard.instances(), stand), "AAAAA");
+    assert_eq!(letters(&guard.instances(), test), "AAAAA");
     give_back(guard).await;
-    stand.assert_nothing_stays().await;
+    test.assert_nothing_stays().await;
 }

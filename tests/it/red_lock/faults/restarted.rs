@@ -15,19 +15,19 @@ use crate::support::{Data, Redis, RedisServer, eventually};
 /// The server is killed and restarted without data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_that_returned_empty_is_not_reacquired_before_the_end_of_its_quarantine() {
-    let stand = Fixture::start(3).await;
-    let clients = stand.clients().await;
-    let yours = stand.lock().await;
+    let test = Fixture::start(3).await;
+    let clients = test.clients().await;
+    let yours = test.lock().await;
     let guard = take(&red_lock(&clients)).await;
     eventually(SOON, "it has all", async || guard.margin() == 1).await;
     let crowd = Crowd::start(std::slice::from_ref(&yours));
     let before = Instant::now();
-    empty(&stand.servers[0], Emptied::Restart).await;
+    empty(&test.servers[0], Emptied::Restart).await;
     let mut watched = Watched::new(guard);
     let mut was_quarantined = false;
     loop {
         // Other clients may acquire it there for a moment, until they check the server's identity.
-        let fields = stand.servers[0].redis().await.hash(NAME).await.into_keys();
+        let fields = test.servers[0].redis().await.hash(NAME).await.into_keys();
         let its = clients[0].id().to_string();
         let is_taken = fields.into_iter().any(|field| field.starts_with(&its));
         let since = before.elapsed();
@@ -37,7 +37,7 @@ async fn an_instance_that_returned_empty_is_not_reacquired_before_the_end_of_its
             break;
         }
         assert!(since < QUARANTINE + SOON, "not taken again");
-        was_quarantined |= letters(&watched.guard().instances(), &stand) == "QAA";
+        was_quarantined |= letters(&watched.guard().instances(), &test) == "QAA";
         if since < QUARANTINE / 2 {
             assert_busy(&yours).await;
         }
@@ -56,7 +56,7 @@ async fn an_instance_that_returned_empty_is_not_reacquired_before_the_end_of_its
     give_back(watched.into_guard()).await;
     crowd.await_visits(5).await;
     crowd.end().await;
-    stand.assert_nothing_stays().await;
+    test.assert_nothing_stays().await;
 }
 
 /// The first holder has two of three. A client that acquired the emptied one and the third would be
@@ -85,25 +85,25 @@ enum Emptied {
 }
 
 async fn second_quorum(emptied: Emptied, on_server: bool) {
-    let stand = Fixture::proxied(3).await;
+    let test = Fixture::proxied(3).await;
     let remembers = |builder: lockdog::ClientBuilder| builder.quarantine_on_server(on_server);
-    let clients = stand.clients_with(remembers).await;
-    let direct = async || red_lock(&stand.direct_clients_with(remembers).await);
+    let clients = test.clients_with(remembers).await;
+    let direct = async || red_lock(&test.direct_clients_with(remembers).await);
     if on_server {
         for client in &clients {
             client.provision().await.unwrap();
         }
     }
     // The first client cannot reach one of the three servers.
-    stand.proxies[2].refuse();
-    assert!(stand.proxies[2].cut_all() > 0);
+    test.proxies[2].refuse();
+    assert!(test.proxies[2].cut_all() > 0);
     let mine = red_lock(&clients);
     let knew = direct().await;
     let guard = take_for_a_lease(&mine).await;
-    assert!(stand.is_taken(0).await && stand.is_taken(1).await && !stand.is_taken(2).await);
+    assert!(test.is_taken(0).await && test.is_taken(1).await && !test.is_taken(2).await);
     assert_busy(&knew).await;
-    empty(&stand.servers[0], emptied).await;
-    assert!(!stand.is_taken(0).await);
+    empty(&test.servers[0], emptied).await;
+    assert!(!test.is_taken(0).await);
     let yours = if on_server { direct().await } else { knew };
     let crowd = Crowd::start(std::slice::from_ref(&yours));
     let (beside, watched) = (crowd.beside(), Watched::new(guard));
@@ -117,25 +117,25 @@ async fn second_quorum(emptied: Emptied, on_server: bool) {
         loss.last_valid < granted,
         "two have it: {loss:?}, {granted:?}"
     );
-    for server in &stand.servers {
+    for server in &test.servers {
         server.redis().await.cmd(&["DEL", "lockdog:epoch"]).await;
     }
-    stand.assert_nothing_stays().await;
+    test.assert_nothing_stays().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_that_returned_with_its_data_keeps_its_hold() {
-    let stand = Fixture::persistent(3).await;
-    let (mine, yours) = (stand.lock().await, stand.lock().await);
+    let test = Fixture::persistent(3).await;
+    let (mine, yours) = (test.lock().await, test.lock().await);
     let guard = take(&mine).await;
     eventually(SOON, "it has all", async || guard.margin() == 1).await;
     let crowd = Crowd::start(std::slice::from_ref(&yours));
     let mut watched = Watched::new(guard);
-    for (member, server) in stand.servers.iter().enumerate() {
+    for (member, server) in test.servers.iter().enumerate() {
         let field = server.redis().await.hash(NAME).await;
         restart(server, Data::Kept).await;
         watched.stays_valid(LEASE / 2).await;
-        await_letters(watched.guard(), &stand, "AAA").await;
+        await_letters(watched.guard(), &test, "AAA").await;
         let redis = server.redis().await;
         assert_eq!(redis.hash(NAME).await, field, "{member} was taken again");
         assert!(watched.look());
@@ -150,19 +150,19 @@ async fn an_instance_that_returned_with_its_data_keeps_its_hold() {
     // lost.
     crowd.await_visits(5).await;
     crowd.end().await;
-    stand.assert_nothing_stays().await;
+    test.assert_nothing_stays().await;
 }
 
 /// All servers are killed and restarted without data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_lost_with_all_data_is_reported_and_not_acquired_before_the_end_of_the_quarantine() {
-    let stand = Fixture::start(3).await;
-    let (mine, yours) = (stand.lock().await, stand.lock().await);
+    let test = Fixture::start(3).await;
+    let (mine, yours) = (test.lock().await, test.lock().await);
     let guard = take(&mine).await;
     let watched = Watched::new(guard);
     assert_busy(&yours).await;
     let before = Instant::now();
-    for server in &stand.servers {
+    for server in &test.servers {
         empty(server, Emptied::Restart).await;
     }
     let loss = watched.followed_to_the_end().await;
@@ -173,7 +173,7 @@ async fn a_lock_lost_with_all_data_is_reported_and_not_acquired_before_the_end_o
         match yours.try_lock().await {
             Ok(Some(_)) => panic!("none of them counts"),
             Err(Error::NoQuorum(none)) => {
-                let found = letters(none.instances(), &stand);
+                let found = letters(none.instances(), &test);
                 if found == "QQQ" || before.elapsed() >= QUARANTINE {
                     break found;
                 }
@@ -188,7 +188,7 @@ async fn a_lock_lost_with_all_data_is_reported_and_not_acquired_before_the_end_o
     assert!(again >= QUARANTINE, "{again:?}");
     crowd.await_visits(5).await;
     crowd.end().await;
-    stand.assert_nothing_stays().await;
+    test.assert_nothing_stays().await;
 }
 
 /// Removes the data of a server.

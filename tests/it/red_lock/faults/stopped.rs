@@ -22,10 +22,10 @@ const LONG: Duration = Duration::from_secs(100);
 
 #[tokio::test]
 async fn a_runtime_stopped_after_lock_loses_no_instance() {
-    let stand = Fixture::proxied(3).await;
-    know_the_script(&stand).await;
-    let urls = urls(&stand);
-    let late = hold_reply(&stand.proxies[2]);
+    let test = Fixture::proxied(3).await;
+    know_the_script(&test).await;
+    let urls = urls(&test);
+    let late = hold_reply(&test.proxies[2]);
     // The third server is asked again after three seconds, and at each regular extension: after ten.
     let (runtime, clients, guard) = stopped(move |runtime| {
         let clients = runtime.block_on(clients(urls, Duration::from_secs(30)));
@@ -36,7 +36,7 @@ async fn a_runtime_stopped_after_lock_loses_no_instance() {
     })
     .await;
     late.wait_reached().await;
-    assert!(stand.is_taken(2).await, "the third server granted it");
+    assert!(test.is_taken(2).await, "the third server granted it");
     late.open();
     // A busy machine may answer the first of these too late.
     eventually(SOON * 2, "the third server counts", async || {
@@ -46,20 +46,20 @@ async fn a_runtime_stopped_after_lock_loses_no_instance() {
     assert!(guard.is_valid());
     assert_eq!(guard.verdict(), Verdict::Held);
     drop(guard);
-    stand.await_taken(0).await;
+    test.await_taken(0).await;
     end(runtime, clients).await;
 }
 
 #[tokio::test]
 async fn a_runtime_stopped_after_a_busy_try_lock_leaves_no_instance_locked() {
-    let stand = Fixture::proxied(3).await;
-    know_the_script(&stand).await;
-    for server in &stand.servers[..2] {
+    let test = Fixture::proxied(3).await;
+    know_the_script(&test).await;
+    for server in &test.servers[..2] {
         let redis = server.redis().await;
         redis.cmd(&["HSET", NAME, "other:1.1", "1"]).await;
     }
-    let urls = urls(&stand);
-    let late = hold_reply(&stand.proxies[2]);
+    let urls = urls(&test);
+    let late = hold_reply(&test.proxies[2]);
     let (runtime, clients, ()) = stopped(move |runtime| {
         let clients = runtime.block_on(clients(urls, LONG));
         let lock = lock_of(&clients, NAME);
@@ -69,10 +69,10 @@ async fn a_runtime_stopped_after_a_busy_try_lock_leaves_no_instance_locked() {
     })
     .await;
     late.wait_reached().await;
-    assert!(stand.is_taken(2).await, "the third server granted it");
+    assert!(test.is_taken(2).await, "the third server granted it");
     late.open();
     eventually(SOON * 2, "the third server has it no more", async || {
-        !stand.is_taken(2).await
+        !test.is_taken(2).await
     })
     .await;
     end(runtime, clients).await;
@@ -80,27 +80,27 @@ async fn a_runtime_stopped_after_a_busy_try_lock_leaves_no_instance_locked() {
 
 #[tokio::test]
 async fn an_unpolled_acquire_does_not_block_other_owners() {
-    let stand = Fixture::proxied(3).await;
-    know_the_script(&stand).await;
-    let mine = stand.clients_with(|it| it.watchdog_lease(LONG)).await;
-    let (mine, yours) = (lock_of(&mine, NAME), stand.direct_lock().await);
-    let left = granted_after_its_last_poll(&stand, &mine).await;
+    let test = Fixture::proxied(3).await;
+    know_the_script(&test).await;
+    let mine = test.clients_with(|it| it.watchdog_lease(LONG)).await;
+    let (mine, yours) = (lock_of(&mine, NAME), test.direct_lock().await);
+    let left = granted_after_its_last_poll(&test, &mine).await;
     let guard = take(&yours).await;
     give_back(guard).await;
     // When it is polled again it reports that the client gave the call up.
     assert!(!matches!(left.await, Ok(Some(_))));
     // The last hold of the other client may not be released yet.
-    stand.await_taken(0).await;
+    test.await_taken(0).await;
     let guard = take(&mine).await;
     eventually(SOON, "it has all", async || guard.margin() == 1).await;
     give_back(guard).await;
-    stand.await_taken(0).await;
+    test.await_taken(0).await;
 }
 
 #[tokio::test]
 async fn abandoned_nested_acquires_do_not_harm_the_outer_hold() {
-    let stand = Fixture::proxied(3).await;
-    let clients = stand
+    let test = Fixture::proxied(3).await;
+    let clients = test
         .clients_with(|it| it.watchdog_lease(Duration::from_secs(6)))
         .await;
     let lock = lock_of(&clients, NAME);
@@ -136,19 +136,19 @@ async fn abandoned_nested_acquires_do_not_harm_the_outer_hold() {
     .await;
     drop(left);
     give_back(outer).await;
-    stand.await_taken(0).await;
+    test.await_taken(0).await;
 }
 
 /// The client undoes the grants of such a call soon, also with a long poll cap.
 #[tokio::test]
 async fn an_abandoned_acquire_locks_nothing_for_a_poll_cap() {
-    let stand = Fixture::proxied(3).await;
-    know_the_script(&stand).await;
-    let mine = stand
+    let test = Fixture::proxied(3).await;
+    know_the_script(&test).await;
+    let mine = test
         .clients_with(|it| it.watchdog_lease(LONG).poll_cap(LONG))
         .await;
-    let (mine, yours) = (lock_of(&mine, NAME), stand.direct_lock().await);
-    let left = granted_after_its_last_poll(&stand, &mine).await;
+    let (mine, yours) = (lock_of(&mine, NAME), test.direct_lock().await);
+    let left = granted_after_its_last_poll(&test, &mine).await;
     eventually(SOON, "another client acquires it", async || {
         // Where the machine is too busy, too few instances answer in time.
         match yours.try_lock().await {
@@ -167,13 +167,13 @@ async fn an_abandoned_acquire_locks_nothing_for_a_poll_cap() {
 /// One instance is busy, two did not answer before the background ended the call.
 #[tokio::test]
 async fn an_abandoned_try_lock_reports_the_missing_answers_and_not_a_busy_lock() {
-    let stand = Fixture::proxied(3).await;
-    know_the_script(&stand).await;
-    let redis = stand.servers[0].redis().await;
+    let test = Fixture::proxied(3).await;
+    know_the_script(&test).await;
+    let redis = test.servers[0].redis().await;
     redis.cmd(&["HSET", NAME, "other:1.1", "1"]).await;
-    let mine = stand.clients_with(|it| it.watchdog_lease(LONG)).await;
+    let mine = test.clients_with(|it| it.watchdog_lease(LONG)).await;
     let mine = lock_of(&mine, NAME);
-    let replies: Vec<Gate> = stand.proxies[1..].iter().map(hold_reply).collect();
+    let replies: Vec<Gate> = test.proxies[1..].iter().map(hold_reply).collect();
     let mut left = Box::pin(mine.try_lock().into_future());
     // It is polled until the busy answer was read.
     let early = tokio::time::timeout(ms(150), &mut left).await;
@@ -216,10 +216,10 @@ async fn stopped<T: Send + 'static>(
 }
 
 /// The held back reply is that of an executed acquire.
-async fn know_the_script(stand: &Fixture) {
-    let lock = stand.direct_lock().await;
+async fn know_the_script(test: &Fixture) {
+    let lock = test.direct_lock().await;
     give_back(take(&lock).await).await;
-    stand.await_taken(0).await;
+    test.await_taken(0).await;
 }
 
 async fn end(runtime: Runtime, clients: Vec<Client>) {
@@ -229,8 +229,8 @@ async fn end(runtime: Runtime, clients: Vec<Client>) {
     runtime.shutdown_background();
 }
 
-fn urls(stand: &Fixture) -> Vec<String> {
-    let proxies = stand.proxies.iter();
+fn urls(test: &Fixture) -> Vec<String> {
+    let proxies = test.proxies.iter();
     proxies.map(|proxy| proxy.url().to_owned()).collect()
 }
 
@@ -245,10 +245,10 @@ async fn clients(urls: Vec<String>, lease: Duration) -> Vec<Client> {
 
 /// An acquire that was polled once, and that every server granted afterwards.
 async fn granted_after_its_last_poll(
-    stand: &Fixture,
+    test: &Fixture,
     lock: &RedLock,
 ) -> impl Future<Output = lockdog::Result<Option<Guard>>> + use<> {
-    let replies: Vec<Gate> = stand.proxies.iter().map(hold_reply).collect();
+    let replies: Vec<Gate> = test.proxies.iter().map(hold_reply).collect();
     let mut left = Box::pin(lock.try_lock().into_future());
     assert!(poll_n_times(&mut left, 1, ms(0)).await.is_none());
     for gate in replies {
