@@ -12,7 +12,16 @@ use crate::support::compare::{Pair, twice_if_different};
 
 #[test]
 fn every_command_behaves_as_on_redis() {
-    let pair = RefCell::new(Pair::start());
+    compare_random_commands(Pair::start());
+}
+
+#[test]
+fn every_command_behaves_as_on_redis_in_resp3() {
+    compare_random_commands(Pair::with_resp3());
+}
+
+fn compare_random_commands(pair: Pair) {
+    let pair = RefCell::new(pair);
     pair.borrow_mut().listen(&["c", "d"]);
     let config = Config {
         cases: cases(300),
@@ -38,7 +47,15 @@ fn every_command_behaves_as_on_redis() {
 /// What scripts see of commands, and how they fail.
 #[test]
 fn commands_in_scripts_return_and_fail_as_on_redis() {
-    let mut pair = Pair::start();
+    compare_scripts_and_others(Pair::start());
+}
+
+#[test]
+fn commands_in_scripts_return_and_fail_as_on_redis_in_resp3() {
+    compare_scripts_and_others(Pair::with_resp3());
+}
+
+fn compare_scripts_and_others(mut pair: Pair) {
     for script in SCRIPTS {
         pair.send(&["FLUSHALL"]).unwrap();
         let command = ["EVAL", script, "2", "k", "l", "a", "1"];

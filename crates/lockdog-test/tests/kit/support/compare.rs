@@ -4,7 +4,7 @@ use super::Embedded;
 use super::real::Redis;
 use super::resp::{Connection, Value};
 
-/// The test server and a real one, each with a connection for commands and one that listens.
+/// The test server and a real one, each with a connection for commands, one that listens and one that reads keys.
 pub(crate) struct Pair {
     sides: [Side; 2],
     embedded: Embedded,
@@ -14,6 +14,7 @@ pub(crate) struct Pair {
 struct Side {
     commands: Connection,
     listener: Connection,
+    keys: Connection,
     /// `run_id:master_replid`, which some scripts return.
     identity: String,
 }
@@ -22,14 +23,24 @@ impl Pair {
     pub(crate) fn start() -> Self {
         let (embedded, real) = (Embedded::start(), Redis::start());
         let sides = [
-            Side::new(embedded.connect(), embedded.connect()),
-            Side::new(real.connect(), real.connect()),
+            Side::new([(); 3].map(|()| embedded.connect())),
+            Side::new([(); 3].map(|()| real.connect())),
         ];
         Self {
             sides,
             embedded,
             real,
         }
+    }
+
+    /// The commands are answered in RESP3.
+    pub(crate) fn with_resp3() -> Self {
+        let mut pair = Self::start();
+        for side in &mut pair.sides {
+            let hello = side.commands.send(&["HELLO", "3"]);
+            assert!(matches!(hello, Value::Map(_)), "{hello:?}");
+        }
+        pair
     }
 
     /// Makes both servers require a password, and reconnects without it.
@@ -87,7 +98,7 @@ impl Pair {
 }
 
 impl Side {
-    fn new(mut commands: Connection, listener: Connection) -> Self {
+    fn new([mut commands, listener, keys]: [Connection; 3]) -> Self {
         let part = |info: &str, name: &str| {
             let mut lines = info.lines();
             let line = lines.find_map(|line| line.strip_prefix(name));
@@ -103,13 +114,14 @@ impl Side {
         Self {
             commands,
             listener,
+            keys,
             identity,
         }
     }
 
     fn dump(&mut self) -> Value {
         let mut names: Vec<String> = self
-            .commands
+            .keys
             .send(&["KEYS", "*"])
             .items()
             .into_iter()
@@ -118,22 +130,19 @@ impl Side {
         names.sort();
         let mut all = Vec::new();
         for name in names {
-            let kind = self.commands.send(&["TYPE", &name]).text();
+            let kind = self.keys.send(&["TYPE", &name]).text();
             let value = match kind.as_str() {
-                "hash" => by_field(self.commands.send(&["HGETALL", &name])),
-                "list" => self.commands.send(&["LRANGE", &name, "0", "-1"]),
-                "set" => sorted(self.commands.send(&["SMEMBERS", &name])),
-                "string" => self.commands.send(&["GET", &name]),
+                "hash" => by_field(self.keys.send(&["HGETALL", &name])),
+                "list" => self.keys.send(&["LRANGE", &name, "0", "-1"]),
+                "set" => sorted(self.keys.send(&["SMEMBERS", &name])),
+                "string" => self.keys.send(&["GET", &name]),
                 // Two scores from the clock may be equal on one server and not on the other, which
                 // changes their order. `commands_as_redis` compares the order.
-                "zset" => by_field(
-                    self.commands
-                        .send(&["ZRANGE", &name, "0", "-1", "WITHSCORES"]),
-                ),
+                "zset" => by_field(self.keys.send(&["ZRANGE", &name, "0", "-1", "WITHSCORES"])),
                 other => panic!("{name} is a {other}"),
             };
             let value = named(value, &self.identity);
-            let ttl = self.commands.send(&["PTTL", &name]);
+            let ttl = self.keys.send(&["PTTL", &name]);
             all.push(Value::Array(vec![
                 Value::Bulk(name),
                 Value::Bulk(kind),
@@ -220,7 +229,10 @@ fn same(what: &str, ours: &Value, theirs: &Value) -> Result<(), String> {
 /// Equal except for times, because the two servers were asked one after the other.
 fn alike(ours: &Value, theirs: &Value) -> bool {
     match (ours, theirs) {
-        (Value::Array(ours), Value::Array(theirs)) => {
+        (Value::Array(ours), Value::Array(theirs))
+        | (Value::Map(ours), Value::Map(theirs))
+        | (Value::Set(ours), Value::Set(theirs))
+        | (Value::Push(ours), Value::Push(theirs)) => {
             ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| alike(a, b))
         }
         (Value::Int(ours), Value::Int(theirs)) => near(*ours, *theirs),

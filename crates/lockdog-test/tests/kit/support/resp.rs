@@ -2,16 +2,24 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 
-/// A reply of RESP2.
+/// A reply of RESP2 or RESP3.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Array(Vec<Self>),
     Bulk(String),
+    Double(String),
     Error(String),
     Int(i64),
+    /// The keys and values, one after the other.
+    Map(Vec<Self>),
     Nil,
     NilArray,
+    Null,
+    Push(Vec<Self>),
+    Set(Vec<Self>),
     Status(String),
+    /// With its format.
+    Text(String),
 }
 
 pub(crate) trait Stream: Read + Write + Send {}
@@ -61,18 +69,29 @@ impl Connection {
             "-" => Value::Error(rest.to_owned()),
             ":" => Value::Int(number()),
             "$" if number() < 0 => Value::Nil,
-            "$" => {
-                let mut bytes = vec![0; number() as usize + 2];
-                self.stream
-                    .read_exact(&mut bytes)
-                    .expect("the text follows");
-                bytes.truncate(bytes.len() - 2);
-                Value::Bulk(String::from_utf8_lossy(&bytes).into_owned())
-            }
+            "$" => Value::Bulk(self.text(number())),
+            "=" => Value::Text(self.text(number())),
             "*" if number() < 0 => Value::NilArray,
-            "*" => Value::Array((0..number()).map(|_| self.read()).collect()),
-            other => panic!("{other:?} begins no reply of RESP2"),
+            "*" => Value::Array(self.items(number())),
+            "~" => Value::Set(self.items(number())),
+            ">" => Value::Push(self.items(number())),
+            "%" => Value::Map(self.items(2 * number())),
+            "," => Value::Double(rest.to_owned()),
+            "_" => Value::Null,
+            other => panic!("{other:?} begins no reply"),
         }
+    }
+
+    fn items(&mut self, count: i64) -> Vec<Value> {
+        (0..count).map(|_| self.read()).collect()
+    }
+
+    fn text(&mut self, length: i64) -> String {
+        let mut bytes = vec![0; length as usize + 2];
+        let read = self.stream.read_exact(&mut bytes);
+        read.expect("the text follows");
+        bytes.truncate(bytes.len() - 2);
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 }
 
