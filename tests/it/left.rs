@@ -124,6 +124,39 @@ async fn acquires_abandoned_at_a_cluster_do_no_harm() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_future_abandoned_at_a_sentinel_master_does_no_harm() {
+    if is_alone("left::every_future_abandoned_at_a_sentinel_master_does_no_harm") {
+        let site = Site::sentinels().await;
+        run_all(site, &ONE_KEY, Network::Well, |_| true).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_future_abandoned_at_a_sentinel_master_does_no_harm_during_reconnects() {
+    if is_alone("left::every_future_abandoned_at_a_sentinel_master_does_no_harm_during_reconnects")
+    {
+        let site = Site::sentinels().await;
+        run_all(site, &ONE_KEY, Network::Cut, |_| true).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_future_abandoned_at_a_cluster_does_no_harm() {
+    if is_alone("left::every_future_abandoned_at_a_cluster_does_no_harm") {
+        let site = Site::cluster().await;
+        run_all(site, &ONE_KEY, Network::Well, |_| true).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_future_abandoned_at_a_cluster_does_no_harm_during_reconnects() {
+    if is_alone("left::every_future_abandoned_at_a_cluster_does_no_harm_during_reconnects") {
+        let site = Site::cluster().await;
+        run_all(site, &ONE_KEY, Network::Cut, |_| true).await;
+    }
+}
+
 /// Runs every case of these futures, and fails with all failures together. A failure on a busy machine
 /// proves nothing, so that case runs again, with fewer cases at the same time in each round.
 async fn run_all(site: Site, shapes: &[Shape], network: Network, which: impl Fn(&Public) -> bool) {
@@ -330,6 +363,8 @@ async fn run_steps(done: &mut Done, case: &Case, polls: usize, room: Arc<Semapho
     }
 }
 
+/// The shapes that any deployment has.
+const ONE_KEY: [Shape; 3] = [Shape::Plain, Shape::Fair, Shape::Group];
 /// After this many polls a future that waits for other owners repeats the same step.
 const MOST_POLLS: usize = 4;
 /// How many cases run at the same time. Cases mostly wait. With more than the first number the machine is

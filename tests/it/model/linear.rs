@@ -2,7 +2,7 @@
 //!
 //! The faults are replies that are lost, commands that run twice, final unlocks that run once more long after
 //! their answers, cut connections and cancelled calls. A call whose outcome is unknown takes effect at any later time, or never.
-//! Leases do not end meanwhile.
+//! In the histories of locks one hold ends with its lease.
 
 mod elections;
 mod groups;

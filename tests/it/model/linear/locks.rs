@@ -1,10 +1,15 @@
 //! Locks with one holder, of each kind.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
 use lockdog::{Client, Lock, Owner, Unlocked};
 
 use super::objects::{LockCall, OneHolder};
 use super::search::Timed;
 use super::{CALLS, Part, are_legal};
+use crate::support::prelude::ms;
 
 /// The differences between the kinds.
 #[derive(Clone, Copy)]
@@ -17,7 +22,11 @@ struct Kind {
 
 async fn is_legal(kind: Kind) {
     let start = OneHolder::default();
-    are_legal(start, move |part| calls(part, kind), forge).await;
+    let expired = Arc::new(AtomicU32::new(0));
+    let counted = expired.clone();
+    are_legal(start, move |part| calls(part, kind, counted.clone()), forge).await;
+    let expired = expired.load(Ordering::Relaxed);
+    assert!(expired > 0, "no hold was left to its lease");
 }
 
 macro_rules! histories {
@@ -45,10 +54,12 @@ histories! {
     a_non_reentrant_fair_lock_answers_like_one_of_one_holder: non_reentrant_fair_lock, false, true;
 }
 
-async fn calls(mut part: Part<OneHolder>, kind: Kind) {
+async fn calls(mut part: Part<OneHolder>, kind: Kind, expired: Arc<AtomicU32>) {
     let lock = (kind.lock)(&part.client, &part.name);
     let record = part.record.clone();
     let mut made = 0;
+    // One hold of each history ends with its lease.
+    let mut expires = part.number == 0;
     while made < CALLS {
         part.rest().await;
         made += 1;
@@ -64,6 +75,10 @@ async fn calls(mut part: Part<OneHolder>, kind: Kind) {
         let mut guards = Vec::new();
         loop {
             let request = lock.try_lock().owner(&owner);
+            let request = match expires {
+                true => request.lease(LEASE),
+                false => request,
+            };
             let request = match wait {
                 Some(wait) => request.wait(wait),
                 None => request,
@@ -80,6 +95,15 @@ async fn calls(mut part: Part<OneHolder>, kind: Kind) {
                         _ => LockCall::Again { hold, count },
                     };
                     record.acquired(began, call, || phantom(&mut part));
+                    if expires {
+                        expires = false;
+                        expired.fetch_add(1, Ordering::Relaxed);
+                        guard.leave_to_lease();
+                        // The server counts in milliseconds from the beginning of its turn.
+                        let ends = began + (LEASE - ms(5)).as_nanos() as u64;
+                        record.unanswered(ends, LockCall::Release { hold, left: 0 });
+                        break;
+                    }
                     guards.push(guard);
                 }
                 Some(Ok(None)) => {
@@ -154,3 +178,6 @@ pub(super) fn forge(calls: &[Timed<LockCall>]) -> Option<Timed<LockCall>> {
         ended: held.map(|at| at + 1),
     })
 }
+
+/// Of the hold that ends with it.
+const LEASE: Duration = Duration::from_secs(1);
