@@ -8,7 +8,7 @@ use lockdog::{Client, Guard, LeasedPermit, Lock, PermitSemaphore, Result};
 use tokio::task::JoinSet;
 
 use crate::support::prelude::WITHIN_A_LEASE;
-use crate::support::{Cell, Redis, eventually};
+use crate::support::{Cell, Redis, eventually, until_ok};
 
 /// What a crowd contends for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,15 @@ pub(crate) enum CrowdKind {
 
 impl CrowdKind {
     pub(crate) const ALL: [Self; 4] = [Self::Plain, Self::Fair, Self::ReadWrite, Self::Permit];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Fair => "fair",
+            Self::ReadWrite => "read_write",
+            Self::Permit => "permit",
+        }
+    }
 
     fn object(self, client: &Client, name: &str, task: usize) -> Object {
         match self {
@@ -103,7 +112,7 @@ pub(crate) struct Crowd {
 #[derive(Clone, Debug)]
 pub(crate) struct Doings(Arc<Vec<Mutex<(String, Instant)>>>);
 
-/// How often one lock was acquired.
+/// How often one object was acquired.
 #[derive(Default)]
 struct Turns {
     cell: Cell,
@@ -153,7 +162,8 @@ impl Crowd {
             .filter(|(kind, _)| *kind == CrowdKind::Permit)
         {
             let permit = crowd.clients[0].permit_semaphore(name);
-            assert!(permit.try_set_permits(1).await.unwrap());
+            // An answer may be late, and then the number is there already.
+            until_ok(WITHIN_A_LEASE, async || permit.set_permits(1).await).await;
         }
         for task in 0..TASKS {
             let number = task / CLIENTS % objects.len();

@@ -89,4 +89,4 @@ async fn hold(client: &Client, names: &[String]) -> Vec<Guard> {
 }
 
 /// Long enough for a busy machine to renew all of them in time.
-const LEASE: Duration = Duration::from_secs(5);
+const LEASE: Duration = Duration::from_secs(9);

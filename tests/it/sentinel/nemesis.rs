@@ -9,7 +9,7 @@ use crate::support::{Dice, Sentinels};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_kind_excludes_and_recovers_under_a_sentinel_nemesis() {
     let all = Sentinels::start().await;
-    let objects = CrowdKind::ALL.map(|kind| (kind, NAMES[kind as usize]));
+    let objects = CrowdKind::ALL.map(|kind| (kind, kind.name()));
     let crowd = Crowd::of_kinds(&all.url(), &objects).await;
     let mut dice = Dice::from_environment();
     let began = Instant::now();
@@ -53,5 +53,4 @@ async fn every_kind_excludes_and_recovers_under_a_sentinel_nemesis() {
     await_released(&objects, async |_| all.master().await.redis().await).await;
 }
 
-const NAMES: [&str; 4] = ["plain", "fair", "read_write", "permit"];
 const LASTS: Duration = Duration::from_secs(20);
