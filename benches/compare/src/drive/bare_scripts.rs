@@ -8,6 +8,7 @@ use redis::{Cmd, Value};
 /// The kinds that `raw` knows.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
+    Fair,
     Lock,
     Read,
     Semaphore,
@@ -32,6 +33,7 @@ pub(crate) struct Named {
 impl Kind {
     pub(crate) fn of(workload: &str) -> Self {
         match workload {
+            "W8c" => Self::Fair,
             "W9a" => Self::Read,
             "W11c" => Self::Semaphore,
             _ => Self::Lock,
@@ -41,6 +43,7 @@ impl Kind {
     /// To acquire, and to unlock.
     pub(crate) const fn scripts(self) -> [&'static str; 2] {
         match self {
+            Self::Fair => [FAIR, END_FAIR],
             Self::Lock => [ACQUIRE, UNLOCK],
             Self::Read => [READ, END_READ],
             Self::Semaphore => [TAKE_PERMITS, RELEASE_PERMITS],
@@ -53,6 +56,14 @@ impl Named {
     pub(crate) fn new(kind: Kind, name: &str, number: u64) -> Self {
         let owner = format!("5e7a9f3c-26d1-4b8e-9c40-d1f6a83b2e75:{number}.1");
         let (keys, channel) = match kind {
+            Kind::Fair => (
+                vec![
+                    format!("redisson_lock_queue:{{{name}}}"),
+                    format!("redisson_lock_timeout:{{{name}}}"),
+                    format!("lockdog_fair:{{{name}}}"),
+                ],
+                "redisson_lock__channel",
+            ),
             Kind::Lock => (Vec::new(), "redisson_lock__channel"),
             Kind::Read => (
                 vec![
@@ -75,6 +86,10 @@ impl Named {
     pub(crate) fn acquire(&self, digests: &Digests) -> Cmd {
         let mut command = self.evaluate(&digests.acquire);
         match self.kind {
+            // A first hold. It takes no place in the queue.
+            Kind::Fair => command
+                .arg((&self.owner, 1, LEASE_MS, FAIR_WAIT_MS, FAIR_ABSENCE_MS))
+                .arg(("try", &self.channel, "publish")),
             Kind::Lock => command.arg(LEASE_MS).arg(&self.owner),
             // A first hold for the lease. It has no partner, has not waited yet, and announces nothing.
             Kind::Read => command.arg((&self.owner, 1, LEASE_MS, "read")).arg((
@@ -91,9 +106,13 @@ impl Named {
     pub(crate) fn unlock(&self, digests: &Digests) -> Cmd {
         let mut command = match self.kind {
             Kind::Lock => evaluate(&digests.unlock, 2),
-            Kind::Read | Kind::Semaphore => self.evaluate(&digests.unlock),
+            Kind::Fair | Kind::Read | Kind::Semaphore => self.evaluate(&digests.unlock),
         };
         match self.kind {
+            // It has no place in the queue.
+            Kind::Fair => command
+                .arg((&self.owner, 0, &self.channel, "publish"))
+                .arg((FAIR_WAIT_MS, 0)),
             Kind::Lock => {
                 command
                     .arg((&self.name, &self.channel))
@@ -111,7 +130,7 @@ impl Named {
     /// Why it was not granted; none if it was.
     pub(crate) fn refusal(&self, answer: &Value) -> Option<String> {
         match (self.kind, answer) {
-            (Kind::Lock | Kind::Read, Value::Nil) => None,
+            (Kind::Fair | Kind::Lock | Kind::Read, Value::Nil) => None,
             (Kind::Semaphore, Value::Array(parts)) if parts.first() == Some(&Value::Int(1)) => None,
             (_, answer) => Some(format!("{} is not granted: {answer:?}", self.name)),
         }
@@ -140,6 +159,9 @@ pub(crate) fn evaluate(digest: &str, keys: usize) -> Cmd {
 }
 
 const LEASE_MS: u32 = 30_000;
+/// The client's defaults.
+const FAIR_WAIT_MS: u32 = 300_000;
+const FAIR_ABSENCE_MS: u32 = 10_000;
 
 const ACQUIRE: &str = r"
 local ours = redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1
@@ -164,6 +186,8 @@ redis.call('publish', KEYS[2], ARGV[1])
 return 1
 ";
 
+const FAIR: &str = include_str!("../../../../lua/fair/acquire.lua");
+const END_FAIR: &str = include_str!("../../../../lua/fair/unlock.lua");
 const READ: &str = include_str!("../../../../lua/read_write/acquire.lua");
 const END_READ: &str = include_str!("../../../../lua/read_write/unlock.lua");
 const TAKE_PERMITS: &str = include_str!("../../../../lua/semaphore/acquire.lua");

@@ -206,7 +206,7 @@ fn part(cell: Cell, library: &'static str) -> Option<Part> {
         ("raw", "W15r") if cell.condition == Condition::Plain => "idle",
         ("raw" | "redisson" | "redsync" | "rslock", "W8d" | "W15r" | "W15k") => return None,
         // No owner waits.
-        ("raw", workload @ ("W9a" | "W11c")) => workload,
+        ("raw", workload @ ("W8c" | "W9a" | "W11c")) => workload,
         ("raw" | "redsync" | "rslock", workload) if KINDS.contains(&workload) => return None,
         ("lockdog", "W7-local") => "W7-local",
         (_, "W7-local") => return None,
