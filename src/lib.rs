@@ -127,7 +127,7 @@
 //!   of the guard and the write. Where that matters, the store must refuse the late write:
 //!   [`Guard::token`].
 //! - Exclusion on one server after a failover to a replica without the lock, a restart without data, or
-//!   an eviction. Two owners may then hold the lock until the first one is notified, as above.
+//!   an eviction. Two owners may then hold the lock until the one that lost it learns of the loss, as above.
 //!   `docs/quorum.md` says which of these a [`RedLock`] tolerates.
 //! - An order between the waiters of different clients, except with [`Client::fair_lock`]. The waiters of
 //!   one client are served first in, first out.

@@ -92,5 +92,8 @@ pub(crate) const YES: u8 = 0;
 pub(crate) const NO: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
 pub(crate) const CANNOT: u8 = 125;
+/// The command cannot be executed, or was not found.
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
+pub(crate) const NOT_FOUND: u8 = 127;
 /// No program reads the output any more, as with `| head`: 128 and the number of PIPE, which ends other programs then.
 pub(crate) const UNREAD: u8 = 141;

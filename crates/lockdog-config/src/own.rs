@@ -102,7 +102,10 @@ fn set(builder: ClientBuilder, key: &str, value: &Value<'_>) -> Result<ClientBui
             });
             with(builder, reentry, ClientBuilder::reentry)
         }
-        "replica_ack" => builder.replica_ack(replica_ack(value)?),
+        "replica_ack" => match replica_ack(value)? {
+            Some(ack) => builder.replica_ack(ack),
+            None => builder,
+        },
         "quarantine_on_server" => with(
             builder,
             value.boolean()?,
@@ -178,13 +181,13 @@ fn tls(value: &Value<'_>) -> Result<TlsSettings, ConfigError> {
 }
 
 /// `off`, `best_effort`, or a map with `require` and `timeout`.
-fn replica_ack(value: &Value<'_>) -> Result<ReplicaAck, ConfigError> {
+fn replica_ack(value: &Value<'_>) -> Result<Option<ReplicaAck>, ConfigError> {
     let Kind::Map(_) = &value.node.kind else {
         let word = value.choice(&["off", "best_effort"])?;
-        return Ok(match word {
-            Some("best_effort") => ReplicaAck::best_effort(),
-            _ => ReplicaAck::Off,
-        });
+        return Ok(word.map(|word| match word {
+            "off" => ReplicaAck::Off,
+            _ => ReplicaAck::best_effort(),
+        }));
     };
     fields(value, &["require", "timeout"])?;
     let require = field(value, "require")?;
@@ -194,14 +197,16 @@ fn replica_ack(value: &Value<'_>) -> Result<ReplicaAck, ConfigError> {
         _ => {
             let count = require.number(1..=u64::from(u32::MAX));
             let count = count.map_err(|_| require.wrong("it must be a number, all or majority"))?;
-            Replicas::Count(count.and_then(|it| u32::try_from(it).ok()).unwrap_or(1))
+            let count = count.and_then(|it| u32::try_from(it).ok());
+            Replicas::Count(count.ok_or_else(|| value.wrong("it needs require"))?)
         }
     };
     let ack = ReplicaAck::require(replicas);
     let timeout = value.field("timeout").map(|it| it.duration()).transpose()?;
-    Ok(timeout
+    let ack = timeout
         .flatten()
-        .map_or(ack, |timeout| ack.timeout(timeout)))
+        .map_or(ack, |timeout| ack.timeout(timeout));
+    Ok(Some(ack))
 }
 
 fn field<'a>(value: &Value<'a>, name: &str) -> Result<Value<'a>, ConfigError> {

@@ -123,7 +123,11 @@ impl<'a> Value<'a> {
         words: &[&'static str],
     ) -> Result<Option<&'static str>, ConfigError> {
         let wrong = || self.wrong(format!("it must be one of {}", words.join(", ")));
-        let Some((text, _)) = self.scalar("a word").map_err(|_| wrong())? else {
+        let read = self.scalar("a word").map_err(|error| match error.kind() {
+            ConfigErrorKind::Variable => error,
+            _ => wrong(),
+        });
+        let Some((text, _)) = read? else {
             return Ok(None);
         };
         let word = words.iter().find(|word| **word == text);
@@ -143,8 +147,8 @@ impl<'a> Value<'a> {
                         variables: self.variables,
                     };
                     match item.scalar("a list of texts")? {
-                        Some((text, true)) => texts.extend(split(&text)),
-                        Some((text, false)) => texts.push(text),
+                        Some((text, _)) if item.is_variable() => texts.extend(split(&text)),
+                        Some((text, _)) => texts.push(text),
                         None => {}
                     }
                 }
@@ -157,6 +161,16 @@ impl<'a> Value<'a> {
             Kind::Map(_) => return Err(self.wrong("it must be a list of texts")),
         }
         Ok(texts)
+    }
+
+    /// Whether it is one variable and nothing else. A variable that is a part of a text may be a password with a
+    /// comma.
+    fn is_variable(&self) -> bool {
+        let Kind::Scalar { text, .. } = &self.node.kind else {
+            return false;
+        };
+        let inner = text.strip_prefix("${").and_then(|it| it.strip_suffix('}'));
+        inner.is_some_and(|inner| !inner.contains(['{', '}']))
     }
 
     /// Whether the value names no class but this one of Redisson's, the default.

@@ -187,7 +187,7 @@ impl Acquired {
         match self.guard.unlock().await {
             Ok(_) => {}
             Err(Error::Lost(lost)) => output.note(format_args!(
-                "the lock was lost after the command had ended: {}",
+                "the lock was lost, perhaps while the command ran: {}",
                 lost.reason()
             )),
             Err(error) => output.note(format_args!(

@@ -16,7 +16,7 @@ mod verdict;
 use std::time::Instant;
 
 use crate::connect::Settings;
-use crate::failed::Failed;
+use crate::failed::{Failed, NOT_EXECUTABLE, NOT_FOUND};
 use crate::output::Output;
 
 pub(crate) use arguments::Args;
@@ -82,7 +82,10 @@ async fn under_lock(
         return Ok(code);
     }
     report.ended(Ending::Exited, code);
-    keep(args, &acquired, started, &mut signals).await;
+    // A command that cannot be started here must not keep the hosts from theirs that can start it.
+    if !matches!(code, NOT_EXECUTABLE | NOT_FOUND) {
+        keep(args, &acquired, started, &mut signals).await;
+    }
     acquired.release(output).await;
     Ok(code)
 }

@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 
 use crate::args::Words;
-use crate::failed::{CANNOT, Failed};
+use crate::failed::{CANNOT, Failed, NOT_EXECUTABLE, NOT_FOUND};
 use crate::output::clean;
 
 /// Which processes belong to the command.
@@ -35,8 +35,8 @@ pub(super) fn command_of(words: &Words) -> Command {
 /// The failure of a command that cannot be executed, with the exit code that shells give.
 pub(super) fn not_started(words: &Words, error: &io::Error) -> Failed {
     let code = match error.kind() {
-        ErrorKind::NotFound => 127,
-        _ => 126,
+        ErrorKind::NotFound => NOT_FOUND,
+        _ => NOT_EXECUTABLE,
     };
     let program = clean(&words[0].to_string_lossy());
     Failed {

@@ -20,7 +20,7 @@ use crate::inspect;
 use crate::ls;
 use crate::output::{Output, clean};
 use crate::release;
-use crate::run::Signals;
+use crate::run::{Signals, number};
 use keys::{Key, Keys};
 use screen::Screen;
 use table::Table;
@@ -72,7 +72,7 @@ pub(crate) async fn top(args: &Top, settings: &Settings, output: Output) -> Resu
             },
             signal = signals.next() => match signal {
                 Signal::WINCH | Signal::CONT => {}
-                _ => return Ok(YES),
+                ended_by => return Err(Failed::signalled(number(ended_by))),
             },
             () = tokio::time::sleep(pause), if scan.is_none() && !shown.is_paused => {
                 scan = Some(Box::pin(look(&client, args)));

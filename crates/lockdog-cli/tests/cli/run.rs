@@ -143,6 +143,15 @@ async fn at_least_keeps_the_lock_after_a_quick_command() {
     assert!(server.redis().await.keys().await.is_empty());
 }
 
+/// Other hosts that wait can start theirs.
+#[tokio::test]
+async fn at_least_keeps_no_lock_for_a_command_that_cannot_be_started() {
+    let server = RedisServer::start().await;
+    let args = ["run", "--at-least", "10m", "orders", "no-such-command"];
+    lockdog(&server, &args).end().await.code(127);
+    assert!(server.redis().await.keys().await.is_empty());
+}
+
 #[tokio::test]
 async fn a_long_wait_says_for_whom_with_v() {
     let server = RedisServer::start().await;

@@ -128,6 +128,16 @@ fn what_is_wrong_is_named() {
             "the findings are clock_difference",
         ),
         ("protocol: RESP3", value, "one of resp2, resp3"),
+        (
+            "protocol: ${UNSET_WORD}",
+            ConfigErrorKind::Variable,
+            "UNSET_WORD",
+        ),
+        (
+            "replica_ack: {require: '${UNSET:-}'}",
+            value,
+            "it needs require",
+        ),
     ] {
         let error = from_str(&format!("url: redis://a:1\n{key}\n")).expect_err(key);
         assert_eq!(
@@ -137,4 +147,12 @@ fn what_is_wrong_is_named() {
         );
         assert!(error.to_string().contains(word), "{key}: {error}");
     }
+}
+
+/// As for every key, an empty value is no value. It does not turn the acknowledgements off.
+#[test]
+fn an_empty_acknowledgement_leaves_the_default() {
+    let with = |ack: &str| shown(&format!("url: redis://a:1\n{ack}"));
+    assert_eq!(with("replica_ack: ${UNSET:-}\n"), with(""));
+    assert_ne!(with("replica_ack: best_effort\n"), with(""));
 }

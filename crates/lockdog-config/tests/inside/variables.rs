@@ -11,6 +11,7 @@ fn variable(name: &str) -> Option<String> {
         "FLOW" => "[\"redis://a:1\", 'redis://b:2']",
         "ODD" => "a: #b, [c] \"d",
         "EMPTY" => "",
+        "COMMA" => "p,q",
         "WORD" => "null",
         "LAZY" => "true",
         _ => return None,
@@ -37,6 +38,19 @@ lazyInitialization: ${LAZY}
     assert_eq!(settings.database, Some(3));
     assert_eq!(settings.client_name.as_deref(), Some("${NAME}"));
     assert_eq!(settings.lazy, Some(true));
+}
+
+/// A part of an address may be a password with a comma.
+#[test]
+fn a_variable_inside_an_item_of_a_list_is_no_list() {
+    let text = "clusterServersConfig: {nodeAddresses: ['redis://:${COMMA}@a:1', redis://b:2]}";
+    let Ok((settings, _)) = read_with(text, &variable) else {
+        panic!("it is not read")
+    };
+    let both = ["redis://:p,q@a:1", "redis://b:2"]
+        .map(str::to_owned)
+        .to_vec();
+    assert!(settings.servers == Servers::Cluster(both));
 }
 
 #[test]
