@@ -46,7 +46,6 @@ impl Library for Raw {
             | "W11b" | "W13" | "W16" => Some("it cannot wait"),
             "W7-local" => Some("it counts in Redis"),
             "W5" | "W12" | "W15r" | "W15k" => Some("it has no watchdog"),
-            "W8c" => Some("it has no such kind"),
             _ => None,
         }
     }
