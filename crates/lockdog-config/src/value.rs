@@ -7,7 +7,7 @@ use crate::document::{Kind, Node, is_null};
 use crate::duration::parse_duration;
 use crate::error::{ConfigError, ConfigErrorKind, Position};
 use crate::note::{Note, NoteKind};
-use crate::variables::expand;
+use crate::variables::{expand, is_variable};
 
 /// Looks a variable up.
 pub(crate) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -68,12 +68,12 @@ impl<'a> Value<'a> {
 
     /// A text. An empty one counts as none, as Redisson treats an empty password.
     pub(crate) fn text(&self) -> Result<Option<String>, ConfigError> {
-        Ok(self.scalar("a text")?.map(|(text, _)| text))
+        self.scalar("a text")
     }
 
     /// A whole number.
     pub(crate) fn number(&self, bounds: RangeInclusive<u64>) -> Result<Option<u64>, ConfigError> {
-        let Some((text, _)) = self.scalar("a whole number")? else {
+        let Some(text) = self.scalar("a whole number")? else {
             return Ok(None);
         };
         let (least, most) = (bounds.start(), bounds.end());
@@ -98,7 +98,7 @@ impl<'a> Value<'a> {
 
     /// A duration with its units, as in `250ms`, `30s` or `1h30m`.
     pub(crate) fn duration(&self) -> Result<Option<Duration>, ConfigError> {
-        let Some((text, _)) = self.scalar("a duration")? else {
+        let Some(text) = self.scalar("a duration")? else {
             return Ok(None);
         };
         let duration = parse_duration(&text).map_err(|error| self.wrong(error.why()))?;
@@ -107,7 +107,7 @@ impl<'a> Value<'a> {
 
     /// True or false, in the words of YAML 1.1, which Redisson reads.
     pub(crate) fn boolean(&self) -> Result<Option<bool>, ConfigError> {
-        let Some((text, _)) = self.scalar("true or false")? else {
+        let Some(text) = self.scalar("true or false")? else {
             return Ok(None);
         };
         match text.to_ascii_lowercase().as_str() {
@@ -127,7 +127,7 @@ impl<'a> Value<'a> {
             ConfigErrorKind::Variable => error,
             _ => wrong(),
         });
-        let Some((text, _)) = read? else {
+        let Some(text) = read? else {
             return Ok(None);
         };
         let word = words.iter().find(|word| **word == text);
@@ -146,31 +146,26 @@ impl<'a> Value<'a> {
                         node,
                         variables: self.variables,
                     };
-                    match item.scalar("a list of texts")? {
-                        Some((text, _)) if item.is_variable() => texts.extend(split(&text)),
-                        Some((text, _)) => texts.push(text),
-                        None => {}
+                    let Some(text) = item.scalar("a list of texts")? else {
+                        continue;
+                    };
+                    // A variable that is a part of a text may be a password with a comma.
+                    match &node.kind {
+                        Kind::Scalar { text: raw, .. } if is_variable(raw) => {
+                            texts.extend(split(&text));
+                        }
+                        _ => texts.push(text),
                     }
                 }
             }
             Kind::Scalar { .. } => {
-                if let Some((text, _)) = self.scalar("a list of texts")? {
+                if let Some(text) = self.scalar("a list of texts")? {
                     texts.extend(split(&text));
                 }
             }
             Kind::Map(_) => return Err(self.wrong("it must be a list of texts")),
         }
         Ok(texts)
-    }
-
-    /// Whether it is one variable and nothing else. A variable that is a part of a text may be a password with a
-    /// comma.
-    fn is_variable(&self) -> bool {
-        let Kind::Scalar { text, .. } = &self.node.kind else {
-            return false;
-        };
-        let inner = text.strip_prefix("${").and_then(|it| it.strip_suffix('}'));
-        inner.is_some_and(|inner| !inner.contains(['{', '}']))
     }
 
     /// Whether the value names no class but this one of Redisson's, the default.
@@ -184,7 +179,7 @@ impl<'a> Value<'a> {
     }
 
     /// The text with its variables replaced, and whether there were any.
-    fn scalar(&self, what: &str) -> Result<Option<(String, bool)>, ConfigError> {
+    fn scalar(&self, what: &str) -> Result<Option<String>, ConfigError> {
         let Kind::Scalar { text, is_plain } = &self.node.kind else {
             return Err(self.wrong(format!("it must be {what}")));
         };
@@ -192,10 +187,10 @@ impl<'a> Value<'a> {
             let why = format!("it must be {what}, without a tag such as !name");
             return Err(self.wrong(why));
         }
-        let (text, has_variable) = expand(text, self.variables)
+        let text = expand(text, self.variables)
             .map_err(|error| error.at(self.node.at).of_key(&self.key))?;
         let is_none = text.is_empty() || (*is_plain && is_null(&text));
-        Ok((!is_none).then_some((text, has_variable)))
+        Ok((!is_none).then_some(text))
     }
 }
 

@@ -2,16 +2,15 @@
 
 use crate::error::{ConfigError, ConfigErrorKind};
 
-/// Replaces the variables in one value. The second half says whether there was one.
+/// Replaces the variables in one value.
 ///
 /// Redisson replaces them in the raw text, before it is YAML. Here the value of a variable cannot change
 /// the structure of the file, whatever characters it has. `$${` stands for `${`.
 pub(crate) fn expand(
     text: &str,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<(String, bool), ConfigError> {
+) -> Result<String, ConfigError> {
     let mut expanded = String::with_capacity(text.len());
-    let mut has_variable = false;
     let mut rest = text;
     while let Some(start) = rest.find("${") {
         if let Some(before) = rest[..start].strip_suffix('$') {
@@ -42,11 +41,16 @@ pub(crate) fn expand(
                 return Err(ConfigError::new(ConfigErrorKind::Variable, why));
             }
         }
-        has_variable = true;
         rest = &rest[end + 1..];
     }
     expanded.push_str(rest);
-    Ok((expanded, has_variable))
+    Ok(expanded)
+}
+
+/// Whether the text is one variable and nothing else.
+pub(crate) fn is_variable(text: &str) -> bool {
+    let inner = text.strip_prefix("${").and_then(|it| it.strip_suffix('}'));
+    inner.is_some_and(|inner| !inner.contains(['{', '}']))
 }
 
 /// It shows no part of the value, which may be a password.
@@ -67,7 +71,7 @@ mod tests {
             "app.port" => Some("7000".to_owned()),
             _ => None,
         };
-        expand(text, &variable).map(|(text, _)| text)
+        expand(text, &variable)
     }
 
     #[test]

@@ -338,10 +338,6 @@ impl Held {
         .await;
         let mut lost = 0;
         for guard in self.guards {
-            if !guard.is_valid() {
-                lost += 1;
-                continue;
-            }
             let name = guard.name().to_owned();
             let redis = cluster.owner_of(&name).await.redis().await;
             eventually(

@@ -3,6 +3,7 @@
 use lockdog::{Client, Owner};
 
 use super::{LONG, SOON, ms};
+use crate::stand::patient;
 use crate::support::cluster::take_slots;
 use crate::support::{Cluster, Proxy, eventually};
 
@@ -23,8 +24,7 @@ async fn a_node_of_another_cluster_at_a_seed_address_takes_no_slots() {
     let mut seed = Proxy::start(&ours.nodes[0].server).await;
     let url = format!("{},127.0.0.1:{}", ours.url(), seed.port());
     // None of the calls below fails for lack of an answer in time.
-    let patient = Client::builder().url(url).command_timeout(ms(10_000));
-    let [first, second] = [patient.clone(), patient].map(|builder| builder.build());
+    let [first, second] = [url.clone(), url].map(|url| patient(url).build());
     let (first, second) = (first.await.unwrap(), second.await.unwrap());
     let guard = first.lock("l").lock().lease(LONG).await.unwrap();
     seed.wait_for(|args| args[0] == "CLUSTER", 1).await;

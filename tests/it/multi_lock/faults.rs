@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use lockdog::{Client, ClientBuilder, Error, MultiLock, Owner, Unlocked};
 
 use super::{Fixture, SOON, ms, multi};
+use crate::stand::connected;
 use crate::support::{Action, Gate, Proxy, RedisServer, eventually, timed, until_ok};
 
 /// Two servers behind a proxy each, and clients that connect to the proxies.
@@ -26,7 +27,7 @@ impl Proxied {
         let mut clients = Vec::new();
         for proxy in &proxies {
             let client = Client::builder().url(proxy.url()).command_timeout(patience);
-            clients.push(until_ok(SOON, async || client.clone().build().await).await);
+            clients.push(connected(client).await);
         }
         let lock = multi(&clients, &MEMBERS);
         Self {

@@ -5,8 +5,9 @@ use std::time::Instant;
 use lockdog::{Client, Error};
 
 use super::{SOON, ms};
+use crate::stand::connected;
 use crate::support::sentinels::MASTER;
-use crate::support::{Sentinels, dead_port, eventually, until_ok};
+use crate::support::{Sentinels, dead_port, eventually};
 
 /// By URL and by builder; one sentinel of three is enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -152,7 +153,7 @@ async fn the_client_logs_in_to_sentinels_without_a_default_user() {
             .clone()
             .sentinel_username("ann")
             .sentinel_password("p@ss");
-        let client = until_ok(SOON, async || known.clone().build().await).await;
+        let client = connected(known).await;
         let guard = client.lock("l").lock().await.unwrap();
         guard.unlock().await.unwrap();
         client.shutdown().await;
@@ -182,8 +183,7 @@ async fn a_password_alone_belongs_to_the_sentinels_default_user() {
     let builder = Client::builder().url(all.url()).command_timeout(ms(2_000));
     let error = builder.clone().build().await.unwrap_err();
     assert!(error.to_string().contains("NOAUTH"), "{error}");
-    let known = builder.sentinel_password("p@ss");
-    let client = until_ok(SOON, async || known.clone().build().await).await;
+    let client = connected(builder.sentinel_password("p@ss")).await;
     let guard = client.lock("l").lock().await.unwrap();
     guard.unlock().await.unwrap();
     client.shutdown().await;
@@ -229,8 +229,7 @@ async fn a_sentinel_that_requires_a_password_gets_the_servers_password() {
     assert!(error.to_string().contains("WRONGPASS"), "{error}");
     assert!(!format!("{error} {error:?}").contains("hunter2"));
 
-    let known = builder.password("p@ss");
-    let client = until_ok(SOON, async || known.clone().build().await).await;
+    let client = connected(builder.password("p@ss")).await;
     let guard = client.lock("l").lock().await.unwrap();
     eventually(SOON, "the client listens at each sentinel", async || {
         listening().await.len() == 3

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, Owner};
+use lockdog::Owner;
 
 use super::{SOON, ms};
+use crate::stand::patient;
 use crate::support::sentinels::{MASTER, Sentinel};
 use crate::support::{Proxy, RedisServer, Sentinels, eventually};
 
@@ -19,8 +20,7 @@ async fn a_sentinel_of_another_master_with_the_same_name_is_not_believed() {
     let hosts = hosts.map(|port| format!("127.0.0.1:{port}")).join(",");
     let url = format!("redis+sentinel://{hosts}/{MASTER}");
     // None of the calls below fails for lack of an answer in time.
-    let patient = Client::builder().url(url).command_timeout(ms(10_000));
-    let [first, second] = [patient.clone(), patient].map(|builder| builder.build());
+    let [first, second] = [url.clone(), url].map(|url| patient(url).build());
     let (first, second) = (first.await.unwrap(), second.await.unwrap());
     let guard = first.lock("l").lock().lease(LEASE).await.unwrap();
     let asked = |args: &[String]| args.first().is_some_and(|it| it == "SENTINEL");
