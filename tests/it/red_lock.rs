@@ -98,9 +98,9 @@ async fn has(guard: &Guard, acquired: usize) {
     .await;
 }
 
-/// The answer of a request that makes one round or waits briefly. It is repeated if it fails: an
+/// What a quorum decides about a request that makes one round or waits briefly. It is repeated if it fails: an
 /// instance has at most half a second to answer, and a busy machine takes longer.
-pub(crate) async fn answered(request: impl Fn() -> TryLockRequest) -> Option<Guard> {
+pub(crate) async fn decided(request: impl Fn() -> TryLockRequest) -> Option<Guard> {
     let deadline = Instant::now() + SOON;
     loop {
         match request().await {

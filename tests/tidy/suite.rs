@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::PathBuf;
 
 use crate::root;
 
@@ -30,4 +31,26 @@ fn tests_of_every_deployment_start_no_server_of_their_own() {
         }
     }
     assert_eq!(own, left_out);
+}
+
+/// A recording that no test reads shows nothing. Each replay has to account for every step of its files.
+#[test]
+fn each_recording_of_redisson_is_replayed() {
+    let mut replayed = BTreeSet::new();
+    for file in crate::files("tests/it", "rs") {
+        let text = fs::read_to_string(&file).expect("it is text");
+        let mentions = text.split("/golden/").skip(1);
+        replayed.extend(mentions.filter_map(|rest| Some(rest.split_once(".json\"")?.0.to_owned())));
+    }
+    let name = |file: &PathBuf| {
+        file.file_stem()
+            .expect("it has a name")
+            .to_string_lossy()
+            .into_owned()
+    };
+    let recorded: BTreeSet<String> = crate::files("tests/golden", "json")
+        .iter()
+        .map(name)
+        .collect();
+    assert_eq!(recorded, replayed);
 }

@@ -12,7 +12,7 @@ use lockdog::{Client, ClientBuilder, Error, Owner, RedLock, Unlocked};
 use tokio::task::JoinSet;
 
 use super::{LONG, SOON, ms, soon};
-use crate::red_lock::answered;
+use crate::red_lock::decided;
 use crate::support::cluster::slot;
 use crate::support::{Action, Cell, Cluster, eventually, named, timed};
 
@@ -30,7 +30,7 @@ async fn a_red_lock_is_acquired_and_released_on_all_clusters() {
     eventually(SOON, "all count", async || guard.margin() == 1).await;
     let acquired = |it: &lockdog::error::Instance| matches!(it.state, InstanceState::Acquired);
     assert!(guard.instances().iter().all(acquired));
-    assert!(answered(|| other.try_lock()).await.is_none());
+    assert!(decided(|| other.try_lock()).await.is_none());
     let waiting = tokio::spawn({
         let other = other.clone();
         async move { other.lock().owner(&Owner::new()).await }
@@ -90,7 +90,7 @@ async fn a_red_lock_is_acquired_while_one_cluster_is_down() {
     let held = lock.lock().await.unwrap();
     eventually(SOON, "all count", async || held.margin() == 1).await;
     clusters.all[1].nodes[0].server.kill();
-    assert!(answered(|| other.try_lock()).await.is_none());
+    assert!(decided(|| other.try_lock()).await.is_none());
     assert!(held.is_valid());
     held.unlock().await.unwrap();
     let mut durations = Vec::new();
@@ -144,7 +144,7 @@ async fn a_new_master_that_may_have_lost_locks_does_not_count_at_first() {
         .collect();
     let forgotten = others[0].lock(NAME).lock().lease(LONG).await.unwrap();
     let kept = others[1].lock(NAME).lock().lease(LONG).await.unwrap();
-    assert!(answered(|| lock.try_lock()).await.is_none());
+    assert!(decided(|| lock.try_lock()).await.is_none());
     // The client may see the switch before the test does.
     let began = Instant::now();
     old.server.kill();

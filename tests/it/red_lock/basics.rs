@@ -5,7 +5,7 @@ use std::future::IntoFuture;
 use lockdog::error::InstanceState;
 use lockdog::{Error, Owner, RedLock, Unlocked};
 
-use super::{SOON, Servers, answered, lock_of, ms};
+use super::{SOON, Servers, decided, lock_of, ms};
 use crate::support::eventually;
 
 #[tokio::test]
@@ -45,9 +45,9 @@ async fn try_lock_finds_the_lock_busy_and_a_waiter_gets_it() {
     let servers = Servers::start(3).await;
     let (first, second) = (servers.lock("l").await, servers.lock("l").await);
     let guard = first.lock().await.unwrap();
-    assert!(answered(|| second.try_lock()).await.is_none());
+    assert!(decided(|| second.try_lock()).await.is_none());
     assert!(
-        answered(|| second.try_lock().wait(ms(1_000)))
+        decided(|| second.try_lock().wait(ms(1_000)))
             .await
             .is_none()
     );
@@ -76,14 +76,14 @@ async fn an_owner_re_enters_and_other_owners_do_not() {
     let other = Owner::new();
     assert!(lock.is_held() && !lock.is_held_by(&other));
     assert_eq!(lock.hold_count(), 2);
-    assert!(answered(|| lock.try_lock().owner(&other)).await.is_none());
+    assert!(decided(|| lock.try_lock().owner(&other)).await.is_none());
     assert_eq!(
         inner.unlock().await.unwrap(),
         Unlocked::StillHeld { count: 1 }
     );
     assert!(outer.is_valid());
     assert_eq!(lock.hold_count(), 1);
-    assert!(answered(|| lock.try_lock().owner(&other)).await.is_none());
+    assert!(decided(|| lock.try_lock().owner(&other)).await.is_none());
     drop(outer);
     assert!(!lock.is_held());
     eventually(SOON, "no server has the lock", || async {

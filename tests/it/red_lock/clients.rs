@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockdog::error::{InstanceState, LostReason};
 use lockdog::{Error, Owner};
 
-use super::{SOON, Servers, answered, has, lock_of, ms, states};
+use super::{SOON, Servers, decided, has, lock_of, ms, states};
 use crate::support::eventually;
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn a_shut_down_client_loses_only_its_instance() {
         tokio::time::sleep(ms(5_300)).await;
         assert!(guard.is_valid());
         assert_eq!(guard.margin(), 0);
-        let nested = answered(|| lock.try_lock()).await;
+        let nested = decided(|| lock.try_lock()).await;
         assert_eq!(nested.map(|guard| guard.hold_count()), Some(2));
         guard.unlock().await.unwrap();
         servers.assert_counts("l", [0; 3]).await;

@@ -2,7 +2,7 @@
 
 use lockdog::{Error, Owner, RedLock, Unlocked};
 
-use super::{SOON, Servers, answered, lock_of, ms};
+use super::{SOON, Servers, decided, lock_of, ms};
 use crate::support::eventually;
 
 #[tokio::test]
@@ -12,7 +12,7 @@ async fn forgotten_locks_and_unlocks_pair_up_as_in_java() {
     let lock = lock_of(&clients, "l");
     for _ in 0..2 {
         lock.lock().await.unwrap().forget();
-        answered(|| lock.try_lock().lease(ms(10_000)))
+        decided(|| lock.try_lock().lease(ms(10_000)))
             .await
             .unwrap()
             .forget();
@@ -78,9 +78,9 @@ async fn a_forgotten_try_lock_limits_the_rate() {
     let lock = servers.lock("report").await;
     // The window is long, so that the second attempt of a slow machine is within it.
     let window = ms(5_000);
-    let first = answered(|| lock.try_lock().lease(window)).await;
+    let first = decided(|| lock.try_lock().lease(window)).await;
     first.expect("it has not run yet").forget();
-    let another = answered(|| lock.try_lock().lease(window).owner(&Owner::new())).await;
+    let another = decided(|| lock.try_lock().lease(window).owner(&Owner::new())).await;
     assert!(another.is_none());
     eventually(SOON, "the window is over", async || {
         servers.taken("report").await == 0
@@ -89,7 +89,7 @@ async fn a_forgotten_try_lock_limits_the_rate() {
     // No guard is left to be notified, so the next call of the same owner is a first acquire.
     let late = lock.unlock().await.unwrap_err();
     assert!(matches!(late, Error::NotHeld(_)), "{late}");
-    let again = answered(|| lock.try_lock().lease(window)).await;
+    let again = decided(|| lock.try_lock().lease(window)).await;
     let again = again.expect("the window is over");
     assert_eq!(again.hold_count(), 1);
     again.unlock().await.unwrap();

@@ -9,7 +9,7 @@ use std::task::{Context, Wake, Waker};
 use lockdog::error::LostReason;
 use lockdog::{Guard, Owner};
 
-use super::{SOON, Servers, answered, has, lock_of, ms};
+use super::{SOON, Servers, decided, has, lock_of, ms};
 use crate::support::{eventually, until_ok};
 
 #[tokio::test]
@@ -24,7 +24,7 @@ async fn a_guard_moved_to_another_task_keeps_its_owner() {
         guard
     });
     let guard = guard.await.unwrap();
-    assert!(answered(|| lock.try_lock()).await.is_none());
+    assert!(decided(|| lock.try_lock()).await.is_none());
     let unlocked = tokio::spawn(guard.unlock());
     unlocked.await.unwrap().unwrap();
     servers.assert_counts("l", [0; 3]).await;

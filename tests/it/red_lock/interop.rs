@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use lockdog::error::InstanceState;
 use lockdog::{Client, Owner, RedLock, Unlocked};
 
-use super::{NEVER, SOON, Servers, answered, has, lock_of};
+use super::{NEVER, SOON, Servers, decided, has, lock_of};
 use crate::interop::{assert_woken, channel};
 use crate::support::eventually;
 use crate::support::redisson::{JavaLock, JavaThread, Redisson};
@@ -81,16 +81,16 @@ async fn a_quorum_on_one_side_excludes_the_other_side() {
     let second = Duration::from_secs(1);
 
     t1.lock(&scene.theirs).await;
-    assert!(answered(|| scene.ours.try_lock()).await.is_none());
+    assert!(decided(|| scene.ours.try_lock()).await.is_none());
     let wait = || scene.ours.try_lock().wait(second / 4);
-    assert!(answered(wait).await.is_none());
+    assert!(decided(wait).await.is_none());
     // Our round, which found two of three held by Java, leaves no hold.
     scene.assert_held_by(&t1, [1, 1, 1]).await;
     // After a nested unlock Java still holds the lock.
     t1.lock(&scene.theirs).await;
     scene.assert_held_by(&t1, [2, 2, 2]).await;
     t1.unlock(&scene.theirs).await.unwrap();
-    assert!(answered(|| scene.ours.try_lock()).await.is_none());
+    assert!(decided(|| scene.ours.try_lock()).await.is_none());
     t1.unlock(&scene.theirs).await.unwrap();
 
     let guard = scene.ours.try_lock().wait(SOON).await.unwrap();
@@ -271,7 +271,7 @@ async fn an_instance_that_java_skips_after_its_quorum_stays_free() {
         !scene.servers.redis[0].exists("b").await,
         "the fifth was not asked"
     );
-    assert!(answered(|| ours.try_lock()).await.is_none());
+    assert!(decided(|| ours.try_lock()).await.is_none());
     eventually(SOON, "we gave the fifth back", async || {
         !scene.servers.redis[0].exists("b").await
     })

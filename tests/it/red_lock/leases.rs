@@ -6,7 +6,7 @@ use std::time::Instant;
 use lockdog::Owner;
 use lockdog::error::LostReason;
 
-use super::{SOON, Servers, answered, has, lock_of, ms};
+use super::{SOON, Servers, decided, has, lock_of, ms};
 use crate::support::eventually;
 
 #[tokio::test]
@@ -22,7 +22,7 @@ async fn without_a_lease_every_round_extends_every_server() {
     let began = Instant::now();
     while began.elapsed() < ms(7_000) {
         assert!(guard.is_valid() && guard.remaining() <= ms(5_100));
-        assert!(answered(|| other.try_lock()).await.is_none());
+        assert!(decided(|| other.try_lock()).await.is_none());
         tokio::time::sleep(ms(200)).await;
     }
     servers.assert_counts("l", [1, 1, 1]).await;

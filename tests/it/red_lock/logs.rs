@@ -4,7 +4,7 @@ use lockdog::error::{InstanceState, LostReason};
 use lockdog::{Client, Error, Owner};
 use tracing::Level;
 
-use super::{SOON, Servers, answered, has, lock_of, ms, states};
+use super::{SOON, Servers, decided, has, lock_of, ms, states};
 use crate::support::{Data, Logs, RedisServer, eventually, logs, until_ok};
 
 #[test]
@@ -60,9 +60,9 @@ async fn operate_normally() {
     // The work runs in tasks, so that a guard that ends in another task would be logged.
     let work = tokio::spawn(async move {
         let guard = mine.lock().await.unwrap();
-        assert!(answered(|| yours.try_lock()).await.is_none());
+        assert!(decided(|| yours.try_lock()).await.is_none());
         let waiting = tokio::spawn(async move {
-            assert!(answered(|| yours.try_lock().wait(ms(700))).await.is_none());
+            assert!(decided(|| yours.try_lock().wait(ms(700))).await.is_none());
             over.send(()).unwrap();
             let guard = yours.lock().await.unwrap();
             let nested = yours.lock().await.unwrap();

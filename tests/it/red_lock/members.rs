@@ -3,7 +3,7 @@
 
 use lockdog::{Owner, RedLock, Unlocked};
 
-use super::{SOON, Servers, answered, has, lock_of, ms};
+use super::{SOON, Servers, decided, has, lock_of, ms};
 use crate::support::{Cell, eventually};
 use crate::turn::renewed;
 
@@ -60,7 +60,7 @@ async fn the_owner_of_a_quorum_of_members_acquires_the_red_lock() {
     let lock = lock_of(&clients, "l");
     let one = clients[0].lock("l").lock().await.unwrap();
     let two = clients[2].lock("l").lock().await.unwrap();
-    let other = answered(|| lock.try_lock().owner(&Owner::new())).await;
+    let other = decided(|| lock.try_lock().owner(&Owner::new())).await;
     assert!(other.is_none());
     // The other owner released the instance that was free.
     servers.assert_counts("l", [1, 0, 1]).await;
@@ -108,10 +108,10 @@ async fn a_failed_round_restores_the_counts_of_the_members() {
         foreign.push(others[client].lock("l").lock().await.unwrap());
     }
     let lock = lock_of(&clients, "l");
-    assert!(answered(|| lock.try_lock()).await.is_none());
+    assert!(decided(|| lock.try_lock()).await.is_none());
     servers.assert_counts("l", [2, 1, 1, 1, 1]).await;
     // Round after round, each of which takes two of five and releases them.
-    assert!(answered(|| lock.try_lock().wait(ms(1_500))).await.is_none());
+    assert!(decided(|| lock.try_lock().wait(ms(1_500))).await.is_none());
     servers.assert_counts("l", [2, 1, 1, 1, 1]).await;
     let cancelled = tokio::time::timeout(ms(200), async { lock.lock().await });
     assert!(cancelled.await.is_err());
@@ -211,8 +211,8 @@ async fn red_locks_with_shared_members_nest_for_one_owner_and_exclude_another() 
     let two = second.lock().await.unwrap();
     servers.assert_counts("l", [1, 2, 2, 1]).await;
     let other = Owner::new();
-    assert!(answered(|| second.try_lock().owner(&other)).await.is_none());
-    assert!(answered(|| first.try_lock().owner(&other)).await.is_none());
+    assert!(decided(|| second.try_lock().owner(&other)).await.is_none());
+    assert!(decided(|| first.try_lock().owner(&other)).await.is_none());
     one.unlock().await.unwrap();
     servers.assert_counts("l", [0, 1, 1, 1]).await;
     assert!(two.is_valid() && two.hold_count() == 1);
@@ -269,7 +269,7 @@ async fn a_fixed_lease_of_the_red_lock_does_not_shorten_a_renewed_member() {
         .await;
     let plain = clients[0].lock("l").lock().await.unwrap();
     let lock: RedLock = lock_of(&clients, "l");
-    let guard = answered(|| lock.try_lock().lease(ms(2_000))).await;
+    let guard = decided(|| lock.try_lock().lease(ms(2_000))).await;
     let guard = guard.expect("it is its owner's");
     // Its lease is shorter than the plain lock's, and takes nothing from it.
     assert!(plain.remaining() > guard.remaining());

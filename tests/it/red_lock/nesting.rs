@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockdog::error::{InstanceState, LostReason};
 use lockdog::{Client, Error, Owner, RedLock, Unlocked};
 
-use super::{SOON, Servers, answered, has, lock_of, ms, states};
+use super::{SOON, Servers, decided, has, lock_of, ms, states};
 use crate::support::{Direction, Proxy, eventually, timed};
 
 #[tokio::test]
@@ -21,7 +21,7 @@ async fn a_nested_acquire_sends_nothing_if_the_hold_is_already_renewed() {
     }
     let mut inner = Vec::new();
     for _ in 0..3 {
-        inner.push(answered(|| lock.try_lock()).await.unwrap());
+        inner.push(decided(|| lock.try_lock()).await.unwrap());
         inner.push(lock.lock().lease(ms(5_000)).await.unwrap());
     }
     assert_eq!(outer.hold_count(), 7);
@@ -253,7 +253,7 @@ async fn two_concurrent_requests_of_one_owner_are_one_hold() {
             lock = lock.fenced();
         }
         for _ in 0..10 {
-            let ask = || answered(|| lock.try_lock());
+            let ask = || decided(|| lock.try_lock());
             let (first, second) = tokio::join!(ask(), ask());
             let both = [first.unwrap(), second.unwrap()];
             assert_eq!(both.each_ref().map(|guard| guard.hold_count()), [2, 2]);
@@ -277,7 +277,7 @@ async fn an_unpolled_request_does_not_block_its_owner() {
     let mut left = Box::pin(lock.lock().into_future());
     let polled = futures_util::future::poll_immediate(left.as_mut()).await;
     assert!(polled.is_none());
-    let asked = tokio::time::timeout(SOON, answered(|| lock.try_lock()));
+    let asked = tokio::time::timeout(SOON, decided(|| lock.try_lock()));
     let guard = asked.await.unwrap().expect("it is its owner's");
     assert!(guard.is_valid());
     // When it is polled again, it re-enters the hold of its owner.
@@ -339,7 +339,7 @@ async fn handles_with_the_same_locks_in_any_order_are_one_lock() {
     let outer = lock([0, 1, 2]).lock().await.unwrap();
     has(&outer, 3).await;
     for order in [[2, 1, 0], [1, 2, 0], [0, 2, 1]] {
-        let inner = answered(|| lock(order).try_lock())
+        let inner = decided(|| lock(order).try_lock())
             .await
             .expect("re-entered");
         assert_eq!(inner.hold_count(), 2);
@@ -348,5 +348,5 @@ async fn handles_with_the_same_locks_in_any_order_are_one_lock() {
     eventually(SOON, "one is left", async || outer.hold_count() == 1).await;
     let first = Duration::from_secs(1);
     let second = || lock([2, 1, 0]).try_lock().owner(&Owner::new()).wait(first);
-    assert!(answered(second).await.is_none());
+    assert!(decided(second).await.is_none());
 }

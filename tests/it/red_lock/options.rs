@@ -6,7 +6,7 @@ use lockdog::config::Reentry;
 use lockdog::error::LostReason;
 use lockdog::{Error, Owner};
 
-use super::{NEVER, SOON, Servers, answered, has, lock_of, ms};
+use super::{NEVER, SOON, Servers, decided, has, lock_of, ms};
 use crate::support::{Direction, Proxy, until_ok};
 
 #[tokio::test]
@@ -33,7 +33,7 @@ async fn masking_requires_more_instances_than_a_majority() {
             let request = lock.try_lock();
             let guard = match can {
                 true => request.wait(SOON).await.unwrap(),
-                false => answered(|| request.clone()).await,
+                false => decided(|| request.clone()).await,
             };
             assert_eq!(
                 guard.is_some(),
@@ -149,10 +149,10 @@ async fn sixteen_owners_hold_sixteen_names_and_exclude_each_other_from_one() {
     let shared = lock_of(&clients, "l0");
     for n in 1..16_u64 {
         let owner = Owner::from_id(n);
-        assert!(answered(|| shared.try_lock().owner(&owner)).await.is_none());
+        assert!(decided(|| shared.try_lock().owner(&owner)).await.is_none());
         let own = lock_of(&clients, &format!("l{n}"));
         let again = owner
-            .scope(async { answered(|| own.try_lock()).await })
+            .scope(async { decided(|| own.try_lock()).await })
             .await;
         assert_eq!(again.map(|guard| guard.hold_count()), Some(2));
     }

@@ -3,7 +3,7 @@
 use lockdog::error::InstanceState;
 use lockdog::{Client, Error, Owner, RedLock};
 
-use super::{SOON, Servers, answered, has, lock_of, ms, states};
+use super::{SOON, Servers, decided, has, lock_of, ms, states};
 use crate::support::Cell;
 
 #[tokio::test]
@@ -16,10 +16,10 @@ async fn one_instance_is_a_plain_lock() {
     servers.assert_counts("l", [1]).await;
     let other = servers.clients().await;
     assert!(other[0].lock("l").try_lock().await.unwrap().is_none());
-    assert!(answered(|| lock_of(&other, "l").try_lock()).await.is_none());
+    assert!(decided(|| lock_of(&other, "l").try_lock()).await.is_none());
     guard.unlock().await.unwrap();
     let plain = other[0].lock("l").lock().await.unwrap();
-    assert!(answered(|| lock.try_lock()).await.is_none());
+    assert!(decided(|| lock.try_lock()).await.is_none());
     plain.unlock().await.unwrap();
     servers.assert_counts("l", [0]).await;
 }
@@ -40,7 +40,7 @@ async fn an_even_number_of_instances_needs_more_than_half() {
         assert_eq!(guard.margin() as usize, 2 * need - n - 1);
         guard.unlock().await.unwrap();
         held.push(other[n - need].lock("l").lock().await.unwrap());
-        assert!(answered(|| lock.try_lock()).await.is_none());
+        assert!(decided(|| lock.try_lock()).await.is_none());
         drop(held);
     }
 }
@@ -54,8 +54,8 @@ async fn half_of_the_instances_are_no_quorum() {
         let client = if n < 2 { &mine[n] } else { &other[n] };
         held.push(client.lock("l").lock().await.unwrap());
     }
-    assert!(answered(|| lock_of(&mine, "l").try_lock()).await.is_none());
-    assert!(answered(|| lock_of(&other, "l").try_lock()).await.is_none());
+    assert!(decided(|| lock_of(&mine, "l").try_lock()).await.is_none());
+    assert!(decided(|| lock_of(&other, "l").try_lock()).await.is_none());
     servers.assert_counts("l", [1, 1, 1, 1]).await;
 }
 
@@ -78,7 +78,7 @@ async fn nine_instances_tolerate_the_loss_of_four() {
     assert!(guard.is_valid());
     assert_eq!(guard.margin(), 0);
     let other = Owner::new();
-    assert!(answered(|| lock.try_lock().owner(&other)).await.is_none());
+    assert!(decided(|| lock.try_lock().owner(&other)).await.is_none());
     guard.unlock().await.unwrap();
     let next = lock.try_lock().wait(SOON).owner(&other).await.unwrap();
     let next = next.expect("five of nine are enough");
@@ -104,7 +104,7 @@ async fn names_on_one_server_are_separate_instances() {
     for name in names {
         servers.assert_counts(name, [1]).await;
     }
-    assert!(answered(|| of(&yours[0]).try_lock()).await.is_none());
+    assert!(decided(|| of(&yours[0]).try_lock()).await.is_none());
     guard.unlock().await.unwrap();
 
     let cell = Cell::new();

@@ -7,7 +7,7 @@ use lockdog::error::InstanceState;
 use lockdog::{Client, Guard, Owner, RedLock, Unlocked};
 
 use super::{SOON, ms};
-use crate::red_lock::answered;
+use crate::red_lock::decided;
 use crate::support::sentinels::{MASTER, is_master};
 use crate::support::{RedisServer, Sentinels, eventually};
 
@@ -20,7 +20,7 @@ async fn a_red_lock_is_held_during_a_sentinel_failover() {
     let held = lock(&mine, NAME).lock().await.unwrap();
     eventually(SOON, "all count", async || held.margin() == 1).await;
     let other = lock(&yours, NAME);
-    assert!(answered(|| other.try_lock()).await.is_none());
+    assert!(decided(|| other.try_lock()).await.is_none());
     let contender = tokio::spawn({
         let other = other.clone();
         async move { first_had(&other).await }
@@ -88,7 +88,7 @@ async fn a_master_that_lost_a_lock_allows_no_second_quorum() {
     let long = LEASE * 30;
     let forgotten = others[0].lock(NAME).lock().lease(long).await.unwrap();
     let kept = others[1].lock(NAME).lock().lease(long).await.unwrap();
-    assert!(answered(|| lock.try_lock()).await.is_none());
+    assert!(decided(|| lock.try_lock()).await.is_none());
     let killed = Instant::now();
     old.kill();
     for replica in replicas {
@@ -132,7 +132,7 @@ async fn a_switch_and_a_switch_back_allow_no_second_quorum() {
         // An owner that holds or may hold two of three.
         let [first, second] = [0, 1].map(|at| others[at].lock(NAME).lock().lease(LEASE * 30));
         let (forgotten, kept) = (first.await.unwrap(), second.await.unwrap());
-        assert!(answered(|| lock.try_lock()).await.is_none());
+        assert!(decided(|| lock.try_lock()).await.is_none());
         assert!(redis.exists(NAME).await);
         eventually(SOON, "it refuses a replica", async || {
             redis.errorstats().await.contains_key("NOPERM")

@@ -7,7 +7,8 @@ use lockdog::{Client, ClientBuilder, Error, Guard, RedLock};
 
 use super::{LEASE, NAME};
 use crate::red_lock::{SOON, lock_of, ms};
-use crate::support::{Proxy, RedisServer, eventually, until_ok};
+use crate::stand::connected;
+use crate::support::{Proxy, RedisServer, eventually};
 
 pub(super) struct Fixture {
     pub(super) servers: Vec<RedisServer>,
@@ -153,9 +154,7 @@ pub(super) async fn client(url: &str, settings: impl Fn(ClientBuilder) -> Client
         .watchdog_lease(LEASE)
         .command_timeout(COMMAND_TIMEOUT)
         .poll_cap(ms(200));
-    let builder = settings(builder);
-    // On a busy machine connecting may take longer than one command may.
-    until_ok(SOON, async || builder.clone().build().await).await
+    connected(settings(builder)).await
 }
 
 /// With a quarantine short enough for a test.
