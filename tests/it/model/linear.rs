@@ -3,8 +3,14 @@
 //! The faults are replies that are lost, commands that run twice, final unlocks that run once more long after
 //! their answers, cut connections and cancelled calls. A call whose outcome is unknown takes effect at any later time, or never.
 //! In the histories of locks one hold ends with its lease.
+//!
+//! In these histories a fair lock is a lock with one holder. `fair_histories` has a history without such faults, with
+//! the queue: entries, waiters that leave, and waiters whose client is dead or stopped.
 
 mod elections;
+mod fair_histories;
+mod fair_queue;
+mod fair_verdicts;
 mod groups;
 mod latches;
 mod locks;

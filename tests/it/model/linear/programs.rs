@@ -1,5 +1,6 @@
 //! Random histories of correct objects.
 
+use super::fair_queue::{FairCall, FairQueue};
 use super::objects::{
     Count, CountCall, LockCall, OneHolder, Permits, PermitsCall, Register, RegisterCall, Values,
     ValuesCall,
@@ -17,6 +18,11 @@ pub(super) trait Program {
 
     /// What undoes a call whose outcome is unknown, if anything.
     fn undo(call: &CallOf<Self>) -> Option<CallOf<Self>>;
+
+    /// Whether a recorded history may have this call without an answer.
+    fn may_be_unknown(_call: &CallOf<Self>) -> bool {
+        true
+    }
 }
 
 pub(super) type CallOf<P> = <<P as Program>::Object as Sequential>::Call;
@@ -63,7 +69,7 @@ pub(super) fn history<P: Program>(
             Thread::Idle => {
                 begun += 1;
                 let answers = P::call(told[any].as_ref(), begun as u32, dice);
-                if dice.roll(100) < size.unknown {
+                if dice.roll(100) < size.unknown && P::may_be_unknown(&answers[0]) {
                     let call = answers[0].clone();
                     let undo = P::undo(&call);
                     for call in [Some(call), undo].into_iter().flatten() {
@@ -284,6 +290,40 @@ impl Program for Grouping {
             ValuesCall::Acquire { hold, .. } => Some(ValuesCall::Release { hold }),
             _ => None,
         }
+    }
+}
+
+pub(super) struct Queueing;
+
+impl Program for Queueing {
+    type Object = FairQueue;
+
+    fn call(told: Option<&FairCall>, number: u32, dice: &mut Dice) -> Vec<FairCall> {
+        match (told, dice.roll(10)) {
+            // A waiter that is not first, or finds the lock taken, gives up.
+            (Some(FairCall::Enter(hold)), 0..7) => {
+                vec![FairCall::Grant(*hold), FairCall::Leave(*hold)]
+            }
+            (Some(FairCall::Enter(hold)), 7) => {
+                vec![FairCall::Expire(*hold), FairCall::Leave(*hold)]
+            }
+            (Some(FairCall::Enter(hold) | FairCall::Grant(hold)), _) => {
+                vec![FairCall::Leave(*hold)]
+            }
+            _ => vec![FairCall::Enter(number)],
+        }
+    }
+
+    fn undo(call: &FairCall) -> Option<FairCall> {
+        match call {
+            FairCall::Grant(hold) | FairCall::Expire(hold) => Some(FairCall::Leave(*hold)),
+            _ => None,
+        }
+    }
+
+    /// A recorded history leaves out a hold whose entry nobody saw.
+    fn may_be_unknown(call: &FairCall) -> bool {
+        !matches!(call, FairCall::Enter(_))
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
+use super::fair_queue::FairQueue;
 use super::objects::{Count, LockCall, OneHolder, Permits, Register, Values};
 use super::programs::{
-    Counting, Grouping, Locking, Program, Reading, SEATS, Size, Taking, history,
+    Counting, Grouping, Locking, Program, Queueing, Reading, SEATS, Size, Taking, history,
 };
 use super::search::{PATIENCE, Sequential, Timed, Verdict, judge};
 use crate::support::Dice;
@@ -35,6 +36,8 @@ fn judged<P: Program>(start: &P::Object, what: &str) {
     );
 }
 
+/// Without those of a fair lock: the order of many entries at the same time shows only in later grants, so the search
+/// may leave one undecided. In recorded histories the server shows the order soon after the entries.
 #[test]
 fn histories_of_right_programs_are_legal() {
     judged::<Locking>(&OneHolder::default(), "locking");
@@ -153,6 +156,7 @@ fn the_search_agrees_with_one_that_tries_every_order() {
     compared::<Taking>(&Permits::new(SEATS), "taking");
     compared::<Counting>(&Count::default(), "counting");
     compared::<Grouping>(&Values::default(), "grouping");
+    compared::<Queueing>(&FairQueue::default(), "queueing");
 }
 
 /// `LOCKDOG_CASES`, or as many as run in a second.
