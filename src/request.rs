@@ -2,6 +2,7 @@
 
 mod debug;
 mod from_guard;
+mod not_a_future;
 mod options;
 mod span;
 mod wait_limit;
@@ -23,6 +24,8 @@ use crate::session::{Reentry, Unlocked};
 
 pub use from_guard::FromGuard;
 pub(crate) use from_guard::sealed::Sealed;
+pub(crate) use not_a_future::not_a_future;
+pub(crate) use not_a_future::sealed::IntoFutureIsCalled;
 pub(crate) use options::{AcquireOptions, OwnerChoice};
 pub(crate) use span::{acquire_span, record, record_server};
 use span::{hold_span, record_loss};
@@ -300,6 +303,10 @@ impl IntoFuture for UnlockRequest {
         self.lock.unlock(self.owner)
     }
 }
+
+not_a_future!(LockRequest<G>, Result<G>, G);
+not_a_future!(TryLockRequest<G>, Result<Option<G>>, G);
+not_a_future!(UnlockRequest, Result<Unlocked>);
 
 /// Does the work while the lock is held. Returns its output only if the lock was valid until the unlock.
 async fn run<F, Fut>(guard: Guard, work: F) -> Result<Fut::Output>

@@ -9,7 +9,7 @@ use crate::clock::Moment;
 use crate::error::Result;
 use crate::guard::Guard;
 use crate::owner::Owner;
-use crate::request::{Boxed, FIRST_ATTEMPT, WaitLimit};
+use crate::request::{Boxed, FIRST_ATTEMPT, WaitLimit, not_a_future};
 
 /// A pending campaign, from [`Election::campaign`]. It does nothing until it is awaited, and then waits without
 /// limit.
@@ -138,6 +138,9 @@ impl IntoFuture for TimedCampaignRequest {
         Box::pin(self.lead())
     }
 }
+
+not_a_future!(CampaignRequest, Result<Leadership>);
+not_a_future!(TimedCampaignRequest, Result<Option<Leadership>>);
 
 impl fmt::Debug for CampaignRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,7 +9,7 @@ use crate::error::{Error, NotHeld, Result};
 use crate::hold::OwnerState;
 use crate::key::LockKey;
 use crate::owner::Owner;
-use crate::request::{Boxed, FromGuard, UnlockRequest};
+use crate::request::{Boxed, FromGuard, UnlockRequest, not_a_future};
 use crate::script;
 use crate::session::Unlocked;
 
@@ -155,6 +155,8 @@ impl IntoFuture for ForceUnlockRequest {
         Box::pin(async move { self.lock.free_from(self.holder).await })
     }
 }
+
+not_a_future!(ForceUnlockRequest, Result<bool>);
 
 impl fmt::Debug for ForceUnlockRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

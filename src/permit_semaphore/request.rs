@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::hold::Terms;
 use crate::object::Object;
 use crate::permits::{self, Wanted};
-use crate::request::{AcquireOptions, Boxed, WaitLimit};
+use crate::request::{AcquireOptions, Boxed, WaitLimit, not_a_future};
 use crate::session::Settings;
 
 /// A pending acquire of permits that waits without limit, from
@@ -189,6 +189,9 @@ impl IntoFuture for TryPermitRequest {
         })
     }
 }
+
+not_a_future!(PermitRequest, Result<LeasedPermit>);
+not_a_future!(TryPermitRequest, Result<Option<LeasedPermit>>);
 
 impl fmt::Debug for PermitRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::change;
 use super::guards::{ReadGuard, WriteGuard};
 use crate::error::Error;
-use crate::request::WaitLimit;
+use crate::request::{WaitLimit, not_a_future};
 
 /// A pending upgrade, from [`ReadGuard::upgrade`]. It does nothing until it is awaited; a drop releases the
 /// read hold.
@@ -111,6 +111,8 @@ impl IntoFuture for UpgradeRequest {
         Box::pin(self.upgraded())
     }
 }
+
+not_a_future!(UpgradeRequest, Result<WriteGuard, UpgradeError>);
 
 /// Why a read hold did not become a write hold, from [`ReadGuard::upgrade`]. The owner does not write. It still
 /// reads if the error has the guard.

@@ -9,7 +9,7 @@ use super::{Permit, acquire};
 use crate::background::ensure_runtime;
 use crate::error::{Error, Result};
 use crate::object::Object;
-use crate::request::{Boxed, WaitLimit};
+use crate::request::{Boxed, WaitLimit, not_a_future};
 
 /// A pending acquire of permits that waits without limit, from
 /// [`Semaphore::acquire`](crate::Semaphore::acquire) and
@@ -92,6 +92,9 @@ impl IntoFuture for TrySemaphoreRequest {
         Box::pin(async move { acquire_some(&self.semaphore, self.permits, wait).await })
     }
 }
+
+not_a_future!(SemaphoreRequest, Result<Permit>);
+not_a_future!(TrySemaphoreRequest, Result<Option<Permit>>);
 
 impl fmt::Debug for SemaphoreRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
