@@ -50,6 +50,7 @@
 //! | to know whether you still hold the lock | [`Guard`]: [`is_valid`](Guard::is_valid), [`lost`](Guard::lost) |
 //! | to let branches of one task exclude each other | [`Lock::exclusive`] |
 //! | settings | [`ClientBuilder`] and the module [`config`] |
+//! | the options of a call: wait, lease, owner | the module [`request`] |
 //! | to find out what went wrong | [`Error`] and the module [`error`] |
 //! | the state of locks and servers | the module [`report`] |
 //! | metrics and alerts | the module [`observe`], [`Client::stats`] |
@@ -82,8 +83,8 @@
 //! | `getPermitExpirableSemaphore(name)` | [`PermitSemaphore`] and, for each acquire, a [`LeasedPermit`] |
 //! | `getFencedLock(name)`, `lockAndGetToken()` | [`Client::fenced_lock`], [`Guard::token`] |
 //! | the thread, `threadId` | [`Owner`] |
-//! | `lock(lease, unit)` | [`lock.lock()`](Lock::lock)[`.lease(d)`](LockRequest::lease) |
-//! | `tryLock(wait, lease, unit)` | [`lock.try_lock()`](Lock::try_lock)[`.wait(d)`](TryLockRequest::wait)[`.lease(d)`](TryLockRequest::lease) |
+//! | `lock(lease, unit)` | [`lock.lock()`](Lock::lock)[`.lease(d)`](request::LockRequest::lease) |
+//! | `tryLock(wait, lease, unit)` | [`lock.try_lock()`](Lock::try_lock)[`.wait(d)`](request::TryLockRequest::wait)[`.lease(d)`](request::TryLockRequest::lease) |
 //! | `unlock()` | [`Guard::unlock`], or a drop; [`Lock::unlock`] for code that keeps no guard |
 //! | `IllegalMonitorStateException` | [`Error::NotHeld`], [`Error::Lost`], [`Error::AlreadyHeld`] |
 //! | `lockWatchdogTimeout` | [`ClientBuilder::watchdog_lease`] |
@@ -108,8 +109,9 @@
 //!   [`Client::semaphore`] until [`Semaphore::reclaim`].
 //! - If a command is sent twice, arrives late or gets no reply, it takes effect once, or the client undoes
 //!   it.
-//! - Every wait ends within its limit, with or without a message from the server. [`TryLockRequest::wait`]
-//!   and [`TryPermitRequest::wait`] name the three exceptions.
+//! - Every wait ends within its limit, with or without a message from the server.
+//!   [`TryLockRequest::wait`](request::TryLockRequest::wait) and
+//!   [`TryPermitRequest::wait`](request::TryPermitRequest::wait) name the three exceptions.
 //! - A [`RedLock`] on several independent servers tolerates the loss of fewer than half of them. A server
 //!   that was restarted may have lost its data. A client that detects the restart ignores the server's
 //!   grants until all earlier leases have ended. [`RedLock::fenced`] adds tokens that grow.
@@ -178,6 +180,7 @@ mod key;
 mod latch;
 mod lease;
 mod lock;
+mod lock_request;
 mod multi_lock;
 mod object;
 pub mod observe;
@@ -191,7 +194,6 @@ mod permit_semaphore;
 mod permits;
 mod read_write_lock;
 mod red_lock;
-mod request;
 mod script;
 mod semaphore;
 mod server;
@@ -218,21 +220,19 @@ mod wait;
 mod watchdog;
 
 pub use client::{Client, ClientBuilder};
-pub use election::{CampaignRequest, Election, Leaders, Leadership, Leading, TimedCampaignRequest};
+pub use election::{Election, Leadership, Leading};
 pub use error::{Error, Result};
 pub use guard::{Guard, Held};
 pub use key::{PermitId, Value};
 pub use latch::CountDownLatch;
-pub use lock::{AnyLock, ForceUnlockRequest, Lock};
+pub use lock::{AnyLock, Lock};
 pub use multi_lock::MultiLock;
 pub use owner::Owner;
-pub use permit_semaphore::{LeasedPermit, PermitRequest, PermitSemaphore, TryPermitRequest};
-pub use read_write_lock::{ReadGuard, ReadWriteLock, UpgradeError, UpgradeRequest, WriteGuard};
+pub use permit_semaphore::{LeasedPermit, PermitSemaphore};
+pub use read_write_lock::{ReadGuard, ReadWriteLock, UpgradeError, WriteGuard};
 pub use red_lock::RedLock;
-pub use request::{FromGuard, LockRequest, TryLockRequest, UnlockRequest};
-pub use semaphore::{Permit, Semaphore, SemaphoreRequest, TrySemaphoreRequest};
+pub use semaphore::{Permit, Semaphore};
 pub use session::Unlocked;
-pub use survey::Locks;
 
 /// Settings of a [`ClientBuilder`] and of requests.
 pub mod config {
@@ -250,6 +250,20 @@ pub mod config {
     };
     pub use crate::session::Reentry;
     pub use crate::wait::{Backoff, Wake};
+}
+
+/// What the calls of locks, semaphores and elections return before you await them.
+///
+/// A request does nothing until it is awaited. Its methods set the options of the call. [`Locks`](request::Locks) and
+/// [`Leaders`](request::Leaders) return one item for each call of `next`.
+pub mod request {
+    pub use crate::election::{CampaignRequest, Leaders, TimedCampaignRequest};
+    pub use crate::lock::ForceUnlockRequest;
+    pub use crate::lock_request::{FromGuard, LockRequest, TryLockRequest, UnlockRequest};
+    pub use crate::permit_semaphore::{PermitRequest, TryPermitRequest};
+    pub use crate::read_write_lock::UpgradeRequest;
+    pub use crate::semaphore::{SemaphoreRequest, TrySemaphoreRequest};
+    pub use crate::survey::Locks;
 }
 
 /// Layers for services of tower and axum. Needs the feature `tower`.

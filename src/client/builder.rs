@@ -212,7 +212,7 @@ impl ClientBuilder {
     }
 
     /// Where re-entries are counted, unless a request sets it
-    /// ([`LockRequest::reentry`](crate::LockRequest::reentry)).
+    /// ([`LockRequest::reentry`](crate::request::LockRequest::reentry)).
     ///
     /// Defaults to [`Reentry::Counted`]. Redisson always counts in Redis.
     pub fn reentry(mut self, reentry: Reentry) -> Self {

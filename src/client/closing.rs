@@ -12,8 +12,8 @@ impl Client {
     /// It releases every hold and waits until Redis has confirmed that. Two kinds of holds stay: those that
     /// [`Guard::leave_to_lease`](crate::Guard::leave_to_lease) or
     /// [`LeasedPermit::leave_to_lease`](crate::LeasedPermit::leave_to_lease) left to their leases, and those with
-    /// [`hold_at_least`](crate::LockRequest::hold_at_least), for the rest of that time. Guards that still exist report
-    /// their locks as lost. Calls that wait or acquire end with [`Error::Closed`](crate::Error::Closed),
+    /// [`hold_at_least`](crate::request::LockRequest::hold_at_least), for the rest of that time.
+    /// Guards that still exist report their locks as lost. Calls that wait or acquire end with [`Error::Closed`](crate::Error::Closed),
     /// and the client undoes what they acquired. The client also continues to send the calls of
     /// [`CountDownLatch::count_down`](crate::CountDownLatch::count_down), `add_permits` and
     /// [`Semaphore::release`](crate::Semaphore::release) that have no answer yet. Then it waits for the end of

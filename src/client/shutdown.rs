@@ -15,7 +15,7 @@ use crate::session::{Core, Job, JobOutcome};
 #[non_exhaustive]
 pub struct ShutdownReport {
     /// The number of holds whose release Redis confirmed. Those that it keeps for the rest of
-    /// [`hold_at_least`](crate::LockRequest::hold_at_least) are among them.
+    /// [`hold_at_least`](crate::request::LockRequest::hold_at_least) are among them.
     pub released: u32,
     /// The number of holds that may remain in Redis until their leases end, because Redis did not answer
     /// or refused the release. Permits without leases remain until

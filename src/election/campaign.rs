@@ -8,8 +8,8 @@ use super::{Election, Leadership, check_value};
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::guard::Guard;
+use crate::lock_request::{Boxed, FIRST_ATTEMPT, WaitLimit, not_a_future};
 use crate::owner::Owner;
-use crate::request::{Boxed, FIRST_ATTEMPT, WaitLimit, not_a_future};
 
 /// A pending campaign, from [`Election::campaign`]. It does nothing until it is awaited, and then waits without
 /// limit.
@@ -60,8 +60,8 @@ impl CampaignRequest {
         }
     }
 
-    /// Limits the time of the whole call, as [`TryLockRequest::wait`](crate::TryLockRequest::wait). The call returns
-    /// `None` if another client leads then. With zero it makes one attempt: it takes no place in the queue, and
+    /// Limits the time of the whole call, as [`TryLockRequest::wait`](crate::request::TryLockRequest::wait). The
+    /// call returns `None` if another client leads then. With zero it makes one attempt: it takes no place in the queue, and
     /// leads only if no client leads or waits.
     pub fn wait(self, wait: Duration) -> TimedCampaignRequest {
         TimedCampaignRequest {

@@ -5,7 +5,7 @@ use crate::script::election::LeaderReply;
 use crate::session::Core;
 
 /// Who leads an election, from [`Election::leader`](crate::Election::leader) and
-/// [`Leaders::next`](crate::Leaders::next).
+/// [`Leaders::next`](crate::request::Leaders::next).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Leader {

@@ -15,7 +15,7 @@ pub enum LostReason {
     Deadline,
     /// This client freed it by force: [`Lock::force_unlock`](crate::Lock::force_unlock).
     Forced,
-    /// The time of the request's [`max_hold`](crate::LockRequest::max_hold) ended.
+    /// The time of the request's [`max_hold`](crate::request::LockRequest::max_hold) ended.
     MaxHold,
     /// Redis answered that the hold does not exist. Its key was deleted or expired early, or another
     /// owner has the lock.

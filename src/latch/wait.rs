@@ -6,9 +6,9 @@ use super::CountDownLatch;
 use crate::background::ensure_runtime;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
+use crate::lock_request::{FIRST_ATTEMPT, WatchedCall};
 use crate::observe::{How, LockRef};
 use crate::owner::Owner;
-use crate::request::{FIRST_ATTEMPT, WatchedCall};
 use crate::session::{GateState, Opened};
 
 impl CountDownLatch {

@@ -14,9 +14,11 @@ use crate::guard::Guard;
 use crate::hold::{Hold, OwnerState, POLL_TIMEOUT, Terms};
 use crate::key::{LockKey, Mode};
 use crate::lease;
+use crate::lock_request::{
+    FIRST_ATTEMPT, WaitLimit, WatchedCall, acquire_span, record, record_server,
+};
 use crate::observe::LockRef;
 use crate::owner::Owner;
-use crate::request::{FIRST_ATTEMPT, WaitLimit, WatchedCall, acquire_span, record, record_server};
 use crate::script::{Listing, ModeOptions};
 use crate::session::{AttemptOutcome, Claim, Core, PendingAcquire, Session};
 use crate::wait::{Backoff, WaitRequest, WaiterKind};

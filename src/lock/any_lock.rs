@@ -6,8 +6,8 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use super::Lock;
 use crate::error::Result;
 use crate::guard::Held;
+use crate::lock_request::{Boxed, LockRequest, TryLockRequest, UnlockRequest};
 use crate::owner::Owner;
-use crate::request::{Boxed, LockRequest, TryLockRequest, UnlockRequest};
 
 /// A lock of any kind: [`Lock`], [`MultiLock`](crate::MultiLock) or [`RedLock`](crate::RedLock). A `Lock` of
 /// another guard than [`Guard`](crate::Guard), such as the read and the write lock, becomes one with `Lock::from`.
@@ -113,29 +113,29 @@ macro_rules! any_lock {
                 self.exclusive()
             }
 
-            fn lock(&self) -> $crate::request::LockRequest {
+            fn lock(&self) -> $crate::lock_request::LockRequest {
                 self.lock()
             }
 
-            fn try_lock(&self) -> $crate::request::TryLockRequest {
+            fn try_lock(&self) -> $crate::lock_request::TryLockRequest {
                 self.try_lock()
             }
 
-            fn unlock(&self) -> $crate::request::UnlockRequest {
+            fn unlock(&self) -> $crate::lock_request::UnlockRequest {
                 self.unlock()
             }
 
-            fn is_held(&self) -> $crate::request::Boxed<bool> {
+            fn is_held(&self) -> $crate::lock_request::Boxed<bool> {
                 let lock = self.clone();
                 Box::pin(async move { $crate::lock::any_lock!(@$answers lock.is_held()) })
             }
 
-            fn is_held_by(&self, owner: &$crate::owner::Owner) -> $crate::request::Boxed<bool> {
+            fn is_held_by(&self, owner: &$crate::owner::Owner) -> $crate::lock_request::Boxed<bool> {
                 let (lock, owner) = (self.clone(), *owner);
                 Box::pin(async move { $crate::lock::any_lock!(@$answers lock.is_held_by(&owner)) })
             }
 
-            fn hold_count(&self) -> $crate::request::Boxed<u32> {
+            fn hold_count(&self) -> $crate::lock_request::Boxed<u32> {
                 let lock = self.clone();
                 Box::pin(async move { $crate::lock::any_lock!(@$answers lock.hold_count()) })
             }

@@ -4,7 +4,7 @@ use super::Lock;
 use super::holder::{HolderInfo, Ttl};
 use crate::background::ensure_runtime;
 use crate::error::Result;
-use crate::request::FromGuard;
+use crate::lock_request::FromGuard;
 use crate::script::group::{self, ValueHolder};
 use crate::server::Sent;
 

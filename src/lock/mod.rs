@@ -23,7 +23,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Held};
 use crate::key::{Kind, LockKey, Value, lock_hash};
-use crate::request::{FromGuard, LockRequest, OwnerChoice, TryLockRequest};
+use crate::lock_request::{FromGuard, LockRequest, OwnerChoice, TryLockRequest};
 use crate::session::Session;
 use crate::wait::Backoff;
 

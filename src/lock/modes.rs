@@ -11,7 +11,7 @@ use crate::background::ensure_runtime;
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::key::Mode;
-use crate::request::FromGuard;
+use crate::lock_request::FromGuard;
 use crate::script;
 use crate::server::Sent;
 use crate::wait::READERS_PATIENCE;

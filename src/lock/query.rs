@@ -10,8 +10,8 @@ use crate::background::ensure_runtime;
 use crate::error::Result;
 use crate::hold::Hold;
 use crate::key::{LockKey, Mode};
+use crate::lock_request::FromGuard;
 use crate::owner::Owner;
-use crate::request::FromGuard;
 use crate::server::{Failure, Sent};
 use crate::session::Core;
 

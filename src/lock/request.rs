@@ -7,9 +7,9 @@ use super::Inner;
 use super::acquire::acquire;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
+use crate::lock_request::{Acquire, AcquireOptions, Boxed, WaitLimit, unlocker};
 use crate::observe::{ClientEvent, How, LockRef};
 use crate::owner::Owner;
-use crate::request::{Acquire, AcquireOptions, Boxed, WaitLimit, unlocker};
 use crate::session::{Claim, Reentry, Unlocked};
 
 impl Acquire for Inner {

@@ -8,8 +8,8 @@ use crate::background::ensure_runtime;
 use crate::error::{Error, NotHeld, Result};
 use crate::hold::OwnerState;
 use crate::key::LockKey;
+use crate::lock_request::{Boxed, FromGuard, UnlockRequest, not_a_future};
 use crate::owner::Owner;
-use crate::request::{Boxed, FromGuard, UnlockRequest, not_a_future};
 use crate::script;
 use crate::session::Unlocked;
 

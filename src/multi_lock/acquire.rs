@@ -12,11 +12,11 @@ use crate::error::{Error, Result};
 use crate::hold::{OwnerState, Terms};
 use crate::key::Mode;
 use crate::lock::released;
-use crate::observe::LockRef;
-use crate::owner::Owner;
-use crate::request::{
+use crate::lock_request::{
     AcquireOptions, FIRST_ATTEMPT, WaitLimit, acquire_span, record, record_server,
 };
+use crate::observe::LockRef;
+use crate::owner::Owner;
 use crate::session::{Claim, Core};
 
 /// One call to acquire a multi lock.

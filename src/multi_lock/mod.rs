@@ -20,8 +20,8 @@ use futures_util::future::try_join_all;
 use crate::error::{Error, Result};
 use crate::guard::Held;
 use crate::lock::{Lock, any_lock};
+use crate::lock_request::{LockRequest, OwnerChoice, TryLockRequest, UnlockRequest};
 use crate::owner::Owner;
-use crate::request::{LockRequest, OwnerChoice, TryLockRequest, UnlockRequest};
 use members::MemberGroups;
 
 /// Several locks as one: either all members are held, or none. Corresponds to `RedissonMultiLock`, and to

@@ -11,9 +11,9 @@ use super::members::MemberGroups;
 use super::unlocked::whole;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
+use crate::lock_request::{Acquire, AcquireOptions, Boxed, WaitLimit, WatchedCall, unlocker};
 use crate::observe::How;
 use crate::owner::Owner;
-use crate::request::{Acquire, AcquireOptions, Boxed, WaitLimit, WatchedCall, unlocker};
 use crate::session::{Claim, Unlocked};
 
 impl Acquire for Inner {

@@ -266,7 +266,7 @@ impl LeasedPermit {
     }
 
     /// Ends this value and leaves the permits in use until their leases end: see [`Guard::leave_to_lease`]. For a
-    /// limit of starts in a time, acquire with [`lease`](crate::TryPermitRequest::lease) and call this. The
+    /// limit of starts in a time, acquire with [`lease`](crate::request::TryPermitRequest::lease) and call this. The
     /// client sends nothing and does not renew the permits from now on. Neither
     /// [`Client::shutdown`](crate::Client::shutdown) nor a drop of the client releases them. Corresponds to
     /// Redisson's `acquire(lease, unit)` without a `release`.

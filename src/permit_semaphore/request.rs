@@ -9,9 +9,9 @@ use super::LeasedPermit;
 use crate::background::ensure_runtime;
 use crate::error::{Error, Result};
 use crate::hold::Terms;
+use crate::lock_request::{AcquireOptions, Boxed, WaitLimit, not_a_future};
 use crate::object::Object;
 use crate::permits::{self, Wanted};
-use crate::request::{AcquireOptions, Boxed, WaitLimit, not_a_future};
 use crate::session::Settings;
 
 /// A pending acquire of permits that waits without limit, from
@@ -21,7 +21,7 @@ use crate::session::Settings;
 /// `acquire(permits, lease, unit)`.
 ///
 /// `tokio::spawn` and `join_all` take `semaphore.acquire().into_future()`, as with
-/// [`LockRequest`](crate::LockRequest).
+/// [`LockRequest`](crate::request::LockRequest).
 #[derive(Clone)]
 #[must_use = "a request does nothing unless it is awaited; keep the permit that it returns"]
 pub struct PermitRequest {
@@ -98,7 +98,7 @@ macro_rules! options {
         ///
         /// The watchdog does not check such permits either, as with [`LockRequest::lease`].
         ///
-        /// [`LockRequest::lease`]: crate::LockRequest::lease
+        /// [`LockRequest::lease`]: crate::request::LockRequest::lease
         pub fn lease(mut self, lease: Duration) -> Self {
             self.options.lease = Some(lease);
             self
@@ -119,7 +119,7 @@ macro_rules! options {
         }
 
         /// Limits how long the watchdog renews the permits, as
-        /// [`LockRequest::max_hold`](crate::LockRequest::max_hold).
+        /// [`LockRequest::max_hold`](crate::request::LockRequest::max_hold).
         pub fn max_hold(mut self, max_hold: Duration) -> Self {
             self.options.max_hold = Some(max_hold);
             self
@@ -153,7 +153,7 @@ impl TryPermitRequest {
 
     options!();
 
-    /// Limits the time of the whole call, as [`TryLockRequest::wait`](crate::TryLockRequest::wait).
+    /// Limits the time of the whole call, as [`TryLockRequest::wait`](crate::request::TryLockRequest::wait).
     /// Corresponds to Redisson's `waitTime`.
     ///
     /// With [`forever`](Self::forever), the second command may take a command timeout more.

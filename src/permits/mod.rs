@@ -15,10 +15,12 @@ use crate::hold::{Hold, Terms};
 use crate::key::LockKey;
 use crate::key::kind::PermitKind;
 use crate::lock::released;
+use crate::lock_request::{
+    FIRST_ATTEMPT, WaitLimit, WatchedCall, acquire_span, record, record_server,
+};
 use crate::object::Object;
 use crate::observe::{How, LockRef};
 use crate::owner::Owner;
-use crate::request::{FIRST_ATTEMPT, WaitLimit, WatchedCall, acquire_span, record, record_server};
 use crate::session::{BatchAcquire, BatchAttempt, Claim, Core, PendingAcquire, Session};
 
 pub(crate) use adding::{ADDED_FOR, Adding, add_permits};

@@ -9,7 +9,7 @@ use crate::guard::Guard;
 use crate::hold::Terms;
 use crate::lease;
 use crate::lock::{self, HandleOptions};
-use crate::request::WaitLimit;
+use crate::lock_request::WaitLimit;
 use crate::session::Claim;
 
 /// Acquires the lock of `guard` in the other mode for the same owner. The watchdog renews the new hold if it

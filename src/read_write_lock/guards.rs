@@ -6,7 +6,7 @@ use std::ops::Deref;
 use super::change;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
-use crate::request::{FromGuard, Sealed, WaitLimit};
+use crate::lock_request::{FromGuard, Sealed, WaitLimit};
 use crate::session::Unlocked;
 
 /// A [`ReadWriteLock`](crate::ReadWriteLock) that is held for reading. It is a [`Guard`] that can be

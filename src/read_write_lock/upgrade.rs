@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::change;
 use super::guards::{ReadGuard, WriteGuard};
 use crate::error::Error;
-use crate::request::{WaitLimit, not_a_future};
+use crate::lock_request::{WaitLimit, not_a_future};
 
 /// A pending upgrade, from [`ReadGuard::upgrade`]. It does nothing until it is awaited; a drop releases the
 /// read hold.
@@ -76,8 +76,8 @@ impl UpgradeRequest {
         }
     }
 
-    /// Limits the time of the whole call, as [`TryLockRequest::wait`](crate::TryLockRequest::wait). With zero the
-    /// call makes one attempt, which announces no writer.
+    /// Limits the time of the whole call, as [`TryLockRequest::wait`](crate::request::TryLockRequest::wait). With
+    /// zero the call makes one attempt, which announces no writer.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = match wait {
             Duration::ZERO => WaitLimit::Not,

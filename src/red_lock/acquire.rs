@@ -15,12 +15,12 @@ use crate::clock::Moment;
 use crate::error::{Error, InstanceState, NoQuorum, Result};
 use crate::guard::Guard;
 use crate::hold::Terms;
-use crate::observe::How;
-use crate::owner::Owner;
-use crate::request::{
+use crate::lock_request::{
     Acquire, AcquireOptions, Boxed, FIRST_ATTEMPT, WaitLimit, WatchedCall, acquire_span, record,
     unlocker,
 };
+use crate::observe::How;
+use crate::owner::Owner;
 use crate::session::Unlocked;
 
 impl Acquire for RedLockConfig {

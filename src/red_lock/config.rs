@@ -12,9 +12,9 @@ use crate::hold::Terms;
 use crate::key::LockKey;
 use crate::lease;
 use crate::lock::Lock;
+use crate::lock_request::AcquireOptions;
 use crate::observe::{LockRef, Observers};
 use crate::owner::Owner;
-use crate::request::AcquireOptions;
 
 /// What the handles and requests of one lock share.
 #[derive(Clone)]

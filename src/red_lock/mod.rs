@@ -31,7 +31,7 @@ use std::time::Duration;
 use crate::error::Result;
 use crate::guard::Held;
 use crate::lock::{Lock, any_lock};
-use crate::request::{LockRequest, OwnerChoice, TryLockRequest};
+use crate::lock_request::{LockRequest, OwnerChoice, TryLockRequest};
 
 use config::RedLockConfig;
 

@@ -6,8 +6,8 @@ use super::claim::QuorumClaim;
 use super::{RedLock, RedLockConfig};
 use crate::error::{NotHeld, Result};
 use crate::guard::CompositeHold;
+use crate::lock_request::UnlockRequest;
 use crate::owner::Owner;
-use crate::request::UnlockRequest;
 use crate::session::Unlocked;
 
 impl RedLock {

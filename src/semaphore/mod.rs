@@ -14,9 +14,9 @@ use crate::error::{Error, Result};
 use crate::hold::Terms;
 use crate::key::kind;
 use crate::lease;
+use crate::lock_request::WaitLimit;
 use crate::object::Object;
 use crate::permits::{self, Wanted};
-use crate::request::WaitLimit;
 use crate::session::Session;
 
 pub use holder::PermitHolder;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::{Permit, acquire};
 use crate::background::ensure_runtime;
 use crate::error::{Error, Result};
+use crate::lock_request::{Boxed, WaitLimit, not_a_future};
 use crate::object::Object;
-use crate::request::{Boxed, WaitLimit, not_a_future};
 
 /// A pending acquire of permits that waits without limit, from
 /// [`Semaphore::acquire`](crate::Semaphore::acquire) and
@@ -17,7 +17,7 @@ use crate::request::{Boxed, WaitLimit, not_a_future};
 /// returns it has its errors and its cancel safety.
 ///
 /// `tokio::spawn` and `join_all` take `semaphore.acquire().into_future()`, as with
-/// [`LockRequest`](crate::LockRequest).
+/// [`LockRequest`](crate::request::LockRequest).
 #[derive(Clone)]
 #[must_use = "a request does nothing unless it is awaited; keep the permit that it returns"]
 pub struct SemaphoreRequest {
@@ -52,7 +52,7 @@ impl TrySemaphoreRequest {
         }
     }
 
-    /// Limits the time of the whole call, as [`TryLockRequest::wait`](crate::TryLockRequest::wait).
+    /// Limits the time of the whole call, as [`TryLockRequest::wait`](crate::request::TryLockRequest::wait).
     /// Corresponds to Redisson's `waitTime`.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);

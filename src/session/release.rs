@@ -27,7 +27,7 @@ pub enum Unlocked {
         count: u32,
     },
     /// The owner no longer holds the lock, and Redis keeps it for the rest of
-    /// [`hold_at_least`](crate::LockRequest::hold_at_least).
+    /// [`hold_at_least`](crate::request::LockRequest::hold_at_least).
     Kept {
         /// The rest.
         rest: Duration,

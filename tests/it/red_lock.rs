@@ -22,7 +22,8 @@ mod waiting;
 use std::time::{Duration, Instant};
 
 use lockdog::error::InstanceState;
-use lockdog::{Client, Guard, RedLock, TryLockRequest};
+use lockdog::request::TryLockRequest;
+use lockdog::{Client, Guard, RedLock};
 
 use crate::stand::Servers;
 use crate::support::eventually;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use lockdog::report::{LockInfo, LockKind, Ttl};
-use lockdog::{Client, Error, Locks, Owner, Value};
+use lockdog::request::Locks;
+use lockdog::{Client, Error, Owner, Value};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 

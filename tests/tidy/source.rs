@@ -21,7 +21,7 @@ const LAYERS: [&[&str]; 19] = [
     &["multi_lock", "red_lock"],
     &["lock"],
     &["object"],
-    &["request"],
+    &["lock_request"],
     &["guard"],
     &["watchdog"],
     &["contend"],

@@ -1,7 +1,8 @@
 //! `lockdog ls`: the locks on the servers.
 
 use lockdog::report::{LockInfo, lock_hash};
-use lockdog::{Client, Error, Locks};
+use lockdog::request::Locks;
+use lockdog::{Client, Error};
 
 use crate::args::Ls;
 use crate::connect::Settings;

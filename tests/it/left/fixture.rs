@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, try_join_all};
+use lockdog::request::{LockRequest, TryLockRequest, UnlockRequest};
 use lockdog::{
-    Client, CountDownLatch, Election, Guard, Held, Lock, LockRequest, MultiLock, Owner,
-    PermitSemaphore, ReadWriteLock, RedLock, Result, Semaphore, TryLockRequest, UnlockRequest,
-    Value,
+    Client, CountDownLatch, Election, Guard, Held, Lock, MultiLock, Owner, PermitSemaphore,
+    ReadWriteLock, RedLock, Result, Semaphore, Value,
 };
 
 use super::site::Site;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use lockdog::config::Reentry;
 use lockdog::report::ShutdownReport;
+use lockdog::request::{LockRequest, TryLockRequest};
 use lockdog::{
-    Client, Error, Guard, LeasedPermit, Lock, LockRequest, Owner, Permit, PermitId,
-    PermitSemaphore, Result, TryLockRequest, Uuid,
+    Client, Error, Guard, LeasedPermit, Lock, Owner, Permit, PermitId, PermitSemaphore, Result,
+    Uuid,
 };
 use tokio::task::JoinHandle;
 

@@ -601,7 +601,7 @@ async fn every_call(client: &Client) -> bool {
 }
 
 /// One attempt, because a hold that an earlier call could not release may still exist.
-async fn acquire(request: lockdog::TryLockRequest) -> Option<lockdog::Guard> {
+async fn acquire(request: lockdog::request::TryLockRequest) -> Option<lockdog::Guard> {
     request.await.ok().flatten()
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use lockdog::{Client, Error, MultiLock, Owner, RedLock, TryLockRequest};
+use lockdog::request::TryLockRequest;
+use lockdog::{Client, Error, MultiLock, Owner, RedLock};
 
 use super::{Fixture, SOON, ms};
 use crate::support::{RedisServer, eventually, timed, until_ok};

@@ -393,11 +393,11 @@ impl Scene {
 struct PlainLock(lockdog::Lock);
 
 impl PlainLock {
-    fn lock(&self) -> lockdog::LockRequest {
+    fn lock(&self) -> lockdog::request::LockRequest {
         self.0.lock().owner(&Owner::new())
     }
 
-    fn try_lock(&self) -> lockdog::TryLockRequest {
+    fn try_lock(&self) -> lockdog::request::TryLockRequest {
         self.0.try_lock().owner(&Owner::new())
     }
 }

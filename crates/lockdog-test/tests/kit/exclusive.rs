@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use lockdog::{Guard, LockRequest, MultiLock, Owner, RedLock};
+use lockdog::request::LockRequest;
+use lockdog::{Guard, MultiLock, Owner, RedLock};
 use lockdog_test::Server;
 use tokio::time::sleep;
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lockdog::config::{Backoff, Wake};
-use lockdog::{Client, Error, MultiLock, RedLock, TryLockRequest};
+use lockdog::request::TryLockRequest;
+use lockdog::{Client, Error, MultiLock, RedLock};
 use lockdog_test::Server;
 use tokio::time::Instant;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, Guard, Lock, LockRequest, MultiLock, RedLock, TryLockRequest};
+use lockdog::request::{LockRequest, TryLockRequest};
+use lockdog::{Client, Guard, Lock, MultiLock, RedLock};
 use lockdog_test::Server;
 
 /// A lock with this name, or a lock of several locks with this name on several servers.

@@ -8,7 +8,7 @@ macro_rules! not_a_future {
         impl$(<$guard: FromGuard>)? Future for $request
         where
             // Without the lifetime, rustc refuses a bound that never holds, unless a parameter is in it.
-            for<'any> (): crate::request::IntoFutureIsCalled<Self>,
+            for<'any> (): crate::lock_request::IntoFutureIsCalled<Self>,
         {
             type Output = $output;
 
@@ -16,7 +16,7 @@ macro_rules! not_a_future {
                 self: std::pin::Pin<&mut Self>,
                 _: &mut std::task::Context<'_>,
             ) -> std::task::Poll<Self::Output> {
-                match <() as crate::request::IntoFutureIsCalled<Self>>::NEVER {}
+                match <() as crate::lock_request::IntoFutureIsCalled<Self>>::NEVER {}
             }
         }
     };
