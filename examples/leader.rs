@@ -5,7 +5,7 @@
 //! cargo run --example leader -- redis://127.0.0.1:6379 bob
 //! ```
 //!
-//! Ctrl-C or TERM: the leader resigns, and the next one leads at once.
+//! Ctrl-C or TERM: the leader resigns, and the next one leads immediately.
 //! If the leader is killed, the next one leads when the lease ends, at most six seconds later.
 //! If the leader cannot reach the server, it stops its work before its lease ends, and campaigns again.
 
@@ -50,7 +50,7 @@ async fn main() -> Result<()> {
         };
         if let Err(error) = ended {
             println!("{name} does not lead: {error}");
-            // Without this pause, the loop would send a campaign at once after each refusal.
+            // Without this pause, the loop would send a campaign immediately after each refusal.
             sleep(LEASE / 10).await;
         }
     }

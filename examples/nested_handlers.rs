@@ -62,7 +62,7 @@ async fn settle(State(service): State<Service>, Path(id): Path<u64>) -> Answer {
     Ok(format!("settled, times={times} hold count={count}"))
 }
 
-/// `POST /accounts/{id}/archive`: answers at once; a job keeps the lock until it is done.
+/// `POST /accounts/{id}/archive`: answers immediately; a job keeps the lock until it is done.
 async fn archive(State(service): State<Service>, Path(id): Path<u64>) -> Answer {
     let job = Owner::new();
     match service.account(id).try_lock().owner(&job).await? {

@@ -26,8 +26,8 @@ for i = 1, n - 4 do
     args[i] = ARGV[i]
 end
 
--- Whether the server refuses all writes for now, and not this one for ever. Redis 6 has more text before the code, and
--- the text of a missing permission has the user's name.
+-- Whether the server refuses all writes for a time. A missing permission refuses a write for good. Redis 6 has more
+-- text before the code, and the text of a missing permission has the user's name.
 local function is_for_now(refusal)
     if refusal:find('NOPERM', 1, true) then
         return false

@@ -273,7 +273,7 @@ impl Client {
             .collect()
     }
 
-    /// Marks the server's data as complete, so the server counts in quorums at once. Call it once for a
+    /// Marks the server's data as complete, so the server counts in quorums immediately. Call it once for a
     /// new server. Never call it for a server that may have lost locks which an owner still holds.
     /// Redisson has no such call.
     ///

@@ -22,7 +22,7 @@ impl ClientBuilder {
     /// [`ClientBuilder::master_tls`] says so. [`ClientBuilder::username`] and the related settings set the
     /// master's user, password and database.
     ///
-    /// After a failover, calls go to the new master. The client checks every hold there at once, and
+    /// After a failover, calls go to the new master. The client checks every hold there immediately, and
     /// reports a hold that is missing as lost. It extends a lease only if a sentinel named this master
     /// within the last lease, so without sentinels locks are lost at their deadlines.
     ///
@@ -43,7 +43,7 @@ impl ClientBuilder {
     ///
     /// The master of a lock's slot keeps the lock. A name whose braces put the lock and its channel into
     /// different slots is [`Error::Invalid`](crate::Error::Invalid). If a slot gets another master, calls
-    /// go there. The client checks every hold of the slot there at once, and reports a hold that is
+    /// go there. The client checks every hold of the slot there immediately, and reports a hold that is
     /// missing as lost. It extends a lease only if another node of the cluster named this master within
     /// the last lease.
     ///

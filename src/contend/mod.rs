@@ -199,7 +199,7 @@ pub(crate) enum Attempted<W> {
     /// Others acquire the same locks in another order. The call backs off for this long, in no queue.
     Collided(Duration),
     /// Others have it. The contender itself is notified of the release. It checks again at this moment, or
-    /// at once.
+    /// immediately.
     Taken {
         again: Option<Moment>,
     },

@@ -22,7 +22,7 @@ use crate::server::TimeBox;
 /// [`resign`](Self::resign) ends it and waits until Redis has confirmed that. Dropping it resigns without waiting:
 /// the client's own thread sends the release to Redis. A leadership can be lost, and reports that as a [`Guard`]
 /// does.
-#[must_use = "a leadership that is dropped at once resigns at once"]
+#[must_use = "`let _ = ..` drops the leadership immediately, and that resigns"]
 pub struct Leadership {
     guard: Guard,
     leading: Leading,

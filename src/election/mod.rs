@@ -132,7 +132,7 @@ impl Election {
     /// The next candidate leads, if there is one. Redisson has no election.
     ///
     /// The client first reads the leader, and then ends only that leadership: a command that arrives late or twice
-    /// ends no later one. A leader of this client reports the loss at once. A leader of another client reports it
+    /// ends no later one. A leader of this client reports the loss immediately. A leader of another client reports it
     /// at the next renewal, or with a fixed lease at the end of the lease. With
     /// [`ForceUnlockRequest::expecting`] it ends only the leadership of the given holder.
     ///

@@ -52,7 +52,7 @@ impl Leaders {
         }
     }
 
-    /// The next leader, or `None` if no client leads. The first call returns the current leader at once. Each later
+    /// The next leader, or `None` if no client leads. The first call returns the current leader immediately. Each later
     /// call waits for a change. After a message it returns within one round trip, otherwise within one
     /// [`poll_cap`](crate::ClientBuilder::poll_cap).
     ///
@@ -69,7 +69,7 @@ impl Leaders {
         let next = self.change().await;
         if next.is_err() {
             // A task that calls this in a loop is aborted where it is pending. Without this it never would be: after a
-            // shutdown each call returns at once.
+            // shutdown each call returns immediately.
             tokio::task::yield_now().await;
         }
         next
@@ -79,7 +79,7 @@ impl Leaders {
         loop {
             if let Some(at) = self.asks_at {
                 self.wait(at).await?;
-                // If the query below is cancelled, the next call sends one at once.
+                // If the query below is cancelled, the next call sends one immediately.
                 self.asks_at = None;
             }
             let asked = self.election.leader().await;

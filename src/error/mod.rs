@@ -195,7 +195,7 @@ pub enum Error {
     WouldDeadlock {
         /// The lock's name.
         lock: String,
-        /// The owner that wants to write, as text.
+        /// The owner that called, as text.
         owner: String,
     },
 }
@@ -286,7 +286,7 @@ impl Error {
             Self::Invalid { what, .. } => format!("invalid {what}"),
             Self::AlreadyHeld(_) => "this owner already holds the lock".to_owned(),
             Self::PermitNotInUse { .. } => "a permit is not in use".to_owned(),
-            Self::WouldDeadlock { .. } => "a write would wait for its owner's read".to_owned(),
+            Self::WouldDeadlock { .. } => "the call would cause a deadlock".to_owned(),
             Self::NotHeld(_) => "this owner has no forgotten hold to unlock".to_owned(),
             Self::NotReplicated(_) => "too few replicas acknowledged the lock in time".to_owned(),
             Self::NoQuorum(_) => "no quorum".to_owned(),

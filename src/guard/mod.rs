@@ -50,7 +50,7 @@ pub use verdict::Verdict;
 /// # }
 /// # async fn work() {}
 /// ```
-#[must_use = "keep it in a variable, `let guard = ..`: a guard that is dropped at once, as by `let _ = ..`, unlocks at once"]
+#[must_use = "keep it in a variable, `let guard = ..`: `let _ = ..` drops the guard immediately, and that releases the lock"]
 pub struct Guard {
     kind: GuardKind,
 }

@@ -12,7 +12,7 @@ impl HoldState {
         self.kept_until = self.kept_until.max(sent + at_least);
     }
 
-    /// Its lock may be released at once.
+    /// Its lock may be released immediately.
     pub(crate) fn keep_no_longer(&mut self) {
         self.kept_until = Moment(0);
     }

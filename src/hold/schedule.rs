@@ -9,7 +9,7 @@ use super::{Hold, HoldPhase, HoldState};
 use crate::clock::Moment;
 use crate::lease::LEAD_TIME;
 
-/// Holds ordered by their next moments. A hold that ends is removed at once, so fast lock-unlock cycles
+/// Holds ordered by their next moments. A hold that ends is removed immediately, so fast lock-unlock cycles
 /// leave no entry behind.
 #[derive(Default)]
 pub(super) struct Schedule {

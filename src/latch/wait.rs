@@ -12,7 +12,7 @@ use crate::owner::Owner;
 use crate::session::{GateState, Opened};
 
 impl CountDownLatch {
-    /// Waits until the count is zero, or until the latch is deleted. Returns at once if there is no count.
+    /// Waits until the count is zero, or until the latch is deleted. Returns immediately if there is no count.
     /// Corresponds to Redisson's `await()`.
     ///
     /// All waiters of one client share their queries. The client sends one after each message, in each poll

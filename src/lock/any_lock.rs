@@ -58,7 +58,7 @@ pub trait AnyLock:
     fn lock(&self) -> LockRequest;
 
     /// Acquires the lock with one attempt, or within [`TryLockRequest::wait`]: see [`Lock::try_lock`]. Keep
-    /// the guard: `try_lock().await?.is_some()` drops it at once.
+    /// the guard: `try_lock().await?.is_some()` drops it immediately.
     fn try_lock(&self) -> TryLockRequest;
 
     /// Ends a hold whose guard was forgotten: see [`Lock::unlock`].
@@ -93,7 +93,7 @@ pub(crate) mod sealed {
 }
 
 /// Implements [`AnyLock`] with the lock's own methods. With `remote`, its queries ask a server. With
-/// `local`, they return at once.
+/// `local`, they return immediately.
 macro_rules! any_lock {
     (@remote $answer:expr) => {
         $answer.await

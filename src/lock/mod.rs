@@ -185,12 +185,12 @@ impl<G: FromGuard> Lock<G> {
         })
     }
 
-    /// A handle of the same lock whose acquires never re-enter: each acquire has a new [`Owner`]. In
-    /// Redisson, threads exclude each other.
+    /// A handle of the same lock whose acquires never re-enter: each acquire has a new [`Owner`].
     ///
     /// Use it if one task runs several branches that must exclude each other: `join!`, `select!`,
-    /// `for_each_concurrent`. Without it the branches are one owner, and all of them get the lock at
-    /// once. A request's own [`owner`](LockRequest::owner) replaces the new owner.
+    /// `for_each_concurrent`. Without it the branches are one owner, and they all get the lock at the same
+    /// time. Use this handle where Java code used threads. A request's own [`owner`](LockRequest::owner)
+    /// replaces the new owner.
     ///
     /// Only a guard can end what this handle acquires. [`unlock`](Self::unlock),
     /// [`is_held`](Self::is_held) and [`hold_count`](Self::hold_count) are about the current owner, and
@@ -249,7 +249,7 @@ impl<G: FromGuard> Lock<G> {
     /// `tryLock()`, `tryLock(wait, unit)` and `tryLock(wait, lease, unit)`.
     ///
     /// Returns `None` if another owner has the lock. Keep the guard: `try_lock().await?.is_some()` drops it
-    /// at once, and the work runs without the lock.
+    /// immediately, and the work runs without the lock.
     ///
     /// ```no_run
     /// # async fn example(lock: lockdog::Lock) -> lockdog::Result<()> {

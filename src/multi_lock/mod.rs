@@ -33,7 +33,7 @@ use members::MemberGroups;
 ///
 /// One command acquires all plain, spin and non-reentrant members of one client. A member of another kind has
 /// a command of its own. All commands are sent at the same time. If another owner has a member, the clients
-/// release at once what they acquired, and the call waits for that member. It holds nothing while it waits. So
+/// release immediately what they acquired, and the call waits for that member. It holds nothing while it waits. So
 /// multi locks with common members do not deadlock, in any order of the members.
 ///
 /// The watchdog renews the members once all of them are held. If one member is lost, the multi lock is
@@ -166,7 +166,7 @@ impl MultiLock {
     /// `tryLock()`, `tryLock(wait, unit)` and `tryLock(wait, lease, unit)`.
     ///
     /// Returns `None` if another owner has a member. No member is held then. Keep the guard:
-    /// `try_lock().await?.is_some()` drops it at once. See [`Lock::try_lock`].
+    /// `try_lock().await?.is_some()` drops it immediately. See [`Lock::try_lock`].
     ///
     /// # Errors
     ///

@@ -127,7 +127,7 @@ impl PermitSemaphore {
     /// free. Corresponds to Redisson's `tryAcquire()`, `tryAcquire(wait, unit)` and
     /// `tryAcquire(wait, lease, unit)`.
     ///
-    /// Keep the permit: `try_acquire().await?.is_some()` drops it, which releases it at once.
+    /// Keep the permit: `try_acquire().await?.is_some()` drops it, which releases it immediately.
     ///
     /// # Errors
     ///

@@ -36,7 +36,7 @@ use crate::session::Claim;
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "a permit that is dropped at once is released at once"]
+#[must_use = "`let _ = ..` drops the permit immediately, and that releases it"]
 pub struct LeasedPermit {
     key: Arc<LockKey>,
     parts: Vec<Part>,

@@ -11,12 +11,12 @@ use crate::session::Unlocked;
 
 /// A [`ReadWriteLock`](crate::ReadWriteLock) that is held for reading. It is a [`Guard`] that can be
 /// [upgraded](Self::upgrade).
-#[must_use = "keep it in a variable, `let guard = ..`: a guard that is dropped at once, as by `let _ = ..`, unlocks at once"]
+#[must_use = "keep it in a variable, `let guard = ..`: `let _ = ..` drops the guard immediately, and that releases the lock"]
 pub struct ReadGuard(pub(super) Guard);
 
 /// A [`ReadWriteLock`](crate::ReadWriteLock) that is held for writing. It is a [`Guard`] that can be
 /// [downgraded](Self::downgrade).
-#[must_use = "keep it in a variable, `let guard = ..`: a guard that is dropped at once, as by `let _ = ..`, unlocks at once"]
+#[must_use = "keep it in a variable, `let guard = ..`: `let _ = ..` drops the guard immediately, and that releases the lock"]
 pub struct WriteGuard {
     // Dropped in this order: the write hold ends first.
     pub(super) guard: Guard,

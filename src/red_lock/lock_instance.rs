@@ -198,7 +198,7 @@ impl LockInstance {
         let until = began + taking.until.since(began) / 2;
         let listener = core.waiters.add_listener(&self.key, taking.owner)?;
         let number = releasing.number();
-        // A release that failed is repeated at once, on another connection. This call does not wait for one
+        // A release that failed is repeated immediately, on another connection. This call does not wait for one
         // that fails for longer.
         let is_awaited = || {
             let is_there = core.holds.numbered(&self.key, number).is_some();

@@ -45,7 +45,7 @@ use config::RedLockConfig;
 ///
 /// The clients ask all instances in parallel, each with its own time limit. The answers of a quorum decide.
 /// So with five instances an acquire takes the round trip of the third fastest one, independent of slower
-/// ones. If a round does not reach a quorum, the clients release at once what it acquired. The watchdog
+/// ones. If a round does not reach a quorum, the clients release immediately what it acquired. The watchdog
 /// extends the leases in rounds too, and acquires again the instances that lost the lock.
 /// [`Guard::instances`](crate::Guard::instances) returns the state of each instance.
 /// [`Guard::margin`](crate::Guard::margin) returns how many of them may lose the lock without harm.
@@ -234,7 +234,7 @@ impl RedLock {
     /// `tryLock()`, `tryLock(wait, unit)` and `tryLock(wait, lease, unit)`.
     ///
     /// Returns `None` if other owners have too many instances, so that no quorum is left. Keep the guard:
-    /// `try_lock().await?.is_some()` drops it at once. See [`Lock::try_lock`].
+    /// `try_lock().await?.is_some()` drops it immediately. See [`Lock::try_lock`].
     ///
     /// # Errors
     ///

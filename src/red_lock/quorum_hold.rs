@@ -171,7 +171,7 @@ impl QuorumHold {
         answer: InstanceAnswer,
     ) -> Vec<Request> {
         if let Some(claim) = &answer.claim {
-            // Called without the state's mutex: a hold that is lost already notifies the dependant at once.
+            // Called without the state's mutex: a hold that is lost already notifies the dependant immediately.
             claim.hold().add_dependant(self.me.clone());
         }
         // Dropped after the mutex of the state is released: the end of a claim may report a loss.

@@ -102,7 +102,7 @@ impl Semaphore {
     }
 
     /// Acquires this many permits: all of them, or none. Corresponds to Redisson's `acquire(permits)`. As in
-    /// Redisson, 0 permits are granted at once, and nothing is sent.
+    /// Redisson, 0 permits are granted immediately, and nothing is sent.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl Semaphore {
     /// Acquires one permit with one attempt, or within [`TrySemaphoreRequest::wait`]. Returns `None` if none
     /// is free. Corresponds to Redisson's `tryAcquire()` and `tryAcquire(wait)`.
     ///
-    /// Keep the permit: `try_acquire().await?.is_some()` drops it, which releases it at once.
+    /// Keep the permit: `try_acquire().await?.is_some()` drops it, which releases it immediately.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl Semaphore {
 
     /// Acquires this many permits with one attempt, or within [`TrySemaphoreRequest::wait`]. Returns `None`
     /// if fewer are free. Corresponds to Redisson's `tryAcquire(permits)` and `tryAcquire(permits, wait)`. As
-    /// in Redisson, 0 permits are granted at once, and nothing is sent.
+    /// in Redisson, 0 permits are granted immediately, and nothing is sent.
     ///
     /// # Errors
     ///

@@ -30,7 +30,7 @@ use crate::session::Claim;
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "a permit that is dropped at once is released at once"]
+#[must_use = "`let _ = ..` drops the permit immediately, and that releases it"]
 pub struct Permit {
     key: Arc<LockKey>,
     /// One for each request whose permits these are. None for a request of 0 permits.

@@ -60,7 +60,7 @@ impl TrySemaphoreRequest {
     }
 }
 
-/// As [`acquire`], but grants 0 permits at once, where [`acquire`] takes 0 as [`ALL`](super::ALL).
+/// As [`acquire`], but grants 0 permits immediately, where [`acquire`] takes 0 as [`ALL`](super::ALL).
 async fn acquire_some(semaphore: &Object, permits: u32, wait: WaitLimit) -> Result<Option<Permit>> {
     ensure_runtime()?;
     if permits == 0 {

@@ -215,7 +215,7 @@ impl<T> Attempt for SingleFlight<T> {
 }
 
 impl<T> Flight<T> {
-    /// Counts every outcome: a connection that opens and breaks at once is as bad as one that
+    /// Counts every outcome: a connection that opens and breaks immediately is as bad as one that
     /// cannot be opened.
     fn end(&self, outcome: &Result<T, Failure>) {
         let now = Instant::now();

@@ -230,7 +230,7 @@ impl GateQueries {
         }
     }
 
-    /// A moment at or before a zero that a message told of. The subscription began after the first waiter
+    /// A moment at or before the zero that a message reported. The subscription began after the first waiter
     /// came, so the message did too. A waiter that came later may have come while the message was in flight:
     /// the client assumes that this takes at most a poll cap.
     fn zero_by_message(&self, listener: &Listener) -> Option<Moment> {

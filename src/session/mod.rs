@@ -1,5 +1,6 @@
 //! What the locks and guards of one client share, and the commands they send.
 
+mod abandoned;
 mod acquire;
 mod answer;
 mod attempt_outcome;
@@ -16,7 +17,6 @@ mod losses;
 mod mailbox;
 mod member_attempt;
 mod observed;
-mod owed;
 mod queue_query;
 mod reentry;
 mod release;

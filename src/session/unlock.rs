@@ -117,7 +117,7 @@ async fn unlock(core: &Core, mut claim: Claim) -> Result<Unlocked, Error> {
     }
 }
 
-/// Ends a claim in its turn. Gives the claim back at once if another party has taken the turn over.
+/// Ends a claim in its turn. Gives the claim back immediately if another party has taken the turn over.
 async fn unlock_with(mut claim: Claim, turn: TurnGuard) -> Result<Result<Unlocked, Claim>, Error> {
     if let Some(unlocked) = claim.end_locally() {
         return Ok(Ok(unlocked));

@@ -32,7 +32,7 @@ impl WaitQueue {
     }
 
     /// Whether a release wakes this waiter, if it is the contender and has been answered that the lock is busy.
-    pub(super) fn hears(&self, waiter: &Waiter) -> bool {
+    pub(super) fn is_woken_by_a_release(&self, waiter: &Waiter) -> bool {
         let is_in_list = self.is_listed() && waiter.may_be_listed();
         self.is_listening() && (self.listed.is_none() || is_in_list)
     }

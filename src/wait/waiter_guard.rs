@@ -53,7 +53,8 @@ impl WaiterGuard {
         QueueView {
             is_contender: queue.may_ask(&self.waiter, now),
             // On a connection that counts as listed, a release wakes only a waiter that is in the list.
-            is_listening: queue.hears(&self.waiter) || self.waiter.in_queue.lock().is_listening(),
+            is_listening: queue.is_woken_by_a_release(&self.waiter)
+                || self.waiter.in_queue.lock().is_listening(),
             is_listed: queue.is_listed() && self.waiter.may_be_listed(),
             second_until: queue.second_until(now),
             retreat: queue.backed_off(now),

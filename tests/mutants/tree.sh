@@ -10,7 +10,7 @@ stop() {
     exit 1
 }
 
-# Two runs at once would change each other's copies.
+# Two runs at the same time would change each other's copies.
 exec 9> "$work/${0##*/}.lock"
 flock -n 9 || stop "another one uses $work; wait for its end"
 

@@ -6,10 +6,10 @@ mod epoch;
 mod identity;
 mod member;
 mod register;
-mod settled;
+mod settle;
 mod suspicion;
 mod term;
-mod unknown;
+mod unreachable_cluster;
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -331,7 +331,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/lock/contend.lua",
-        "522de596f66ac0e5f1d87fa2b58c24230bca6c68",
+        "6bca3b7ebf87e092df4332b021ee3a42a44157ff",
     ),
     (
         "lua/lock/force_unlock.lua",

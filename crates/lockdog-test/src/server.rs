@@ -113,7 +113,7 @@ impl Server {
             server: "pipe".to_owned(),
         };
         let serving = core.runtime().spawn(serve(core.clone(), ours, ends));
-        // A runtime that has ended drops the task at once.
+        // A runtime that has ended drops the task immediately.
         (theirs, !serving.is_finished())
     }
 

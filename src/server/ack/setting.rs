@@ -47,7 +47,7 @@ pub enum ReplicaAck {
     ///
     /// A master that was frozen may continue and grant a lock after another master was elected. So if a
     /// replica is missing, the client waits until sentinels or another node of the cluster have named
-    /// the master since the grant. A replica is missing if not all replicas acknowledged at once, if the
+    /// the master since the grant. A replica is missing if not all replicas acknowledged immediately, if the
     /// client saw the master lose replicas within the last minute, or if it did not count them for three
     /// seconds and the master has none. This takes up to 0.1 s, up to 0.25 s if one of the asked servers
     /// is frozen, and `timeout` if none answers; then the client grants the lock. A shorter lease may end

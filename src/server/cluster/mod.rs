@@ -1,6 +1,6 @@
 //! A cluster, and the assignment of its slots to masters by its nodes' answers.
 //!
-//! The client's own thread asks some of the nodes every second, and at once after a sign of a change.
+//! The client's own thread asks some of the nodes every second, and immediately after a sign of a change.
 //! Callers look keys up in the resulting map. A redirection (`MOVED` or `ASK`) is followed for the one
 //! command that it answers.
 

@@ -87,7 +87,7 @@ impl Batches {
 
     /// Whether the command of this caller has to be in a batch, or to wait until the others are sent.
     pub(super) fn are_due(&self, caller: &CountedCaller<'_>) -> bool {
-        // A few callers send their commands at once: a batch would save less than its task costs. But no
+        // A few callers send their commands immediately: a batch would save less than its task costs. But no
         // command overtakes those that wait already.
         caller.position() > FEW_CALLERS || self.has_waiting()
     }

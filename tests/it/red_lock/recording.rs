@@ -57,7 +57,7 @@ const DIFFERENCES: &[Difference] = &[
         ours: "s1 {a} 0, s1 {b} 0",
     },
     Difference {
-        id: "lost-quorum-is-told",
+        id: "lost-quorum-is-reported",
         scenario: "lost_after_acquire",
         step: 4,
         theirs: "answer void",

@@ -61,7 +61,7 @@ impl Found {
         self
     }
 
-    /// Shows it at once: the next step may take its time.
+    /// Shows it immediately: the next step may take its time.
     pub(super) fn show(&self, output: Output) {
         if output.json {
             output.object(self.object());

@@ -127,7 +127,7 @@ fn number(word: OsString) -> Option<i32> {
 const WORD: &str = "__command";
 const GROUP: &str = "group";
 const DESCENDANTS: &str = "descendants";
-/// The kernel reports the death of lockdog at once. A command that changed its user or its rights is the
+/// The kernel reports the death of lockdog immediately. A command that changed its user or its rights is the
 /// exception.
 const CHECK_PERIOD: Duration = Duration::from_secs(1);
 /// Each pass finds what was started during the previous one.

@@ -91,7 +91,7 @@ pub(crate) async fn top(args: &Top, settings: &Settings, output: Output) -> Resu
             }
         }
         if shown.is_paused {
-            // The table stays as it is. The next scan begins at once after the pause.
+            // The table stays as it is. The next scan begins immediately after the pause.
             scan = None;
         }
     }

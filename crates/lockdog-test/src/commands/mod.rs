@@ -70,7 +70,7 @@ pub(crate) fn execute(database: &mut Database, client: u64, args: &[Vec<u8>]) ->
     let reply = answer.unwrap_or_else(|refusal| refused(database, refusal));
     match &*name {
         "quit" => Outcome::Last(reply),
-        // A refusal is answered at once.
+        // A refusal is answered immediately.
         "wait" if !is_refused => match server::wait_time(args) {
             Some(time) => Outcome::Later(time, reply),
             None => Outcome::Reply(reply),
