@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::{CompositeHold, Verdict};
+use crate::background::ensure_runtime;
 use crate::clock::Moment;
 use crate::error::{Instance, Lost, Result};
 use crate::hold::{Hold, HoldPhase};
@@ -171,6 +172,7 @@ impl Held {
 
     /// See [`Guard::extend`](super::Guard::extend).
     pub(super) async fn extend(self, lease: Duration) -> Result<()> {
+        ensure_runtime()?;
         match self.kind {
             HeldKind::One(HeldLock { session, hold }) => {
                 session.core().lengthen(&hold, lease).await

@@ -306,7 +306,8 @@ impl Guard {
     /// # Errors
     ///
     /// - [`Error::Lost`](crate::Error::Lost) if the lock was lost before.
-    /// - [`Error::Invalid`](crate::Error::Invalid) if the lease is out of bounds. The client sends nothing.
+    /// - [`Error::Invalid`](crate::Error::Invalid) if the lease is out of bounds, and outside a tokio runtime. The
+    ///   client sends nothing.
     /// - After any other error the lock is held as before, up to [`Guard::remaining`]. Redis may keep it
     ///   for the longer lease.
     ///

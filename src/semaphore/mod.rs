@@ -10,6 +10,7 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
+use crate::background::ensure_runtime;
 use crate::error::{Error, Result};
 use crate::hold::Terms;
 use crate::key::kind;
@@ -159,6 +160,7 @@ impl Semaphore {
     ///
     /// As [`acquire`](Self::acquire).
     pub async fn drain(&self) -> Result<Option<Permit>> {
+        ensure_runtime()?;
         acquire(&self.inner, ALL, WaitLimit::Not).await
     }
 }

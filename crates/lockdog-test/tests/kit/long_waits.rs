@@ -3,7 +3,8 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use lockdog::Owner;
+use lockdog::request::TryLockRequest;
+use lockdog::{Guard, Lock, Owner};
 use lockdog_test::Server;
 use tokio::time::sleep;
 
@@ -15,25 +16,46 @@ const TEXT: &str = "waiting for a lock that another owner of this client holds";
 #[tokio::test(start_paused = true)]
 async fn a_long_wait_for_a_lock_of_the_same_client_logs_one_warning() {
     for stand in Stand::each().await {
-        let (warnings, _recording) = Warnings::of_this_thread();
-        let guard = stand.held().await;
-        let request = stand.try_lock().wait(Duration::from_secs(60));
-        let child = tokio::spawn(request.owner(&Owner::from_id(7)).into_future());
-        sleep(Duration::from_secs(9)).await;
-        assert_eq!(warnings.with(TEXT), [""; 0]);
-        sleep(Duration::from_secs(4)).await;
-        let said = warnings.with(TEXT);
-        assert_eq!(said.len(), 1, "{said:?}");
-        assert!(said[0].starts_with("lockdog::wait "), "{said:?}");
-        let owners = format!(" owner=7 holder={}", guard.owner());
-        assert!(
-            said[0].contains(&owners) && said[0].contains("lock.hash="),
-            "{said:?}"
-        );
-        assert!(child.await.unwrap().unwrap().is_none());
-        assert_eq!(warnings.with(TEXT).len(), 1);
-        guard.unlock().await.unwrap();
+        logs_one_warning(stand.held().await, stand.try_lock()).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_wait_for_a_fair_lock_or_for_another_mode_logs_one_warning() {
+    let server = Server::new();
+    let client = server.client().await;
+    let fair = client.fair_lock("fair");
+    let read = |name: &str| -> Lock { client.read_write_lock(name).read().into() };
+    let write = |name: &str| -> Lock { client.read_write_lock(name).write().into() };
+    for (held, wanted) in [
+        (fair.clone(), fair),
+        (read("a"), write("a")),
+        (write("b"), read("b")),
+        (write("c"), write("c")),
+    ] {
+        logs_one_warning(held.lock().await.unwrap(), wanted.try_lock()).await;
+    }
+}
+
+/// While this guard is held, a task of another owner waits for a minute.
+async fn logs_one_warning(guard: Guard, request: TryLockRequest) {
+    let (warnings, _recording) = Warnings::of_this_thread();
+    let request = request.wait(Duration::from_secs(60));
+    let child = tokio::spawn(request.owner(&Owner::from_id(7)).into_future());
+    sleep(Duration::from_secs(9)).await;
+    assert_eq!(warnings.with(TEXT), [""; 0]);
+    sleep(Duration::from_secs(4)).await;
+    let said = warnings.with(TEXT);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].starts_with("lockdog::wait "), "{said:?}");
+    let owners = format!(" owner=7 holder={}", guard.owner());
+    assert!(
+        said[0].contains(&owners) && said[0].contains("lock.hash="),
+        "{said:?}"
+    );
+    assert!(child.await.unwrap().unwrap().is_none());
+    assert_eq!(warnings.with(TEXT).len(), 1);
+    guard.unlock().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
