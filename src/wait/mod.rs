@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_leaves_the_list_hears_its_own_channel_until_its_wait_ends() {
+    fn a_client_that_leaves_the_list_listens_to_its_own_channel_until_its_wait_ends() {
         let (waiters, key, place) = waiting();
         let list = key.waiting_list().unwrap();
         let own = format!("{list}:{}", key.listed_as(Uuid::nil()));

@@ -45,7 +45,7 @@ impl CrowdKind {
         }
     }
 
-    /// Whether nobody holds it or waits for it, by the keys of its server.
+    /// Whether no task holds it or waits for it, by the keys of its server.
     async fn is_free(self, redis: &Redis, name: &str) -> bool {
         let queue = format!("redisson_lock_queue:{{{name}}}");
         match self {
@@ -250,7 +250,7 @@ impl Crowd {
     }
 }
 
-/// Waits until nobody holds any of these objects or waits for it. `server_of` connects to the server of a name.
+/// Waits until no task holds any of these objects or waits for it. `server_of` connects to the server of a name.
 pub(crate) async fn await_released(
     objects: &[(CrowdKind, &str)],
     server_of: impl AsyncFn(&str) -> Redis,

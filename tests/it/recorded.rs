@@ -168,7 +168,7 @@ struct Ours<'a> {
     name: String,
     messages: Messages,
     /// Messages of the steps before.
-    heard: usize,
+    messages_before: usize,
     answer: String,
     waiting: Vec<(u64, JoinHandle<String>)>,
     came_back: BTreeMap<u64, String>,
@@ -191,7 +191,7 @@ impl<'a> Ours<'a> {
             server,
             clients: BTreeMap::new(),
             name: named.unwrap_or_else(|| recorded.name.to_owned()),
-            heard: 0,
+            messages_before: 0,
             answer: String::new(),
             waiting: Vec::new(),
             came_back: BTreeMap::new(),
@@ -199,7 +199,7 @@ impl<'a> Ours<'a> {
     }
 
     async fn perform(&mut self, step: &Value) {
-        self.heard = self.messages.seen().len();
+        self.messages_before = self.messages.seen().len();
         self.answer = String::new();
         self.came_back.clear();
         let Some(who) = step["who"].as_str() else {
@@ -266,7 +266,7 @@ impl<'a> Ours<'a> {
         let came_back: Vec<String> = came_back
             .map(|(step, it)| format!("{step}: {it}"))
             .collect();
-        let published: Vec<String> = self.messages.seen()[self.heard..]
+        let published: Vec<String> = self.messages.seen()[self.messages_before..]
             .iter()
             .map(|(channel, message)| format!("{channel} <- {message}"))
             .collect();

@@ -121,7 +121,7 @@ async fn contending_tasks_continue_after_a_master_is_killed() {
     old.server.kill();
     cluster.await_heir(slot(&names[0]), &old).await;
     crowd.goes_on_within(WITHIN).await;
-    held.end_kept_or_told(&cluster).await;
+    held.end_kept_or_lost(&cluster).await;
     // The old master returns without data, as a replica of its successor.
     old.server.restart(Data::Lost).await;
     crowd.goes_on().await;
@@ -148,7 +148,7 @@ async fn contending_tasks_continue_after_a_master_freezes_and_returns() {
     .await;
     println!("two masters for {:?}", began.elapsed());
     crowd.goes_on_within(WITHIN).await;
-    held.end_kept_or_told(&cluster).await;
+    held.end_kept_or_lost(&cluster).await;
     crowd.end().await;
     are_free(&cluster, &names).await;
 }
@@ -163,7 +163,7 @@ async fn contending_tasks_continue_through_planned_failovers() {
         cluster.fail_over(slot(&names[0])).await;
         crowd.goes_on_within(WITHIN).await;
     }
-    held.end_kept_or_told(&cluster).await;
+    held.end_kept_or_lost(&cluster).await;
     crowd.end().await;
     are_free(&cluster, &names).await;
 }
@@ -329,7 +329,7 @@ impl Held {
     }
 
     /// Each guard either has its lock on the new master or reports the loss by its deadline.
-    async fn end_kept_or_told(self, cluster: &Cluster) {
+    async fn end_kept_or_lost(self, cluster: &Cluster) {
         // The client has checked every hold.
         eventually(SOON, "each hold was checked", async || {
             let renewed = |guard: &Guard| !guard.is_valid() || guard.remaining() > ms(20_000);

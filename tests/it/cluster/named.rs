@@ -14,21 +14,21 @@ async fn a_refusal_names_the_server_that_refused() {
     let stage = Stage::start().await;
     let refuse = Action::ReplyWith("-ERR not today".to_owned());
     let rules = stage.on_scripts(&stage.owner, &refuse);
-    let told = stage.failure().await;
-    assert!(matches!(told, Error::Refused { .. }), "{told:?}");
-    stage.names(&told, &stage.owner);
+    let error = stage.failure().await;
+    assert!(matches!(error, Error::Refused { .. }), "{error:?}");
+    stage.names(&error, &stage.owner);
     rules.into_iter().for_each(|rule| rule.remove());
     stage.on_scripts(&stage.other, &refuse);
     stage.send_on();
-    let told = stage.failure().await;
-    assert!(matches!(told, Error::Refused { .. }), "{told:?}");
-    stage.names(&told, &stage.other);
+    let error = stage.failure().await;
+    assert!(matches!(error, Error::Refused { .. }), "{error:?}");
+    stage.names(&error, &stage.other);
     // A query is a command of its own.
     let node = &stage.owner;
     let wrong = Action::ReplyWith("-WRONGTYPE no hash".to_owned());
     node.proxy().on(named("EXISTS"), wrong).always();
-    let told = stage.client.lock(NAME).is_locked().await.unwrap_err();
-    stage.names(&told, node);
+    let error = stage.client.lock(NAME).is_locked().await.unwrap_err();
+    stage.names(&error, node);
     stage.client.shutdown().await;
 }
 
@@ -36,17 +36,17 @@ async fn a_refusal_names_the_server_that_refused() {
 async fn a_timeout_names_the_server_that_was_asked() {
     let stage = Stage::start().await;
     stage.on_scripts(&stage.owner, &Action::DropReply);
-    let told = stage.failure().await;
-    assert!(told.is_timeout(), "{told:?}");
-    stage.names(&told, &stage.owner);
+    let error = stage.failure().await;
+    assert!(error.is_timeout(), "{error:?}");
+    stage.names(&error, &stage.owner);
     stage.client.shutdown().await;
 
     let stage = Stage::start().await;
     stage.on_scripts(&stage.other, &Action::DropReply);
     stage.send_on();
-    let told = stage.failure().await;
-    assert!(told.is_timeout(), "{told:?}");
-    stage.names(&told, &stage.other);
+    let error = stage.failure().await;
+    assert!(error.is_timeout(), "{error:?}");
+    stage.names(&error, &stage.other);
     stage.client.shutdown().await;
 }
 
@@ -61,12 +61,12 @@ async fn a_waiters_timeout_names_the_server_that_its_contender_asked() {
     let asked = || stage.other.proxy().count(acquire()) > 0;
     eventually(SOON, "the contender asked", async || asked()).await;
     let waiter = stage.client.lock(NAME).try_lock().wait(ms(500));
-    let told = waiter.owner(&Owner::new()).await;
-    let told = told.expect_err("no server answers");
-    assert!(told.is_timeout(), "{told:?}");
-    stage.names(&told, &stage.other);
-    let told = contender.await.unwrap().expect_err("no server answers");
-    stage.names(&told, &stage.other);
+    let error = waiter.owner(&Owner::new()).await;
+    let error = error.expect_err("no server answers");
+    assert!(error.is_timeout(), "{error:?}");
+    stage.names(&error, &stage.other);
+    let error = contender.await.unwrap().expect_err("no server answers");
+    stage.names(&error, &stage.other);
     stage.client.shutdown().await;
 }
 
@@ -77,11 +77,11 @@ async fn an_unconfirmed_unlock_names_the_server_that_was_asked() {
     let guard = lock.try_lock().wait(SOON).await.unwrap();
     let guard = guard.expect("no owner has it");
     let rules = stage.on_scripts(&stage.owner, &Action::DropReply);
-    let told = guard.unlock().await.expect_err("no server answers");
-    let Error::UnlockUnconfirmed(told) = told else {
-        panic!("{told:?}");
+    let error = guard.unlock().await.expect_err("no server answers");
+    let Error::UnlockUnconfirmed(error) = error else {
+        panic!("{error:?}");
     };
-    stage.names(told.cause().expect("no server answered"), &stage.owner);
+    stage.names(error.cause().expect("no server answered"), &stage.owner);
     rules.into_iter().for_each(|rule| rule.remove());
     eventually(SOON, "it is released in the background", async || {
         !stage.owner.redis().await.exists(NAME).await
@@ -148,8 +148,8 @@ impl Stage {
         tried.expect_err("no server grants it")
     }
 
-    fn names(&self, told: &Error, node: &Node) {
-        let text = told.to_string();
+    fn names(&self, error: &Error, node: &Node) {
+        let text = error.to_string();
         for it in [&self.owner, &self.other] {
             let server = format!("server=127.0.0.1:{}", it.port());
             assert_eq!(text.contains(&server), it.id == node.id, "{text}");

@@ -61,7 +61,7 @@ pub(super) struct Run {
 impl Run {
     /// How many leaderships there were.
     pub(super) fn leaderships(&self) -> usize {
-        self.terms.lock().expect("nobody panicked").len()
+        self.terms.lock().expect("no thread panicked").len()
     }
 
     fn is_enough(&self) -> bool {
@@ -103,7 +103,7 @@ pub(super) async fn contend(election: Election, run: Arc<Run>, mut dice: Dice) {
             continue;
         };
         let term = lead.term();
-        let is_new = run.terms.lock().expect("nobody panicked").insert(term);
+        let is_new = run.terms.lock().expect("no thread panicked").insert(term);
         assert!(is_new, "two leaders have term {term}");
         let before = run.last.load(Ordering::Relaxed);
         let has_written = run.cell.bump_while(ms(dice.roll(30)), || lead.is_valid());

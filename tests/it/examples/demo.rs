@@ -8,7 +8,7 @@ use crate::support::Binary;
 #[tokio::test]
 async fn the_demo_prints_each_act_and_ends() {
     let said = Program::run("demo", &[]).await;
-    let told = |wanted: &str| said.iter().any(|line| line.contains(wanted));
+    let is_printed = |wanted: &str| said.iter().any(|line| line.contains(wanted));
     for wanted in [
         "acquired it again, in a nested call of the same task",
         "redis   | redis-server, version ",
@@ -23,7 +23,7 @@ async fn the_demo_prints_each_act_and_ends() {
         "no key, no channel, no connection but this one",
         "All steps behaved as expected.",
     ] {
-        assert!(told(wanted), "{wanted:?} was not told:\n{said:#?}");
+        assert!(is_printed(wanted), "{wanted:?} was not printed:\n{said:#?}");
     }
     let colours = said.iter().any(|line| line.contains('\x1b'));
     assert!(!colours, "a pipe is no terminal:\n{said:#?}");

@@ -14,7 +14,7 @@ async fn the_table_refuses_the_write_of_a_holder_stopped_beyond_its_lease() {
     }
     let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
-    assert_told(&Program::run("fenced_table", &urls).await);
+    assert_printed(&Program::run("fenced_table", &urls).await);
     for server in &servers {
         let redis = server.redis().await;
         redis.assert_clean().await;
@@ -31,7 +31,7 @@ async fn without_urls_the_example_starts_servers_and_removes_them() {
     let program = Program::start_with("fenced_table", &[], &[("TMPDIR", path)]);
     let (status, said) = program.end().await;
     assert!(status.success(), "{status}:\n{said:#?}");
-    assert_told(&said);
+    assert_printed(&said);
     let left = std::fs::read_dir(path).expect("it is still there");
     assert_eq!(left.count(), 0, "the servers' data is still there");
 }
@@ -49,7 +49,7 @@ fn the_example_names_an_unreachable_server() {
     assert!(said.ends_with(&format!("; server={address}\n")), "{said}");
 }
 
-fn assert_told(said: &[String]) {
+fn assert_printed(said: &[String]) {
     let ends = [
         ", reads 10 pieces, and is stopped",
         ", sells 3, writes 7 pieces",

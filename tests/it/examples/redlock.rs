@@ -31,8 +31,11 @@ async fn a_lock_on_five_servers_survives_two_failures_and_is_lost_with_the_third
         "no key and no channel is left",
         "All steps behaved as expected.",
     ] {
-        let told = lines.any(|line| line.contains(wanted));
-        assert!(told, "{wanted:?} was not told, or out of order:\n{said:#?}");
+        let is_printed = lines.any(|line| line.contains(wanted));
+        assert!(
+            is_printed,
+            "{wanted:?} was not printed, or out of order:\n{said:#?}"
+        );
     }
     let left = std::fs::read_dir(path).expect("it is still there");
     assert_eq!(left.count(), 0, "the servers' data is still there");

@@ -32,7 +32,7 @@ async fn a_fair_lock_has_one_holder_under_a_nemesis_and_is_free_after_it() {
         .await;
     run.is_over.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {
-        task.expect("nobody panics");
+        task.expect("no task panics");
     }
     let visits = run.visits.load(Ordering::Relaxed);
     println!("{visits} acquires succeeded");

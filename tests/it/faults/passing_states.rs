@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lockdog::{Client, Error, Unlocked};
 
 use crate::faults::SOON;
-use crate::faults::stand::{MOMENT, Stand, take, told};
+use crate::faults::stand::{MOMENT, Stand, error_of, take};
 use crate::support::{Data, Redis, RedisServer, eventually};
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn a_call_waits_for_a_server_full_of_clients() {
     let there = stand.redis.clients().await.len();
     set(there).await;
     let lock = stand.client.lock("other");
-    let error = told(&lock).await;
+    let error = error_of(&lock).await;
     assert!(error.is_retriable() && !error.is_timeout(), "{error}");
     let rejected = rejected(&stand.redis).await;
     assert!(rejected >= 1, "{rejected} were turned away");
@@ -131,7 +131,7 @@ async fn a_call_waits_for_a_server_that_is_down() {
     let guard = stand.lock().lock().await.unwrap();
     stand.server.kill();
     let lock = stand.client.lock("other");
-    let error = told(&lock).await;
+    let error = error_of(&lock).await;
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
     assert!(error.is_retriable() && error.may_be_held() && !error.is_timeout());
     assert!(stand.proxy.counts().unreachable >= 1);

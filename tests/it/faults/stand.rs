@@ -99,7 +99,7 @@ pub(super) async fn take(lock: &Lock) -> Guard {
 
 /// The error of a short wait for a server that answers and grants nothing. On a busy machine a wait may end
 /// without an answer, which is a timeout.
-pub(super) async fn told(lock: &Lock) -> Error {
+pub(super) async fn error_of(lock: &Lock) -> Error {
     let until = Instant::now() + SOON;
     loop {
         let error = lock.try_lock().wait(MOMENT).await;

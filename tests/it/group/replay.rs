@@ -149,7 +149,7 @@ async fn replay(name: &str) {
     for step in scenario["steps"].as_array().unwrap() {
         let number = step["step"].as_u64().unwrap();
         let call = step["call"].as_str().unwrap();
-        let heard = messages.seen().len();
+        let messages_before = messages.seen().len();
         if let Some(pause) = call.strip_prefix('(') {
             let seconds: f64 = pause.split(' ').next().unwrap().parse().unwrap();
             // The leases are as many times longer here, because a machine may be busy.
@@ -200,7 +200,7 @@ async fn replay(name: &str) {
             }
         }
         let published = || {
-            let seen = messages.seen().split_off(heard);
+            let seen = messages.seen().split_off(messages_before);
             let seen = seen
                 .iter()
                 .map(|(channel, text)| format!("{channel} <- {text}"));

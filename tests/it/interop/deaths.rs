@@ -98,12 +98,12 @@ async fn lockdog_gets_what_a_killed_java_process_held_when_its_lease_ends() {
     }
     // No message came: each waiter waited for the end of the lease.
     let locks = ["redisson_lock__", "redisson_rwlock"];
-    let mut heard = messages.seen();
-    heard.retain(|(channel, _)| {
+    let mut published = messages.seen();
+    published.retain(|(channel, _)| {
         let is_lock = locks.iter().any(|prefix| channel.starts_with(prefix));
         is_lock && !channel.contains(QUEUE)
     });
-    assert_eq!(heard, []);
+    assert_eq!(published, []);
     for held in got {
         held.give_back().await;
     }
@@ -179,12 +179,12 @@ async fn java_gets_what_a_killed_lockdog_process_held_when_its_lease_ends() {
         got.push(held);
     }
     let locks = ["redisson_lock__", "redisson_rwlock"];
-    let mut heard = messages.seen();
-    heard.retain(|(channel, _)| {
+    let mut published = messages.seen();
+    published.retain(|(channel, _)| {
         let is_lock = locks.iter().any(|prefix| channel.starts_with(prefix));
         is_lock && !channel.contains(QUEUE)
     });
-    assert_eq!(heard, []);
+    assert_eq!(published, []);
     for held in got {
         held.give_back().await;
     }

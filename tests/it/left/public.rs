@@ -618,7 +618,7 @@ pub(super) const PUBLIC: &[Public] = &[
         made!(|test| {
             let reads = test.read_write().read().lock().owner(&Owner::new()).await;
             let writes = reads.expect("no owner has it").upgrade().await;
-            Made::call(writes.expect("nobody else reads").unlock())
+            Made::call(writes.expect("no other owner reads").unlock())
         }),
     ),
     Public::new(

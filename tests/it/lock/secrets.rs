@@ -45,8 +45,8 @@ fn no_password_is_in_any_debug_output_error_or_log_line() {
             ));
             // Every connection breaks and is opened again, and the data is lost.
             server.restart(Data::Lost).await;
-            let told = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
-            texts.push(format!("{told} {told:?}"));
+            let lost = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
+            texts.push(format!("{lost} {lost:?}"));
             server.kill();
             let error = client.lock("m").lock().await.unwrap_err();
             texts.push(format!("{error} {error:?}"));
@@ -160,7 +160,7 @@ fn no_password_is_in_errors_of_a_cluster_without_hello() {
 /// The errors of clients of a server with right and wrong passwords, by both protocols, with a pool, and of
 /// a call.
 async fn quotes(texts: &mut Vec<String>, port: u16) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut outputs = Vec::new();
     for user in ["", USER] {
         for wrong in ["", "x"] {
             for protocol in ["resp2", "resp3"] {
@@ -173,13 +173,13 @@ async fn quotes(texts: &mut Vec<String>, port: u16) -> Vec<String> {
                     by_pool(&url),
                 ];
                 for builder in builders {
-                    told.extend(all_told(builder.command_timeout(ms(1_000))).await);
+                    outputs.extend(all_outputs(builder.command_timeout(ms(1_000))).await);
                 }
             }
         }
     }
-    texts.extend(told.iter().cloned());
-    told
+    texts.extend(outputs.iter().cloned());
+    outputs
 }
 
 #[cfg(feature = "deadpool")]
@@ -191,24 +191,24 @@ fn by_pool(url: &str) -> ClientBuilder {
 }
 
 /// All texts of one client.
-pub(crate) async fn all_told(builder: ClientBuilder) -> Vec<String> {
-    let mut told = vec![format!("{builder:?} {builder:#?}")];
+pub(crate) async fn all_outputs(builder: ClientBuilder) -> Vec<String> {
+    let mut outputs = vec![format!("{builder:?} {builder:#?}")];
     match builder.clone().build().await {
         Ok(client) => {
             let tried = client.lock("l").try_lock().await;
-            told.extend(tried.map_err(|error| shown(&error)).err());
+            outputs.extend(tried.map_err(|error| shown(&error)).err());
             let diagnosis = client.diagnose().await;
-            told.push(diagnosis.map_or_else(|error| shown(&error), |all| all.to_string()));
-            told.push(format!("{client:?} {client:#?}"));
+            outputs.push(diagnosis.map_or_else(|error| shown(&error), |all| all.to_string()));
+            outputs.push(format!("{client:?} {client:#?}"));
             client.shutdown().await;
         }
-        Err(error) => told.push(shown(&error)),
+        Err(error) => outputs.push(shown(&error)),
     }
     let lazy = builder.lazy(true).build().await.expect("it is lazy");
     let tried = lazy.lock("l").try_lock().await;
-    told.extend(tried.map_err(|error| shown(&error)).err());
+    outputs.extend(tried.map_err(|error| shown(&error)).err());
     lazy.shutdown().await;
-    told
+    outputs
 }
 
 /// An error and its causes, by Display and Debug.

@@ -117,13 +117,13 @@ async fn permits_that_the_next_master_does_not_have_are_reported_lost() {
     master.server.kill();
     replica.server.resume();
     cluster.take_over(slot(name), replica).await;
-    let told = async {
+    let notified = async {
         for permit in &permits {
             assert_eq!(permit.lost().await.reason(), LostReason::NotOurs);
         }
     };
-    let told = tokio::time::timeout(SOON, told).await;
-    told.expect("the holders learn of the loss well within a third of their lease");
+    let notified = tokio::time::timeout(SOON, notified).await;
+    notified.expect("the holders learn of the loss well within a third of their lease");
     drop(permits);
     // A permit that the new master never had is not returned to it.
     let next = seats.try_acquire_many(200).wait(SOON).await.unwrap();

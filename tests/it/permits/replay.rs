@@ -103,7 +103,7 @@ struct Ours {
     name: &'static str,
     messages: Messages,
     /// Messages of the steps before.
-    heard: usize,
+    messages_before: usize,
     ids: Ids,
     answer: String,
     waiting: Vec<(u64, JoinHandle<Vec<PermitId>>)>,
@@ -123,7 +123,7 @@ impl Ours {
                 "ttl_and_delete" => "{a}:seats",
                 _ => "seats",
             },
-            heard: 0,
+            messages_before: 0,
             ids: Ids::default(),
             answer: String::new(),
             waiting: Vec::new(),
@@ -132,7 +132,7 @@ impl Ours {
     }
 
     async fn perform(&mut self, step: &Value) {
-        self.heard = self.messages.seen().len();
+        self.messages_before = self.messages.seen().len();
         self.answer = String::new();
         self.came_back.clear();
         let who = step["who"].as_str().unwrap_or_default();
@@ -218,7 +218,7 @@ impl Ours {
             .iter()
             .map(|(it, _)| it.to_string())
             .collect();
-        let published: Vec<String> = self.messages.seen()[self.heard..]
+        let published: Vec<String> = self.messages.seen()[self.messages_before..]
             .iter()
             .map(|(channel, message)| format!("{channel} <- {message}"))
             .collect();

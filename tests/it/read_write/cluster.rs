@@ -88,7 +88,7 @@ async fn holds_that_the_next_master_does_not_have_are_reported_lost() {
     master.server.kill();
     replica.server.resume();
     cluster.take_over(slot(&names[0]), replica).await;
-    let told = async {
+    let notified = async {
         for lost in [
             watched.lost().await,
             leased.lost().await,
@@ -97,8 +97,8 @@ async fn holds_that_the_next_master_does_not_have_are_reported_lost() {
             assert_eq!(lost.reason(), LostReason::NotOurs);
         }
     };
-    let told = tokio::time::timeout(SOON, told).await;
-    told.expect("the holders learn of the loss well within a third of their lease");
+    let notified = tokio::time::timeout(SOON, notified).await;
+    notified.expect("the holders learn of the loss well within a third of their lease");
     drop((watched, leased, writes));
     // Other owners acquire at once.
     let redis = replica.redis().await;

@@ -110,7 +110,7 @@ struct Ours {
     owners: BTreeMap<String, Owner>,
     messages: Messages,
     /// Messages of the steps before.
-    heard: usize,
+    messages_before: usize,
     answer: String,
     waiting: Vec<(u64, JoinHandle<String>)>,
     came_back: Vec<String>,
@@ -129,7 +129,7 @@ impl Ours {
             watchdog: ms(if has_short_watchdog { 3_000 } else { 30_000 }) * SLOWER,
             clients: BTreeMap::new(),
             owners: BTreeMap::new(),
-            heard: 0,
+            messages_before: 0,
             answer: String::new(),
             waiting: Vec::new(),
             came_back: Vec::new(),
@@ -137,7 +137,7 @@ impl Ours {
     }
 
     async fn perform(&mut self, step: &Value) {
-        self.heard = self.messages.seen().len();
+        self.messages_before = self.messages.seen().len();
         self.answer = String::new();
         self.came_back.clear();
         let Some((client, thread)) = step["who"].as_str().and_then(|who| who.split_once(' '))
@@ -205,7 +205,7 @@ impl Ours {
             }
         }
         self.came_back.sort();
-        let published: Vec<String> = self.messages.seen()[self.heard..]
+        let published: Vec<String> = self.messages.seen()[self.messages_before..]
             .iter()
             .map(|(channel, message)| format!("{channel} <- {message}"))
             .collect();

@@ -20,8 +20,8 @@ async fn a_lost_lock_reports_which_servers_failed() {
     servers.all[2].kill();
     let lost = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
     assert_eq!(lost.reason(), LostReason::Deadline);
-    for told in [lost.instances().to_vec(), guard.instances()] {
-        for (n, instance) in told.iter().enumerate() {
+    for states in [lost.instances().to_vec(), guard.instances()] {
+        for (n, instance) in states.iter().enumerate() {
             let as_was = match n {
                 1 => matches!(instance.state, InstanceState::GivenBack),
                 _ => is_away(instance),
@@ -62,12 +62,12 @@ async fn a_deleted_lock_reports_the_instances() {
     .await;
     let lost = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
     assert_eq!(lost.reason(), LostReason::NotOurs);
-    let told: Vec<String> = lost
+    let states: Vec<String> = lost
         .instances()
         .iter()
         .map(|instance| instance.state.to_string())
         .collect();
-    assert_eq!(told, ["given back", "lost", "lost"]);
+    assert_eq!(states, ["given back", "lost", "lost"]);
 }
 
 /// The client does not watch a fixed lease, so the unlock detects it.
@@ -85,12 +85,12 @@ async fn an_unlock_of_a_deleted_lock_reports_the_instances() {
         panic!("{error}")
     };
     assert_eq!(lost.reason(), LostReason::NotOurs);
-    let told: Vec<String> = lost
+    let states: Vec<String> = lost
         .instances()
         .iter()
         .map(|instance| instance.state.to_string())
         .collect();
-    assert_eq!(told, ["lost", "lost", "given back"]);
+    assert_eq!(states, ["lost", "lost", "given back"]);
 }
 
 #[tokio::test]
@@ -137,12 +137,12 @@ async fn an_unlocked_lock_reports_its_instances_as_given_back() {
     work.await.unwrap();
     let held = receive.await.unwrap();
     assert_eq!(held.lost().await.reason(), LostReason::Released);
-    let told = held.instances();
+    let states = held.instances();
     let given_back = |it: &&Instance| matches!(it.state, InstanceState::GivenBack);
     // One instance may not have answered before the release.
-    assert!(told.iter().filter(given_back).count() >= 2, "{told:?}");
+    assert!(states.iter().filter(given_back).count() >= 2, "{states:?}");
     assert!(
-        !told
+        !states
             .iter()
             .any(|it| matches!(it.state, InstanceState::Lost))
     );

@@ -178,7 +178,7 @@ struct Stage {
     views: Vec<Option<Redis>>,
     messages: Vec<Messages>,
     /// How many messages of each server belong to the steps before.
-    heard: Vec<usize>,
+    messages_before: Vec<usize>,
     a: Vec<Client>,
     b: Vec<Client>,
     red: RedLock,
@@ -208,7 +208,7 @@ impl Stage {
             servers,
             views,
             messages,
-            heard: vec![0; 3],
+            messages_before: vec![0; 3],
             red: RedLock::new(members),
             a,
             b,
@@ -318,20 +318,20 @@ impl Stage {
                 // What it sent before comes before.
                 view.cmd(&["PUBLISH", MARK, "0"]).await;
                 eventually(SOON, "all that was sent has come", async || {
-                    messages.seen()[self.heard[n]..]
+                    messages.seen()[self.messages_before[n]..]
                         .iter()
                         .any(|(channel, _)| channel == MARK)
                 })
                 .await;
             }
-            self.heard[n] = messages.seen().len();
+            self.messages_before[n] = messages.seen().len();
         }
     }
 
     fn said(&self) -> BTreeSet<String> {
         let mut said = BTreeSet::new();
         for (n, messages) in self.messages.iter().enumerate() {
-            for (channel, message) in messages.seen().into_iter().skip(self.heard[n]) {
+            for (channel, message) in messages.seen().into_iter().skip(self.messages_before[n]) {
                 said.insert(message_text(&format!("s{}", n + 1), &channel, &message));
             }
         }

@@ -121,7 +121,7 @@ async fn an_instance_that_does_not_answer_in_time_is_late() {
         InstanceState::Unreachable { cause, .. } => cause.is_timeout(),
         _ => false,
     };
-    let mut told = Vec::new();
+    let mut seen_states = Vec::new();
     for lock in locks {
         let error = lock.try_lock().lease(ms(60_000)).await.unwrap_err();
         let Error::NoQuorum(no_quorum) = &error else {
@@ -131,15 +131,15 @@ async fn an_instance_that_does_not_answer_in_time_is_late() {
             panic!("{error}")
         };
         assert!(is_late(first) && is_late(second), "{error}");
-        told.push(third.state.clone());
+        seen_states.push(third.state.clone());
         // On a busy machine the third one may be late, too.
         if matches!(third.state, InstanceState::Acquired) {
             break;
         }
     }
     assert!(
-        matches!(told.last(), Some(InstanceState::Acquired)),
-        "{told:?}"
+        matches!(seen_states.last(), Some(InstanceState::Acquired)),
+        "{seen_states:?}"
     );
     servers.all[0].resume();
     servers.all[1].resume();

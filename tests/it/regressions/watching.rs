@@ -21,23 +21,23 @@ async fn hanging_renewals_do_not_delay_a_lost_token() {
     }
     let start = crowd[0].remaining();
     // While sixteen batches hang, from about a third of the first lease to two thirds.
-    let mut told = Vec::new();
+    let mut watchers = Vec::new();
     for past in [2700, 3000, 3300, 3600] {
         let lease = start.saturating_sub(ms(6000 - past)).max(ms(500));
         let lock = client.lock(format!("f{past}"));
         // On a busy machine the answer may come after a short lease.
         let guard = until_ok(SOON, async || lock.lock().lease(lease).await).await;
         let deadline = Instant::now() + guard.remaining();
-        told.push(tokio::spawn(async move {
+        watchers.push(tokio::spawn(async move {
             guard.lost_token().cancelled().await;
             deadline.elapsed()
         }));
     }
     proxy.blackhole(Direction::ToServer);
-    for told in told {
-        let late = told.await.unwrap();
+    for watcher in watchers {
+        let late = watcher.await.unwrap();
         // A batch that hangs would take a command timeout.
-        assert!(late < ms(8_000), "told {late:?} after the deadline");
+        assert!(late < ms(8_000), "notified {late:?} after the deadline");
     }
     assert!(proxy.counts().blackholed > 0);
     proxy.heal();

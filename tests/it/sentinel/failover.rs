@@ -71,13 +71,13 @@ async fn locks_missing_on_the_new_master_are_reported_lost() {
         !master.redis().await.exists("leased").await,
         "it was replicated"
     );
-    let told = async {
+    let notified = async {
         for guard in &guards {
             assert_eq!(guard.lost().await.reason(), LostReason::NotOurs);
         }
     };
-    let told = tokio::time::timeout(SOON, told).await;
-    told.expect("the holders learn of the loss well within a third of their lease");
+    let notified = tokio::time::timeout(SOON, notified).await;
+    notified.expect("the holders learn of the loss well within a third of their lease");
     drop(guards);
     // Another owner can acquire the lock.
     turn(&client.lock("leased")).await;

@@ -15,16 +15,16 @@ async fn an_error_names_the_master_that_was_asked_before_and_after_a_switch() {
     let client = until_ok(SOON, async || client.clone().build().await).await;
     eventually(SOON, "the master refuses it", async || {
         // On a busy machine an attempt may end before the answer comes.
-        let told = failure(&client, "wrong").await;
-        matches!(told, Error::Refused { .. }) && names(&told, old)
+        let error = failure(&client, "wrong").await;
+        matches!(error, Error::Refused { .. }) && names(&error, old)
     })
     .await;
     let new = all.failover().await;
     eventually(SOON, "the new master is asked", async || {
         // An attempt that is still connecting names no server.
-        let told = failure(&client, "wrong").await;
-        assert!(!names(&told, old) || !names(&told, new), "{told}");
-        matches!(told, Error::Refused { .. }) && names(&told, new)
+        let error = failure(&client, "wrong").await;
+        assert!(!names(&error, old) || !names(&error, new), "{error}");
+        matches!(error, Error::Refused { .. }) && names(&error, new)
     })
     .await;
 
@@ -36,16 +36,16 @@ async fn an_error_names_the_master_that_was_asked_before_and_after_a_switch() {
     }
     new.pause();
     eventually(SOON, "the attempt is not answered", async || {
-        let told = failure(&client, "l").await;
+        let error = failure(&client, "l").await;
         // On a busy machine the client may just open a connection, which has no server to name.
-        let is_connecting = told.to_string().contains("no connection in time");
-        is_connecting || told.is_timeout() && names(&told, new)
+        let is_connecting = error.to_string().contains("no connection in time");
+        is_connecting || error.is_timeout() && names(&error, new)
     })
     .await;
     new.kill();
     eventually(SOON, "it cannot be connected to", async || {
-        let told = failure(&client, "l").await;
-        matches!(told, Error::Unavailable { .. }) && names(&told, new)
+        let error = failure(&client, "l").await;
+        matches!(error, Error::Unavailable { .. }) && names(&error, new)
     })
     .await;
     client.shutdown().await;
@@ -56,7 +56,8 @@ async fn failure(client: &Client, name: &str) -> Error {
     tried.expect_err("no server grants it")
 }
 
-fn names(told: &Error, server: &RedisServer) -> bool {
-    told.to_string()
+fn names(error: &Error, server: &RedisServer) -> bool {
+    error
+        .to_string()
         .contains(&format!("127.0.0.1:{}", server.port()))
 }

@@ -68,13 +68,13 @@ async fn permits_missing_on_the_new_master_are_reported_lost() {
         replica.resume();
     }
     let master = all.await_switch_from(all.servers[0].port()).await;
-    let told = async {
+    let notified = async {
         for permit in &permits {
             assert_eq!(permit.lost().await.reason(), LostReason::NotOurs);
         }
     };
-    let told = tokio::time::timeout(SOON, told).await;
-    told.expect("the holders learn of the loss well within a third of their lease");
+    let notified = tokio::time::timeout(SOON, notified).await;
+    notified.expect("the holders learn of the loss well within a third of their lease");
     drop(permits);
     // A permit that the new master never had is not returned to it.
     let next = seats.acquire_many(200).await.unwrap();

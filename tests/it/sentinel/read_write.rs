@@ -81,7 +81,7 @@ async fn holds_that_the_new_master_does_not_have_are_reported_lost() {
         replica.resume();
     }
     let master = all.await_switch_from(all.servers[0].port()).await;
-    let told = async {
+    let notified = async {
         for lost in [
             watched.lost().await,
             leased.lost().await,
@@ -90,8 +90,8 @@ async fn holds_that_the_new_master_does_not_have_are_reported_lost() {
             assert_eq!(lost.reason(), LostReason::NotOurs);
         }
     };
-    let told = tokio::time::timeout(SOON, told).await;
-    told.expect("the holders learn of the loss well within a third of their lease");
+    let notified = tokio::time::timeout(SOON, notified).await;
+    notified.expect("the holders learn of the loss well within a third of their lease");
     drop((watched, leased, writes));
     // Other owners acquire at once.
     let stranger = Client::connect(all.url()).await.unwrap();

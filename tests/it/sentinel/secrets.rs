@@ -4,7 +4,7 @@ use lockdog::config::Protocol;
 use lockdog::{Client, Owner};
 
 use super::ms;
-use crate::lock::secrets::{SECRET, all_told, no_secret_in, shown};
+use crate::lock::secrets::{SECRET, all_outputs, no_secret_in, shown};
 use crate::support::sentinels::MASTER;
 use crate::support::{Action, Logs, Proxy, RedisServer, Sentinels, logs, named};
 use crate::turn::answered;
@@ -32,14 +32,14 @@ fn no_password_is_in_errors_of_sentinels_and_masters_without_hello_or_auth() {
                 } else {
                     missing
                 };
-                let told = of_master(&all, missing).await;
-                let quoted = told.iter().filter(|it| it.contains(expected)).count();
-                assert!(quoted >= 3, "{missing}: {told:#?}");
-                texts.extend(told);
-                let told = of_sentinels(&all, missing).await;
-                let quoted = told.iter().filter(|it| it.contains(expected)).count();
-                assert!(quoted >= 3, "{missing}: {told:#?}");
-                texts.extend(told);
+                let outputs = of_master(&all, missing).await;
+                let quoted = outputs.iter().filter(|it| it.contains(expected)).count();
+                assert!(quoted >= 3, "{missing}: {outputs:#?}");
+                texts.extend(outputs);
+                let outputs = of_sentinels(&all, missing).await;
+                let quoted = outputs.iter().filter(|it| it.contains(expected)).count();
+                assert!(quoted >= 3, "{missing}: {outputs:#?}");
+                texts.extend(outputs);
             }
             no_secret_in(&texts, &logs);
         },
@@ -50,13 +50,13 @@ fn no_password_is_in_errors_of_sentinels_and_masters_without_hello_or_auth() {
 /// wrong passwords.
 async fn of_master(all: &Sentinels, missing: &str) -> Vec<String> {
     let builder = || Client::builder().url(all.url()).command_timeout(ms(1_000));
-    let mut told = Vec::new();
+    let mut outputs = Vec::new();
     for user in ["default", USER] {
         for wrong in ["", "x"] {
             for protocol in [Protocol::Resp2, Protocol::Resp3] {
                 let password = format!("{SECRET}{wrong}");
                 let builder = builder().username(user).password(password);
-                told.extend(all_told(builder.protocol(protocol)).await);
+                outputs.extend(all_outputs(builder.protocol(protocol)).await);
             }
         }
     }
@@ -71,16 +71,16 @@ async fn of_master(all: &Sentinels, missing: &str) -> Vec<String> {
             waiting.owner(&Owner::new()).await
         });
         assert!(waiting.await.is_none());
-        told.push(format!("{client:#?} {guard:?}"));
+        outputs.push(format!("{client:#?} {guard:?}"));
         guard.unlock().await.expect("it was held");
         client.shutdown().await;
     }
-    told
+    outputs
 }
 
 /// The errors of clients at sentinels without the command, with the texts of two server generations.
 async fn of_sentinels(all: &Sentinels, missing: &str) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut outputs = Vec::new();
     let protocol = if missing == "HELLO" { "resp3" } else { "resp2" };
     for quote in ['\'', '`'] {
         let mut proxies = Vec::new();
@@ -96,14 +96,14 @@ async fn of_sentinels(all: &Sentinels, missing: &str) -> Vec<String> {
         };
         let builder = Client::builder().sentinel(MASTER, proxies.iter().map(url));
         let builder = builder.command_timeout(ms(1_000));
-        told.extend(all_told(builder.clone()).await);
+        outputs.extend(all_outputs(builder.clone()).await);
         let by_setting = builder.sentinel_password(SECRET).password(SECRET);
         let refused = by_setting.build().await;
-        told.push(shown(
+        outputs.push(shown(
             &refused.expect_err("the sentinels refuse every user"),
         ));
     }
-    told
+    outputs
 }
 
 /// The error of servers for an unknown command, with the arguments that were sent.

@@ -52,7 +52,10 @@ async fn one_bad_entry_does_not_harm_others_of_its_batch() {
     })
     .await
     .expect("both are notified of the loss");
-    println!("told {:?} before the deadline", deadline - Instant::now());
+    println!(
+        "notified {:?} before the deadline",
+        deadline - Instant::now()
+    );
     assert_eq!(lost.reason(), LostReason::Deadline);
     assert_eq!(other.reason(), LostReason::NotOurs);
     let with_bad = |args: &[String]| is_renewal(args) && args.len() > 10;

@@ -20,7 +20,7 @@ async fn a_deleted_key_is_reported_everywhere() {
     let (_server, redis, client) = start().await;
     let concerned = Concerned::hold(&client, "a").await;
     redis.cmd(&["DEL", "a"]).await;
-    concerned.are_told(LostReason::NotOurs).await;
+    concerned.are_notified(LostReason::NotOurs).await;
     redis.assert_clean().await;
 }
 
@@ -31,7 +31,7 @@ async fn a_key_taken_by_another_owner_is_reported_and_left_alone() {
     redis.cmd(&["DEL", "a"]).await;
     redis.cmd(&["HSET", "a", "somebody:1", "1"]).await;
     redis.cmd(&["PEXPIRE", "a", "60000"]).await;
-    concerned.are_told(LostReason::NotOurs).await;
+    concerned.are_notified(LostReason::NotOurs).await;
     sleep(LEASE / 2).await;
     assert_eq!(redis.hash("a").await["somebody:1"], "1");
     assert!(redis.pttl("a").await > 40_000);
@@ -44,7 +44,7 @@ async fn a_server_outage_beyond_the_lease_is_reported_everywhere() {
     let (server, redis, client) = start().await;
     let concerned = Concerned::hold(&client, "a").await;
     server.pause();
-    concerned.are_told(LostReason::Deadline).await;
+    concerned.are_notified(LostReason::Deadline).await;
     sleep(LEASE).await;
     server.resume();
     eventually(SAFETY, "it is free", async || !redis.exists("a").await).await;
@@ -97,7 +97,7 @@ async fn a_force_unlock_by_this_client_is_reported_everywhere() {
     let concerned = Concerned::hold(&client, "a").await;
     assert!(client.lock("a").force_unlock().await.unwrap());
     assert!(!concerned.outer.is_valid(), "this client knows at once");
-    concerned.are_told(LostReason::Forced).await;
+    concerned.are_notified(LostReason::Forced).await;
     redis.assert_clean().await;
 }
 
@@ -107,7 +107,7 @@ async fn a_force_unlock_by_another_client_is_reported_everywhere() {
     let concerned = Concerned::hold(&client, "a").await;
     let other = connect(&server.url()).await;
     assert!(other.lock("a").force_unlock().await.unwrap());
-    concerned.are_told(LostReason::NotOurs).await;
+    concerned.are_notified(LostReason::NotOurs).await;
     redis.assert_clean().await;
 }
 
@@ -118,7 +118,7 @@ async fn a_shutdown_is_reported_everywhere() {
     let report = client.shutdown().await;
     assert_eq!((report.released, report.unconfirmed), (1, 0));
     assert!(!redis.exists("a").await);
-    concerned.are_told(LostReason::ShutDown).await;
+    concerned.are_notified(LostReason::ShutDown).await;
     redis.assert_clean().await;
 }
 
@@ -129,7 +129,9 @@ async fn max_hold_is_reported_everywhere() {
     let concerned = Concerned::hold_at_most(&client, "a", Some(max_hold)).await;
     // Counted from here it is a little later than the engine's own.
     let deadline = Instant::now() + max_hold;
-    concerned.are_told_by(deadline, LostReason::MaxHold).await;
+    concerned
+        .are_notified_by(deadline, LostReason::MaxHold)
+        .await;
     redis.assert_clean().await;
 }
 
@@ -140,7 +142,7 @@ async fn the_end_of_a_fixed_lease_is_reported_without_a_query() {
     let deadline = Instant::now() + guard.remaining();
     redis.cmd(&["DEL", "a"]).await;
     let lost = timeout(SAFETY, guard.lost()).await.unwrap();
-    told_in_time(deadline);
+    notified_in_time(deadline);
     assert_eq!(lost.reason(), LostReason::Deadline);
     assert!(!guard.is_valid() && guard.remaining().is_zero());
 }
@@ -213,13 +215,13 @@ impl Concerned {
     }
 
     /// Waits until all are notified, and checks what they report and when.
-    async fn are_told(self, reason: LostReason) {
+    async fn are_notified(self, reason: LostReason) {
         // A renewal that was under way when the test struck may have moved it once.
         let deadline = Instant::now() + self.outer.remaining();
-        self.are_told_by(deadline, reason).await;
+        self.are_notified_by(deadline, reason).await;
     }
 
-    async fn are_told_by(self, deadline: Instant, reason: LostReason) {
+    async fn are_notified_by(self, deadline: Instant, reason: LostReason) {
         let all = async {
             tokio::join!(
                 async { (self.outer.lost().await, self.outer.is_valid()) },
@@ -233,7 +235,7 @@ impl Concerned {
         let (outer, nested, fixed, view, ..) = timeout(SAFETY, all)
             .await
             .expect("all are notified of the loss");
-        told_in_time(deadline);
+        notified_in_time(deadline);
         for (lost, was_valid) in [outer, nested, fixed, view] {
             assert_eq!(lost.reason(), reason);
             assert!(!was_valid, "a loss was reported, and there was none");
@@ -255,14 +257,14 @@ impl Concerned {
 }
 
 /// Notified by the deadline, apart from the delay of the test itself.
-pub(super) fn told_in_time(deadline: Instant) {
+pub(super) fn notified_in_time(deadline: Instant) {
     let now = Instant::now();
     if now <= deadline {
-        println!("told {:?} before the deadline", deadline - now);
+        println!("notified {:?} before the deadline", deadline - now);
     } else {
         let late = now - deadline;
-        println!("told {late:?} after the deadline");
-        assert!(late < SCHEDULING_NOISE, "told {late:?} late");
+        println!("notified {late:?} after the deadline");
+        assert!(late < SCHEDULING_NOISE, "notified {late:?} late");
     }
 }
 

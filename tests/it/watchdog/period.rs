@@ -109,13 +109,16 @@ async fn max_hold_ends_a_watched_hold() {
     let guard = request.await.unwrap();
     let other = client.lock("b").lock().await.unwrap();
     let lost = timeout(SAFETY, guard.lost()).await.unwrap();
-    let told_after = began.elapsed();
+    let notified_after = began.elapsed();
     assert_eq!(lost.reason(), LostReason::MaxHold);
     assert!(
-        told_after >= max_hold * 9 / 10,
-        "{told_after:?}: the lock may be kept up to {max_hold:?}"
+        notified_after >= max_hold * 9 / 10,
+        "{notified_after:?}: the lock may be kept up to {max_hold:?}"
     );
-    println!("told after {told_after:?}, held for {:?}", lost.held_for());
+    println!(
+        "notified after {notified_after:?}, held for {:?}",
+        lost.held_for()
+    );
     assert!(!guard.is_valid() && other.is_valid());
     let of_a = |args: &[String]| is_renewal(args) && args.iter().any(|arg| arg == "a");
     assert!(proxy.count(of_a) >= 2, "{}", proxy.count(of_a));

@@ -44,7 +44,7 @@ async fn waiters_of_each_kind_of_lock_get_it_one_after_the_other() {
             sleep(millis).await;
             assert_eq!(written.load(Ordering::Relaxed), 0);
             let flushed = flush(&server).await;
-            is_told_by_a_renewal(flushed, held.lost()).await;
+            is_notified_by_a_renewal(flushed, held.lost()).await;
             for waiter in waiters {
                 let done = timeout_at(flushed + PERIOD + SOON, waiter).await;
                 let got = done.expect("its client is notified of the loss").unwrap();
@@ -80,7 +80,7 @@ async fn a_waiting_writer_gets_the_lock_of_lost_readers_and_they_are_notified() 
         let flushed = flush(&server).await;
         let writer = timeout_at(flushed + SOON, writer).await;
         let writer = writer.expect("its timer wakes it").unwrap().unwrap();
-        is_told_by_a_renewal(flushed, watched.lost()).await;
+        is_notified_by_a_renewal(flushed, watched.lost()).await;
         let lost = timeout_at(flushed + LEASE * 5, leased.lost()).await;
         lost.expect("its lease ends at the latest");
         for reads in [watched, leased] {
@@ -111,7 +111,7 @@ async fn waiting_readers_get_the_lock_of_a_lost_writer_and_it_is_notified() {
         sleep(millis).await;
         assert!(!readers.iter().any(JoinHandle::is_finished));
         let flushed = flush(&server).await;
-        is_told_by_a_renewal(flushed, writer.lost()).await;
+        is_notified_by_a_renewal(flushed, writer.lost()).await;
         let mut guards = Vec::new();
         for reader in readers {
             let reader = timeout_at(flushed + SOON, reader).await;
@@ -140,7 +140,7 @@ async fn a_reader_that_waits_for_an_upgrade_is_notified_of_its_loss() {
         let ended = timeout_at(flushed + SOON, upgrade).await;
         let error = ended.expect("its timer wakes it").unwrap().unwrap_err();
         assert!(error.error().is_some_and(Error::is_lost), "{error:?}");
-        is_told_by_a_renewal(flushed, other.lost()).await;
+        is_notified_by_a_renewal(flushed, other.lost()).await;
         drop((error, other));
         server.assert_clean().await;
     }
@@ -162,7 +162,7 @@ async fn permits_with_leases_end_and_waiters_wait_for_new_ones() {
         let hurried = tokio::spawn(theirs.try_acquire().wait(limit).into_future());
         sleep(millis).await;
         let flushed = flush(&server).await;
-        is_told_by_a_renewal(flushed, both.lost()).await;
+        is_notified_by_a_renewal(flushed, both.lost()).await;
         assert!(
             hurried.await.unwrap().unwrap().is_none(),
             "no permit is free"
@@ -262,7 +262,7 @@ async fn flush(server: &Server) -> Instant {
 }
 
 /// The next renewal finds that the lock is gone.
-async fn is_told_by_a_renewal(flushed: Instant, lost: impl Future<Output = Lost>) {
+async fn is_notified_by_a_renewal(flushed: Instant, lost: impl Future<Output = Lost>) {
     let lost = timeout_at(flushed + PERIOD, lost).await;
     let lost = lost.expect("its next renewal shows the loss");
     assert_eq!(lost.reason(), LostReason::NotOurs);

@@ -12,7 +12,7 @@ const LEASE: Duration = Duration::from_millis(1_200);
 const PERIOD: Duration = Duration::from_millis(400);
 
 /// Waits until the guard reports its loss, and checks that this is in time.
-async fn told_by(guard: &Guard, deadline: Instant) -> LostReason {
+async fn notified_by(guard: &Guard, deadline: Instant) -> LostReason {
     let lost = guard.lost().await;
     let now = Instant::now();
     assert!(now <= deadline, "told {:?} late", now - deadline);
@@ -39,7 +39,7 @@ async fn a_holder_is_notified_by_its_deadline_whenever_the_server_stops() {
         let guard = client.lock("l").lock().await.unwrap();
         sleep(Duration::from_millis(millis)).await;
         server.freeze();
-        let reason = told_by(&guard, deadline(&guard)).await;
+        let reason = notified_by(&guard, deadline(&guard)).await;
         assert_eq!(reason, LostReason::Deadline, "after {millis} ms");
         server.thaw();
         drop(guard);
@@ -54,7 +54,7 @@ async fn a_holder_is_notified_of_a_deleted_key_within_a_renewal_period() {
         let guard = client.lock("l").lock().await.unwrap();
         sleep(Duration::from_millis(millis)).await;
         server.lose("l");
-        let reason = told_by(&guard, Instant::now() + PERIOD).await;
+        let reason = notified_by(&guard, Instant::now() + PERIOD).await;
         assert_eq!(reason, LostReason::NotOurs, "after {millis} ms");
     }
 }
@@ -66,7 +66,7 @@ async fn a_holder_is_notified_by_the_end_of_its_fixed_lease() {
         let lease = Duration::from_millis(millis);
         let asked = Instant::now();
         let guard = client.lock("l").lock().lease(lease).await.unwrap();
-        let reason = told_by(&guard, asked + lease).await;
+        let reason = notified_by(&guard, asked + lease).await;
         assert_eq!(reason, LostReason::Deadline);
         // A hundredth of the lease is reserved for different clock rates.
         assert!(asked.elapsed() >= lease * 9 / 10 - Duration::from_millis(3));
@@ -93,7 +93,7 @@ async fn a_red_lock_holder_is_notified_by_its_deadline_whenever_a_majority_stops
             last = last.max(deadline(&guard));
             let _ = timeout(Duration::from_millis(1), guard.lost()).await;
         }
-        let reason = told_by(&guard, last + Duration::from_millis(1)).await;
+        let reason = notified_by(&guard, last + Duration::from_millis(1)).await;
         assert_eq!(reason, LostReason::Deadline, "after {millis} ms");
         servers[0].thaw();
         servers[1].thaw();

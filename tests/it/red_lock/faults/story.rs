@@ -83,13 +83,13 @@ impl Watched {
         };
         let lost = tokio::time::timeout(SOON, watch).await;
         let lost = lost.expect("the old holder is notified of the loss");
-        let told = Instant::now();
+        let notified = Instant::now();
         assert!(!self.guard.is_valid());
         let token = self.guard.lost_token();
         let cancelled = tokio::time::timeout(SOON, token.cancelled()).await;
         cancelled.expect("its token is cancelled");
-        let late = told.saturating_duration_since(self.deadline);
-        assert!(late < A_MOMENT, "told {late:?} after its deadline");
+        let late = notified.saturating_duration_since(self.deadline);
+        assert!(late < A_MOMENT, "notified {late:?} after its deadline");
         Loss {
             last_valid: self.last_valid,
             reason: lost.reason(),
