@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal};
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
+use lockdog::error::LostReason;
 use lockdog::report::{HoldInfo, HolderInfo, Ttl};
 use lockdog::{AnyLock, Client, Error, Guard, MultiLock, RedLock};
 use rustix::process::Signal;
@@ -182,19 +183,31 @@ impl Acquired {
         &self.guard
     }
 
-    /// Releases the lock, and says so if that is not certain. The exit code stays the command's.
-    pub(super) async fn release(self, output: Output) {
-        match self.guard.unlock().await {
-            Ok(_) => {}
-            Err(Error::Lost(lost)) => output.note(format_args!(
-                "the lock was lost, perhaps while the command ran: {}",
-                lost.reason()
-            )),
-            Err(error) => output.note(format_args!(
-                "the release is not confirmed; the lock ends with its lease: {error}"
-            )),
-        }
+    /// Releases the lock, and says so if that is not certain. The exit code stays the command's. `known` is a loss
+    /// that the user was told of. Returns why the lock was lost, if it was.
+    pub(super) async fn release(
+        self,
+        known: Option<LostReason>,
+        output: Output,
+    ) -> Option<LostReason> {
+        let lost = match self.guard.unlock().await {
+            Ok(_) => known,
+            Err(Error::Lost(lost)) => known.or_else(|| {
+                let reason = lost.reason();
+                output.note(format_args!(
+                    "the lock was lost, perhaps while the command ran: {reason}"
+                ));
+                Some(reason)
+            }),
+            Err(error) => {
+                output.note(format_args!(
+                    "the release is not confirmed; the lock ends with its lease: {error}"
+                ));
+                known
+            }
+        };
         shut_down(&self.clients).await;
+        lost
     }
 
     /// Ends a lock that is lost, or about to be.

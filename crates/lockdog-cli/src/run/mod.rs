@@ -68,16 +68,22 @@ async fn under_lock(
     let mut command = match RunningCommand::start(args, &environment) {
         Ok(command) => command,
         Err(failed) => {
-            acquired.release(output).await;
+            report.lost(acquired.release(None, output).await);
             return Err(failed);
         }
     };
-    let Ended { code, verdict } =
-        supervise(args, &acquired, &mut command, &mut signals, output).await;
+    let Ended {
+        code,
+        verdict,
+        warned,
+    } = supervise(args, &acquired, &mut command, &mut signals, output).await;
     report.held(started.elapsed());
     if let Some(verdict) = verdict {
         let code = verdict.exit_code();
         report.stopped(verdict, code);
+        if warned.is_some() {
+            report.lost(warned);
+        }
         acquired.abandon().await;
         return Ok(code);
     }
@@ -86,7 +92,7 @@ async fn under_lock(
     if !matches!(code, NOT_EXECUTABLE | NOT_FOUND) {
         keep(args, &acquired, started, &mut signals).await;
     }
-    acquired.release(output).await;
+    report.lost(acquired.release(warned, output).await);
     Ok(code)
 }
 

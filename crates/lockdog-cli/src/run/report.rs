@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::time::Duration;
 
+use lockdog::error::LostReason;
 use serde_json::{Value, json};
 
 use super::arguments::Args;
@@ -72,6 +73,11 @@ impl Report {
         };
         self.line["lost"] = json!(verdict.reason());
         self.end(outcome, code);
+    }
+
+    /// For a command that was not stopped for it.
+    pub(super) fn lost(&mut self, reason: Option<LostReason>) {
+        self.line["lost"] = json!(reason.map(LostReason::as_str));
     }
 
     pub(super) fn failed(&mut self, failed: &Failed) {

@@ -19,6 +19,8 @@ pub(super) struct Ended {
     pub(super) code: u8,
     /// Why it was stopped, if it was.
     pub(super) verdict: Option<Verdict>,
+    /// A loss that only the user was told of.
+    pub(super) warned: Option<LostReason>,
 }
 
 pub(super) async fn supervise(
@@ -36,12 +38,14 @@ pub(super) async fn supervise(
     let guard = acquired.guard();
     let mut watch = Watch::new(args);
     let mut lost: Option<LostReason> = None;
+    let mut warned = None;
     let mut has_killed = false;
     let LauncherEnd { code, is_killed } = loop {
         let pause = match watch.next(began.elapsed(), guard.remaining(), lost) {
             Action::Wait(pause) => pause,
             Action::Warn(reason) => {
                 output.note(format_args!("{} was lost: {reason}", clean(&args.name)));
+                warned = Some(reason);
                 continue;
             }
             Action::Ask(verdict) => {
@@ -77,6 +81,7 @@ pub(super) async fn supervise(
     Ended {
         code,
         verdict: watch.verdict(),
+        warned,
     }
 }
 

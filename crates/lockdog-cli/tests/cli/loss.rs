@@ -1,7 +1,7 @@
 //! What `lockdog run` does with its command when the lock is lost.
 
 use crate::program::{Files, is_running, lockdog, lockdog_at};
-use crate::support::prelude::{SOON, ms};
+use crate::support::prelude::{LONG, SOON, ms};
 use crate::support::{Direction, Proxy, RedisServer, eventually};
 
 /// It takes as long as a lease, because KILL comes just before its end.
@@ -77,11 +77,7 @@ async fn a_deleted_key_stops_the_command_at_the_next_renewal() {
     let ended = running.end().await.code(76);
     assert!(ended.stderr.contains("orders was lost"), "{}", ended.stderr);
     assert_eq!(files.text("log"), "ready\nterm\n");
-    let line: serde_json::Value = serde_json::from_str(&files.text("report")).unwrap();
-    assert_eq!(
-        (&line["outcome"], &line["lost"]),
-        (&"lost".into(), &"not_ours".into())
-    );
+    assert_eq!(files.reported("lost"), "not_ours");
     assert!(redis.keys().await.is_empty());
 }
 
@@ -107,14 +103,16 @@ async fn warn_lets_the_command_end_as_it_likes() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let files = Files::new();
-    let ready = files.path("ready").display().to_string();
+    let [ready, report] = ["ready", "report"].map(|name| files.path(name).display().to_string());
     let (reader, writer) = std::io::pipe().unwrap();
     let args = [
         "run",
         "--lost",
         "warn",
         "--lease",
-        "3s",
+        "6s",
+        "--report",
+        &report,
         "orders",
         "sh",
         "-c",
@@ -128,7 +126,31 @@ async fn warn_lets_the_command_end_as_it_likes() {
     tokio::time::sleep(ms(7_000)).await;
     drop(writer);
     let ended = running.end().await.code(6);
-    assert!(ended.stderr.contains("orders was lost"), "{}", ended.stderr);
+    // Once, and not again at the unlock.
+    ended.complains("orders was lost");
+    assert_eq!(files.reported("exited"), "not_ours");
+}
+
+/// No renewal is due before the command ends.
+#[tokio::test]
+async fn a_loss_that_only_the_unlock_finds_is_noted_and_in_the_report() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let files = Files::new();
+    let [ready, report] = ["ready", "report"].map(|name| files.path(name).display().to_string());
+    let (reader, writer) = std::io::pipe().unwrap();
+    let lease = format!("{}s", LONG.as_secs());
+    let script = "echo > \"$0\"; read line; exit 6";
+    let args = [
+        "run", "--lease", &lease, "--report", &report, "orders", "sh", "-c", script, &ready,
+    ];
+    let running = lockdog(&server, &args).stdin(reader).start();
+    files.lines("ready").await;
+    redis.cmd(&["DEL", "orders"]).await;
+    drop(writer);
+    let ended = running.end().await.code(6);
+    ended.complains("the lock was lost, perhaps while the command ran");
+    assert_eq!(files.reported("exited"), "not_ours");
 }
 
 #[tokio::test]

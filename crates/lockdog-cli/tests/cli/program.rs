@@ -206,6 +206,14 @@ impl Files {
         self.text(name).lines().map(str::to_owned).collect()
     }
 
+    /// The loss in the only line of the file `report`, for a run with this outcome.
+    #[track_caller]
+    pub(crate) fn reported(&self, outcome: &str) -> Value {
+        let line: Value = serde_json::from_str(&self.text("report")).expect("it is one line");
+        assert_eq!(line["outcome"], outcome, "{line}");
+        line["lost"].clone()
+    }
+
     /// The number that a command wrote.
     pub(crate) async fn number(&self, name: &str) -> u32 {
         let lines = self.lines(name).await;
