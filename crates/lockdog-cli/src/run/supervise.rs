@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use lockdog::Guard;
 use lockdog::error::LostReason;
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -41,7 +42,10 @@ pub(super) async fn supervise(
     let mut warned = None;
     let mut has_killed = false;
     let LauncherEnd { code, is_killed } = loop {
-        let pause = match watch.next(began.elapsed(), guard.remaining(), lost) {
+        // A loss makes it zero, so the loss is asked for afterwards.
+        let remaining = guard.remaining();
+        let known = lost.or_else(|| loss(guard));
+        let pause = match watch.next(began.elapsed(), remaining, known) {
             Action::Wait(pause) => pause,
             Action::Warn(reason) => {
                 output.note(format_args!("{} was lost: {reason}", clean(&args.name)));
@@ -75,7 +79,17 @@ pub(super) async fn supervise(
         }
     };
     if is_killed || watch.verdict().is_some() {
-        let is_due = || is_killed || watch.is_kill(began.elapsed());
+        let is_due = || {
+            if is_killed {
+                return true;
+            }
+            let remaining = guard.remaining();
+            let lost = lost.or_else(|| loss(guard));
+            matches!(
+                watch.next(began.elapsed(), remaining, lost),
+                Action::Kill(_)
+            )
+        };
         sweep(command, is_due).await;
     }
     Ended {
@@ -87,7 +101,7 @@ pub(super) async fn supervise(
 
 /// Ends what the command has left behind: a shell that ends at TERM may leave the program that it started.
 /// KILL is sent as soon as it is due.
-async fn sweep(command: &RunningCommand, is_due: impl Fn() -> bool) {
+async fn sweep(command: &RunningCommand, mut is_due: impl FnMut() -> bool) {
     let mut killed = None;
     while !command.is_gone() {
         if is_due() {
@@ -99,6 +113,13 @@ async fn sweep(command: &RunningCommand, is_due: impl Fn() -> bool) {
             }
         }
         tokio::time::sleep(AGAIN).await;
+    }
+}
+
+fn loss(guard: &Guard) -> Option<LostReason> {
+    match guard.verdict() {
+        lockdog::report::Verdict::Lost(reason) => Some(reason),
+        _ => None,
     }
 }
 

@@ -82,23 +82,21 @@ impl Watch {
         self.stop.map(|stop| stop.verdict)
     }
 
-    /// Whether it is time for KILL. A renewal after the first signal does not cancel it.
-    pub(super) fn is_kill(&self, ran: Duration) -> bool {
-        self.stop.is_some_and(|stop| ran >= stop.kill_at)
-    }
-
     /// The next action. `ran` is how long the command runs, `remaining` how long the lock is valid without
-    /// a further renewal.
+    /// a further renewal. A renewal after the first signal does not cancel KILL.
     pub(super) fn next(
         &mut self,
         ran: Duration,
         remaining: Duration,
         lost: Option<LostReason>,
     ) -> Action {
+        // Another owner may hold the lock soon. After any other loss the command has its grace.
+        let may_be_over = self.on_loss != OnLoss::Warn
+            && matches!(lost, None | Some(LostReason::Deadline))
+            && remaining <= MARGIN;
         if let Some(stop) = &mut self.stop {
             // If the machine slept since TERM, the deadline of the lock is nearer than `ran` shows.
-            let may_be_over = matches!(lost, None | Some(LostReason::Deadline));
-            if stop.verdict == Verdict::Jeopardy && may_be_over && remaining <= MARGIN {
+            if may_be_over {
                 stop.kill_at = stop.kill_at.min(ran);
             }
             let Stop { verdict, kill_at } = *stop;
@@ -107,29 +105,36 @@ impl Watch {
                 false => Action::Wait(kill_at - ran),
             };
         }
+        // A healthy hold keeps two thirds of its lease, and the grace is a third at most.
+        let safe = self.grace + MARGIN;
+        match (self.on_loss, lost) {
+            (OnLoss::Warn, Some(reason)) if !self.has_warned => {
+                self.has_warned = true;
+                return Action::Warn(reason);
+            }
+            (OnLoss::Warn, _) => {}
+            (_, Some(reason)) => {
+                let grace = match may_be_over {
+                    true => Duration::ZERO,
+                    false => self.grace,
+                };
+                return self.stop(Verdict::Lost(reason), ran, grace);
+            }
+            (_, None) if remaining <= safe => {
+                let grace = remaining.saturating_sub(MARGIN).min(self.grace);
+                return self.stop(Verdict::Jeopardy, ran, grace);
+            }
+            (_, None) => {}
+        }
         if self.max_hold.is_some_and(|most| ran >= most) {
             return self.stop(Verdict::MaxHold, ran, self.grace);
         }
         let until_max = self.max_hold.map_or(Duration::MAX, |most| most - ran);
-        if self.on_loss == OnLoss::Warn {
-            return match lost {
-                Some(reason) if !self.has_warned => {
-                    self.has_warned = true;
-                    Action::Warn(reason)
-                }
-                _ => Action::Wait(until_max.min(TICK)),
-            };
-        }
-        // A healthy hold keeps two thirds of its lease, and the grace is a third at most.
-        let safe = self.grace + MARGIN;
-        match lost {
-            Some(reason) => self.stop(Verdict::Lost(reason), ran, self.grace),
-            None if remaining <= safe => {
-                let grace = remaining.saturating_sub(MARGIN).min(self.grace);
-                self.stop(Verdict::Jeopardy, ran, grace)
-            }
-            None => Action::Wait(until_max.min(remaining - safe).min(TICK)),
-        }
+        let until_jeopardy = match self.on_loss {
+            OnLoss::Warn => Duration::MAX,
+            OnLoss::Kill | OnLoss::Stop => remaining.saturating_sub(safe),
+        };
+        Action::Wait(until_max.min(until_jeopardy).min(TICK))
     }
 
     fn stop(&mut self, verdict: Verdict, ran: Duration, grace: Duration) -> Action {
@@ -180,9 +185,9 @@ mod tests {
         let ask = Action::Ask(Verdict::Jeopardy);
         assert_eq!(watch.next(ms(6_610), ms(3_250), None), ask);
         assert_eq!(watch.next(ms(9_000), ms(860), None), Action::Wait(ms(610)));
+        assert_eq!(watch.next(ms(9_609), ms(251), None), Action::Wait(ms(1)));
         let kill = Action::Kill(Verdict::Jeopardy);
         assert_eq!(watch.next(ms(9_610), ms(250), None), kill);
-        assert!(watch.is_kill(ms(9_610)) && !watch.is_kill(ms(9_609)));
     }
 
     #[test]
@@ -219,10 +224,10 @@ mod tests {
             let mut watch = watch(OnLoss::Stop);
             let ask = Action::Ask(Verdict::Jeopardy);
             assert_eq!(watch.next(ms(6_610), ms(3_250), None), ask);
-            assert!(!watch.is_kill(slept));
             let kill = Action::Kill(Verdict::Jeopardy);
             assert_eq!(watch.next(slept, ms(0), lost), kill);
-            assert!(watch.is_kill(slept));
+            // A renewal does not take it back.
+            assert_eq!(watch.next(slept, ms(9_900), None), kill);
         }
         // The server has another answer, so the command has its grace.
         let mut watch = watch(OnLoss::Stop);
@@ -233,6 +238,36 @@ mod tests {
         let not_ours = Some(LostReason::NotOurs);
         let wait = Action::Wait(ms(2_910));
         assert_eq!(watch.next(slept, ms(0), not_ours), wait);
+    }
+
+    #[test]
+    fn a_machine_that_slept_after_term_of_the_longest_hold_kills_at_once() {
+        for (on_loss, expected) in [
+            (OnLoss::Stop, Action::Kill(Verdict::MaxHold)),
+            // The user wants no end for a loss.
+            (OnLoss::Warn, Action::Wait(ms(2_900))),
+        ] {
+            let mut watch = Watch::of(on_loss, ms(3_000), Some(ms(1_000)));
+            let ask = Action::Ask(Verdict::MaxHold);
+            assert_eq!(watch.next(ms(1_000), ms(9_000), None), ask);
+            assert_eq!(watch.next(ms(1_100), ms(250), None), expected);
+        }
+    }
+
+    #[test]
+    fn a_lease_that_may_be_over_comes_before_the_longest_hold() {
+        let watch = |on_loss| Watch::of(on_loss, ms(3_000), Some(ms(1_000)));
+        let kill = Action::Kill(Verdict::Jeopardy);
+        assert_eq!(watch(OnLoss::Stop).next(ms(1_000), ms(0), None), kill);
+        let reason = LostReason::Deadline;
+        let lost = Some(reason);
+        let kill = Action::Kill(Verdict::Lost(reason));
+        assert_eq!(watch(OnLoss::Stop).next(ms(1_000), ms(0), lost), kill);
+        let mut warned = watch(OnLoss::Warn);
+        let warn = Action::Warn(reason);
+        assert_eq!(warned.next(ms(1_000), ms(0), lost), warn);
+        let ask = Action::Ask(Verdict::MaxHold);
+        assert_eq!(warned.next(ms(1_000), ms(0), lost), ask);
     }
 
     #[test]
