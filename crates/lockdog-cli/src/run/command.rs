@@ -87,8 +87,13 @@ impl RunningCommand {
             // It may have ended meanwhile.
             Reach::Group => drop(kill_process_group(self.pid, signal)),
             Reach::Descendants => {
-                for process in self.processes() {
+                let processes = self.processes();
+                for process in &processes {
                     let _ = kill_process(process.pid(), signal);
+                }
+                // Before it starts the command, the launcher ends in place of it.
+                if processes.is_empty() && signal != Signal::KILL {
+                    let _ = kill_process(self.pid, signal);
                 }
             }
         }

@@ -14,10 +14,11 @@ use rustix::process::{
     Pid, Signal, getpgrp, getpid, getppid, kill_process, kill_process_group, set_child_subreaper,
     set_parent_process_death_signal,
 };
+use tokio::process::Child;
 
 use super::descendants;
 use super::program::{Reach, command_of, exit_code, not_started};
-use super::signals::Signals;
+use super::signals::{Signals, number};
 use crate::args::Words;
 use crate::failed::{CANNOT, Failed};
 use crate::output::complain;
@@ -47,7 +48,7 @@ pub(crate) fn launcher() -> Option<u8> {
     if words.next()? != WORD {
         return None;
     }
-    let parent = words.next().and_then(number);
+    let parent = words.next().and_then(process_id);
     let reach = words.next().map(|word| match word == GROUP {
         true => Reach::Group,
         false => Reach::Descendants,
@@ -83,18 +84,33 @@ async fn help(parent: i32, reach: Reach, words: &Words) -> Result<u8, Failed> {
     if is_orphan() {
         return Ok(CANNOT);
     }
+    if let Some(signal) = signals.arrived().await {
+        return Ok(128 + number(signal));
+    }
     let command = command_of(words);
     let command = tokio::process::Command::from(command).spawn();
     let mut command = command.map_err(|error| not_started(words, &error))?;
+    // A signal that came during the start may have reached this process only.
+    while let Some(signal) = signals.arrived().await {
+        send(&command, signal);
+    }
     loop {
+        if is_orphan() {
+            end(reach).await;
+        }
         tokio::select! {
             status = command.wait() => return status.map(exit_code).map_err(Failed::new),
             _ = signals.next() => {}
             () = tokio::time::sleep(CHECK_PERIOD) => {}
         }
-        if is_orphan() {
-            end(reach).await;
-        }
+    }
+}
+
+fn send(command: &Child, signal: Signal) {
+    let pid = command.id().and_then(|id| i32::try_from(id).ok());
+    if let Some(pid) = pid.and_then(Pid::from_raw) {
+        // It may have ended.
+        let _ = kill_process(pid, signal);
     }
 }
 
@@ -119,7 +135,7 @@ async fn end(reach: Reach) -> ! {
     process::exit(i32::from(CANNOT))
 }
 
-fn number(word: OsString) -> Option<i32> {
+fn process_id(word: OsString) -> Option<i32> {
     let number = word.to_str()?.parse().ok()?;
     Pid::from_raw(number).map(|_| number)
 }

@@ -70,6 +70,16 @@ impl Signals {
             }
         }
     }
+
+    /// Such a signal, if one has arrived already.
+    pub(super) async fn arrived(&mut self) -> Option<Signal> {
+        tokio::select! {
+            biased;
+            signal = self.ending() => Some(signal),
+            // The runtime reads the signals before it polls this task again.
+            () = tokio::task::yield_now() => None,
+        }
+    }
 }
 
 /// The number of a signal, for exit codes.

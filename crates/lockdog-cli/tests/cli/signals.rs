@@ -1,5 +1,7 @@
 //! Signals to `lockdog run`, and the death of lockdog.
 
+use std::time::{Duration, Instant};
+
 use rustix::process::Signal;
 
 use crate::program::{Files, is_running, kill, lockdog, state};
@@ -46,6 +48,25 @@ async fn a_signal_without_a_trap_ends_the_command_and_all_below_it() {
     running.signal(Signal::TERM);
     running.end().await.code(128 + 15);
     eventually(SOON, "the grandchild is gone", async || !is_running(below)).await;
+    assert!(server.redis().await.keys().await.is_empty());
+}
+
+/// The launcher catches signals before it starts the command.
+#[tokio::test]
+async fn a_signal_while_the_command_is_started_is_not_lost() {
+    let server = RedisServer::start().await;
+    for round in 0..20 {
+        let running = lockdog(&server, &["run", "orders", "sleep", "600"]).start();
+        let began = Instant::now();
+        // `eventually` would see the launcher too late.
+        while children(running.pid()).is_empty() {
+            assert!(began.elapsed() < SOON, "no launcher is started");
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        std::thread::sleep(Duration::from_micros(250 * round));
+        running.signal(Signal::TERM);
+        running.end().await.code(128 + 15);
+    }
     assert!(server.redis().await.keys().await.is_empty());
 }
 
