@@ -56,13 +56,22 @@ pub(super) fn of(
 /// For a command under the hold of a run above.
 pub(super) fn under_hold_above(args: &Args, settings: &Settings) -> Environment {
     let mut environment = without_secrets(args, settings);
-    let is_its_own = env::var_os(LOCK).is_some_and(|lock| lock == args.name.as_str());
-    if !is_its_own {
+    if !is_of_lock_above(args) {
         // A run between that one and this one holds another lock, whose token is for other resources.
         environment.set.push((LOCK, args.name.clone().into()));
         environment.removed.extend([FIELD, LEASE, TOKEN]);
     }
     environment
+}
+
+/// Whether that command gets the token of the run above.
+pub(super) fn has_token_above(args: &Args) -> bool {
+    is_of_lock_above(args) && env::var_os(TOKEN).is_some()
+}
+
+/// Whether the environment is that of a run of this lock.
+fn is_of_lock_above(args: &Args) -> bool {
+    env::var_os(LOCK).is_some_and(|lock| lock == args.name.as_str())
 }
 
 /// Removes the passwords. The servers stay, also those that a flag names: a nested lockdog without them would use the

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use crate::connect::Settings;
 use crate::failed::{Failed, NOT_EXECUTABLE, NOT_FOUND};
-use crate::output::Output;
+use crate::output::{Output, clean};
 
 pub(crate) use arguments::Args;
 pub(crate) use launcher::launcher;
@@ -51,6 +51,13 @@ async fn under_lock(
     let ancestors = Ancestors::of_environment();
     let acquired = match acquire(args, settings, &ancestors, &mut signals, output, report).await? {
         Outcome::Acquired(acquired) => acquired,
+        Outcome::Nested if args.fenced && !environment::has_token_above(args) => {
+            return Err(Failed::new(format_args!(
+                "--reenter --fenced: the environment has no token of {}; use --fenced in the lockdog run that \
+                 holds it, and run no other lock in between",
+                clean(&args.name)
+            )));
+        }
         Outcome::Nested => return Err(command::replace(args, settings)),
         Outcome::Busy => {
             let code = args.conflict_exit_code;

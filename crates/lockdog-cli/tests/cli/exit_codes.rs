@@ -184,6 +184,30 @@ async fn a_nested_run_reenters_all_of_its_locks_or_none() {
 }
 
 #[tokio::test]
+async fn a_nested_fenced_run_without_a_token_runs_nothing() {
+    let server = RedisServer::start().await;
+    let program = crate::program::LOCKDOG;
+    let nested = [program, "run", "--reenter", "--fenced", "a"];
+    let command = ["sh", "-c", "echo token $LOCKDOG_TOKEN"];
+    let plain = ["run", "a"];
+    let fenced = ["run", "--fenced", "a"];
+    // Its token is another lock's.
+    let between = [&fenced[..], &[program, "run", "--fenced", "b"]].concat();
+    for outer in [&plain[..], &between[..]] {
+        let args = [outer, &nested, &command].concat();
+        let ended = lockdog(&server, &args).end().await.code(125);
+        assert_eq!(ended.stdout, "");
+        ended.complains("no token of a");
+    }
+    let args = [&fenced[..], &nested, &command].concat();
+    let ended = lockdog(&server, &args).end().await.code(0);
+    let token = ended.stdout.trim().strip_prefix("token ");
+    let token = token.map(str::parse::<u64>);
+    assert!(matches!(token, Some(Ok(_))), "{ended:?}");
+    assert!(server.redis().await.keys().await.is_empty());
+}
+
+#[tokio::test]
 async fn a_run_that_outlived_the_one_above_waits_as_any_other() {
     let server = RedisServer::start().await;
     let left = r#"[{"lock":"a","field":"5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d:o1.1"}]"#;
