@@ -71,6 +71,9 @@ impl Metrics {
 
     /// Sets the gauges: the sums, and where the metric is an extreme the extreme, over these clients. Pass the stats
     /// of all clients of the process that these metrics observe, at each scrape, or every few seconds.
+    ///
+    /// The shortest time until a deadline and the shortest lease may be those of different clients. So the alert
+    /// `LockdogLeaseRunsOut` is late for a client whose `watchdog_lease` is longer than another's.
     pub fn record(&self, clients: impl IntoIterator<Item = Stats>) {
         let Inner { gauges, target, .. } = &*self.inner;
         gauges.record(target, clients);
