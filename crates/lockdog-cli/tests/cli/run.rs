@@ -210,4 +210,4 @@ async fn what_a_finished_command_leaves_runs_on() {
 }
 
 /// Rounds of each of the two loops. A round starts four processes.
-const ROUNDS: u32 = 10;
+const ROUNDS: u32 = 20;
