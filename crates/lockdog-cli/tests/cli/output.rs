@@ -51,6 +51,38 @@ async fn a_command_that_cannot_write_says_so_and_ends_with_125() {
 }
 
 #[tokio::test]
+async fn a_file_has_colours_only_if_the_user_forces_them() {
+    let server = start().await;
+    let cases: [(&[&str], &[(&str, &str)], bool); 7] = [
+        (&["ls"], &[], false),
+        (&["ls"], &[("CLICOLOR_FORCE", "1")], true),
+        (&["ls"], &[("CLICOLOR_FORCE", "0")], false),
+        (
+            &["ls"],
+            &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")],
+            false,
+        ),
+        // An empty one counts as none.
+        (&["ls"], &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "")], true),
+        (&["ls", "--color", "always"], &[("NO_COLOR", "1")], true),
+        (
+            &["ls", "--color", "never"],
+            &[("CLICOLOR_FORCE", "1")],
+            false,
+        ),
+    ];
+    for (args, variables, has_colours) in cases {
+        let mut run = lockdog(&server, args);
+        for (name, value) in variables {
+            run = run.env(name, value);
+        }
+        let ended = run.end().await.code(0);
+        let has = ended.stdout.contains("\x1b[");
+        assert_eq!(has, has_colours, "{args:?} {variables:?}: {ended:#?}");
+    }
+}
+
+#[tokio::test]
 async fn each_line_of_json_has_the_version_of_its_fields() {
     let server = start().await;
     for args in [

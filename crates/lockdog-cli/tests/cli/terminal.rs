@@ -56,6 +56,9 @@ impl Terminal {
     }
 }
 
+/// How the titles of a table begin, with colours.
+const BOLD: &str = "\x1b[1m";
+
 /// What is written to the terminal, while it is open.
 const OUTPUT: &str = "output";
 
@@ -179,6 +182,45 @@ async fn a_wait_of_a_second_is_reported_on_a_terminal() {
         ended.stdout
     );
     assert_eq!(files.text("code"), "75\n");
+}
+
+#[tokio::test]
+async fn a_password_in_the_list_of_processes_is_noted_on_a_terminal() {
+    let server = RedisServer::builder().password("hunter2").start().await;
+    let redis = server.redis().await;
+    let field = "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d:57";
+    redis.cmd(&["HSET", "orders", field, "1"]).await;
+    let files = Files::new();
+    // Only the first one is told: the others have no such flag, or no terminal for it, or want no notes.
+    let text = "$LOCKDOG ls --url \"$LOCKDOG_URL\"; echo $? >> codes
+        $LOCKDOG ls; echo $? >> codes
+        $LOCKDOG ls --url \"$LOCKDOG_URL\" 2> notes; echo $? >> codes
+        $LOCKDOG --quiet ls --url \"$LOCKDOG_URL\"; echo $? >> codes";
+    let ended = Terminal::open(&server, &files, text).end().await;
+    assert_eq!(files.text("codes"), "0\n0\n0\n0\n", "{}", ended.stdout);
+    let note = "the password in --url is in the list of processes";
+    assert_eq!(ended.stdout.matches(note).count(), 1, "{}", ended.stdout);
+    assert_eq!(files.text("notes"), "");
+    assert!(!ended.stdout.contains("hunter2"), "{}", ended.stdout);
+}
+
+#[tokio::test]
+async fn a_terminal_has_colours_unless_the_user_wants_none() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let field = "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d:57";
+    redis.cmd(&["HSET", "orders", field, "1"]).await;
+    let files = Files::new();
+    let text = "unset NO_COLOR CLICOLOR_FORCE
+        $LOCKDOG ls
+        echo and without
+        NO_COLOR=1 $LOCKDOG ls";
+    let ended = Terminal::open(&server, &files, text).end().await;
+    let (with, without) = ended.stdout.split_once("and without").expect("it is shown");
+    for shown in [with, without] {
+        assert!(shown.contains("orders"), "{shown}");
+    }
+    assert!(with.contains(BOLD) && !without.contains(BOLD), "{ended:#?}");
 }
 
 #[tokio::test]
