@@ -5,6 +5,7 @@
 //! cargo run -p lockdog-metrics --example observed -- redis://127.0.0.1:6379 127.0.0.1:3000
 //! curl -X POST localhost:3000/orders/42   # works under the lock orders:42
 //! curl -X POST localhost:3000/payouts/42  # works under the RedLock payouts:42 of all servers
+//! curl -X POST localhost:3000/reports/42  # works under the lock reports:42, long enough for a renewal
 //! curl localhost:3000/metrics
 //! curl localhost:3000/healthz
 //! ```
@@ -37,6 +38,11 @@ async fn order(State(service): State<Service>, Path(id): Path<String>) -> Answer
     // All requests of one connection run in one task, so without `exclusive` they would be one owner.
     let lock = service.clients[0].lock(format!("orders:{id}")).exclusive();
     answer(lock.with(|_held| sleep(WORK)).await)
+}
+
+async fn report(State(service): State<Service>, Path(id): Path<String>) -> Answer {
+    let lock = service.clients[0].lock(format!("reports:{id}")).exclusive();
+    answer(lock.with(|_held| sleep(LONG_WORK)).await)
 }
 
 async fn payout(State(service): State<Service>, Path(id): Path<String>) -> Answer {
@@ -99,7 +105,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for url in urls {
         let client = Client::builder()
             .url(url)
-            .watchdog_lease(Duration::from_secs(3))
+            .watchdog_lease(LEASE)
             .observer(metrics.clone())
             .lock_group(group::before(':'));
         clients.push(client.build().await?);
@@ -114,6 +120,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let router = Router::new()
         .route("/orders/{id}", post(order))
         .route("/payouts/{id}", post(payout))
+        .route("/reports/{id}", post(report))
         .route("/metrics", get(scrape))
         .route("/healthz", get(health))
         .with_state(service);
@@ -130,4 +137,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+const LEASE: Duration = Duration::from_secs(3);
 const WORK: Duration = Duration::from_millis(20);
+/// A lock is renewed after a third of its lease.
+const LONG_WORK: Duration = Duration::from_secs(2);

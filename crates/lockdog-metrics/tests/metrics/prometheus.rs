@@ -11,7 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
-use crate::dashboard::panels;
+use crate::dashboard::{Panel, panels};
 use crate::service::{Service, http};
 use crate::support::{file, root};
 
@@ -76,15 +76,36 @@ impl Prometheus {
         serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {body}"))
     }
 
-    /// How many series a query returns.
-    async fn series(&self, query: &str) -> usize {
+    /// The values of the series that a query returns. NaN is one, too.
+    async fn values(&self, query: &str) -> Vec<f64> {
         let answer = self
             .api(&format!("/api/v1/query?query={}", encoded(query)))
             .await;
-        answer["data"]["result"]
-            .as_array()
-            .expect("it has a result")
-            .len()
+        let series = answer["data"]["result"].as_array();
+        let value = |series: &Value| {
+            let text = series["value"][1].as_str().expect("it has a value");
+            text.parse::<f64>().expect("it is a number or NaN")
+        };
+        series.expect("it has a result").iter().map(value).collect()
+    }
+
+    /// What a panel does not show: the series of a query, or any number.
+    async fn missing(&self, panel: &Panel) -> Option<String> {
+        let mut has_number = false;
+        for query in &panel.queries {
+            let query = query
+                .replace("$__rate_interval", "5m")
+                .replace("$__range", "5m")
+                .replace("$job", ".*")
+                .replace("$instance", ".*")
+                .replace("$group", ".*");
+            let values = self.values(&query).await;
+            if values.is_empty() {
+                return Some(query);
+            }
+            has_number |= values.iter().any(|value| !value.is_nan());
+        }
+        (!has_number).then(|| "a number".to_owned())
     }
 
     async fn firing(&self) -> Vec<String> {
@@ -167,7 +188,7 @@ async fn every_panel_has_data_and_the_alerts_fire() {
     assert_eq!(service.ask("POST", "/payouts/1").await.0, 200);
     let counted = r#"lockdog_lost_total{reason="not_ours"}"#;
     let began = Instant::now();
-    while prometheus.series(counted).await == 0 {
+    while prometheus.values(counted).await.is_empty() {
         assert!(began.elapsed() < LONG, "it is not scraped");
         sleep(Duration::from_millis(100)).await;
     }
@@ -213,18 +234,22 @@ async fn every_panel_has_data_and_the_alerts_fire() {
             sleep(Duration::from_millis(200)).await;
         }
         for panel in panels() {
-            for query in &panel.queries {
-                let query = query
-                    .replace("$__rate_interval", "5m")
-                    .replace("$__range", "5m");
-                let query = query.replace("$job", ".*").replace("$instance", ".*");
-                let series = prometheus.series(&query.replace("$group", ".*")).await;
-                assert!(series > 0, "{}: {query}", panel.title);
+            while let Some(missing) = prometheus.missing(&panel).await {
+                let is_late = began.elapsed() > 2 * LONG;
+                assert!(!is_late, "{} does not show {missing}", panel.title);
+                sleep(Duration::from_millis(200)).await;
             }
+        }
+    };
+    // Without renewals their times are NaN.
+    let renewed = async {
+        loop {
+            service.ask("POST", "/reports/1").await;
         }
     };
     tokio::select! {
         () = trouble => {}
+        () = renewed => {}
         () = alerts => {}
     }
 }
