@@ -1,5 +1,6 @@
 //! Damaged files, and files that are made to exhaust the reader.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
 use crate::from_str;
@@ -95,6 +96,19 @@ fn has_its_secrets(text: &str) -> bool {
     lines.all(is_whole)
 }
 
+/// The processor time of this thread. Programs that run beside it do not count.
+fn used_ticks() -> u64 {
+    let stat = fs::read_to_string("/proc/thread-self/stat").expect("the kernel counts it");
+    let (_, fields) = stat.rsplit_once(") ").expect("the name is in brackets");
+    let own_and_kernels = fields.split(' ').skip(11).take(2);
+    own_and_kernels
+        .map(|ticks| ticks.parse::<u64>().expect("it is a number"))
+        .sum()
+}
+
+/// A second: far above what reading one of these files takes.
+const MOST_TICKS: u64 = 100;
+
 #[test]
 fn a_damaged_file_is_read_or_refused_and_shows_no_password() {
     let cases = std::env::var("LOCKDOG_CASES").map_or(1000, |cases| cases.parse().unwrap());
@@ -104,7 +118,7 @@ fn a_damaged_file_is_read_or_refused_and_shows_no_password() {
     let (mut refused, mut longest) = (0, (Duration::ZERO, 0));
     for seed in 1..=cases {
         let text = damaged(&mut Dice(seed << 32));
-        let begin = Instant::now();
+        let (begin, ticks) = (Instant::now(), used_ticks());
         let shown = match from_str(&text) {
             // Damage may turn a password into a host or a name, which is shown.
             Ok(_) if !has_its_secrets(&text) => String::new(),
@@ -115,6 +129,7 @@ fn a_damaged_file_is_read_or_refused_and_shows_no_password() {
             }
         };
         longest = longest.max((begin.elapsed(), seed));
+        assert!(used_ticks() - ticks < MOST_TICKS, "seed {seed}:\n{text}");
         assert!(!shown.contains("hunter2"), "seed {seed}: {shown}\n{text}");
     }
     println!("{refused} of {cases} refused, the longest (time, seed) is {longest:?}");
@@ -127,6 +142,7 @@ fn a_damaged_file_is_read_or_refused_and_shows_no_password() {
 /// With nine levels of nine aliases each, a reader that copied would make 387 million values.
 #[test]
 fn a_bomb_of_aliases_costs_what_its_text_costs() {
+    let ticks = used_ticks();
     let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n".to_owned();
     for level in 1..=9 {
         let aliases = vec![format!("*a{}", level - 1); 9].join(",");
@@ -145,10 +161,12 @@ fn a_bomb_of_aliases_costs_what_its_text_costs() {
         Some("clusterServersConfig.nodeAddresses"),
         "{error}"
     );
+    assert!(used_ticks() - ticks < MOST_TICKS);
 }
 
 #[test]
 fn a_bomb_of_merges_is_refused() {
+    let ticks = used_ticks();
     let keys: Vec<String> = (0..200).map(|n| format!("k{n}: 1")).collect();
     let merges = vec!["*a"; 200].join(", ");
     let bomb = format!(
@@ -157,6 +175,7 @@ fn a_bomb_of_merges_is_refused() {
     );
     let error = from_str(&bomb).unwrap_err();
     assert!(error.to_string().contains("may add 10000 keys"), "{error}");
+    assert!(used_ticks() - ticks < MOST_TICKS);
 }
 
 #[test]
