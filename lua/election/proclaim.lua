@@ -2,6 +2,7 @@
 --
 -- KEYS[1]  the lock's hash
 -- KEYS[2]  the leader's value, "field term number value"; its name is also the channel of its changes
+-- KEYS[3]  the counter of the terms: the last one, in decimal
 -- ARGV[1]  the field of the leader's hold
 -- ARGV[2]  its term
 -- ARGV[3]  the number of this proclamation; the proclamations of one leadership are counted from 1
@@ -10,15 +11,21 @@
 --
 -- Returns
 --   1  published, or this leader published a newer value before; observers are notified
---   0  the field is not in the hash: it does not lead
+--   0  it does not lead: the field is not in the hash, or a later term has begun
 --
--- A repeated or late run does no harm, because the number shows which proclamation of a leader is the newest.
+-- A repeated or late run does no harm. The number shows which proclamation of a leader is the newest. A late copy of
+-- the acquire can make an ended hold again, which has a later term, so observers never get the ended term again. If
+-- the counter was deleted since, the script cannot tell the terms apart.
 -- The value has the TTL of the hash, so it expires if the leader's process dies.
 -- Example: { a = 1 } for 30000, field "a", term 17, number 1, "me" -> "a 17 1 me" for 30000, message "17", 1.
 
 local field, value_key = ARGV[1], KEYS[2]
 
 if redis.call('hexists', KEYS[1], field) == 0 then
+    return 0
+end
+local last = redis.pcall('get', KEYS[3])
+if type(last) == 'string' and (tonumber(last) or 0) > tonumber(ARGV[2]) then
     return 0
 end
 local before = redis.pcall('get', value_key)

@@ -113,8 +113,8 @@ impl Leading {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the leadership has ended, [`Error::Invalid`] for a value that is too long; the client sends
-    /// nothing then. Otherwise as [`Election::leader`]. After an [`Error::Timeout`] or [`Error::Unavailable`] the
+    /// [`Error::Lost`] if the leadership has ended or a later term has begun, [`Error::Invalid`] for a value that is too
+    /// long; the client sends nothing then. Otherwise as [`Election::leader`]. After an [`Error::Timeout`] or [`Error::Unavailable`] the
     /// value may be published, now or later. The leadership continues.
     ///
     /// # Cancel safety
@@ -152,7 +152,7 @@ impl Leading {
         if published.await?.0 {
             return Ok(());
         }
-        // The server no longer has the leadership. A renewal would find that later.
+        // The server no longer has this leadership. A renewal would find that later.
         core.lose(hold, LostReason::NotOurs);
         let lost = hold.loss(core.clock.now());
         Err(lost.map_or(Error::Closed, Error::Lost))

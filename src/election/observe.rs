@@ -13,8 +13,8 @@ use crate::wait::Listener;
 /// The leaders of an election, one after the other, from [`Election::observe`].
 ///
 /// It may skip a leadership that begins and ends between two of its queries. It reports what the server says, and on
-/// one server the terms only grow. After a failover to a replica that missed the last writes, the server may name an
-/// earlier leader again, with a smaller [`term`](Leader::term).
+/// one server the terms only grow, unless another program deletes their counter. After a failover to a replica that
+/// missed the last writes, the server may name an earlier leader again, with a smaller [`term`](Leader::term).
 ///
 /// # Examples
 ///

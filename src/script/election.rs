@@ -30,7 +30,8 @@ pub(crate) struct LeaderReply {
     pub(crate) proclaimed: Option<(NonZeroU64, String)>,
 }
 
-/// Publishes the leader's value. Returns false if the field does not lead. See `lua/election/proclaim.lua`.
+/// Publishes the leader's value. Returns false if the field does not lead, or not in this term any more. See
+/// `lua/election/proclaim.lua`.
 pub(crate) async fn proclaim(
     server: &Server,
     key: &LockKey,
@@ -40,10 +41,15 @@ pub(crate) async fn proclaim(
 ) -> Result<bool, Failure> {
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/election/proclaim.lua")));
+    let (proclaimed, counter) = (key.proclaimed(), key.counter());
     let call = ScriptCall {
         kind: CommandKind::Query,
         script: &SCRIPT,
-        keys: &[key.key(), &key.proclaimed().unwrap_or_default()],
+        keys: &[
+            key.key(),
+            &proclaimed.unwrap_or_default(),
+            &counter.unwrap_or_default(),
+        ],
         args: &[
             Arg::Text(what.field),
             Arg::Number(what.term),

@@ -76,6 +76,11 @@ impl Tokens {
         self.last = self.last.max(issued.unwrap_or(0));
     }
 
+    /// The counter of the tokens, unless it is deleted.
+    pub(super) fn counter(&self, redis: &Redis, now_ms: u64) -> Option<u64> {
+        redis.text(&self.counter, now_ms)?.parse().ok()
+    }
+
     /// The last token, and the hold that has it.
     pub(super) fn last(&self) -> Option<(&str, u64)> {
         self.holder

@@ -247,7 +247,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/election/proclaim.lua",
-        "86c8dc50a6ef68906d737eb57af1e1213e34d1c1",
+        "b68edc2288354279d418ad077cad6dcc0b8f419b",
     ),
     (
         "lua/election/renew.lua",

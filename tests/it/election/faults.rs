@@ -130,6 +130,44 @@ async fn a_late_proclamation_changes_nothing() {
     test.eventually_over().await;
 }
 
+/// Late copies of the commands of an ended leadership make its hold again, until its lease is over. Nobody has it, and
+/// its term, which is not the newest, is not shown again.
+#[tokio::test]
+async fn late_copies_do_not_show_an_ended_term_again() {
+    let test = Fixture::start().await;
+    let (proxy, election) = behind_a_proxy(&test).await;
+    let acquired = proxy.repeat_late(is(acquire()));
+    let proclaimed = proxy.repeat_late(is(PROCLAIM.to_owned()));
+    let lead = election.campaign("ended").await.unwrap();
+    let ended = lead.term();
+    lead.resign().await.unwrap();
+    let lead = test.election.campaign("next").await.unwrap();
+    assert!(lead.term() > ended);
+    lead.resign().await.unwrap();
+    test.eventually_over().await;
+
+    acquired.open();
+    acquired.wait_passed().await;
+    eventually(SOON, "the hold is there again", async || {
+        test.redis.exists(NAME).await
+    })
+    .await;
+    let counter: u64 = test.redis.ask(&["GET", COUNTER]).await;
+    assert!(counter > ended, "the hold has a new term");
+    proclaimed.open();
+    proclaimed.wait_passed().await;
+    tokio::time::sleep(ms(300)).await;
+    let leader = test.election.leader().await.unwrap();
+    let leader = leader.expect("the hold is there");
+    assert!(
+        leader.term.is_none() && leader.value.is_none(),
+        "{leader:?}"
+    );
+    assert!(!test.redis.exists(SAID).await);
+    assert!(test.election.force_unlock().await.unwrap());
+    test.eventually_over().await;
+}
+
 /// A campaign that is elected and cannot publish its value does not lead: it resigns.
 #[tokio::test]
 async fn a_campaign_that_cannot_publish_its_value_resigns() {

@@ -1,6 +1,6 @@
 //! The checks of an election in addition to those of a fair lock (design: invariants LE1 and LE3).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use redis::Value;
 
@@ -16,6 +16,8 @@ pub(super) struct Terms {
     fields: HashMap<u64, String>,
     /// The value that a leader published last; `None` once it is deleted.
     said: Option<Said>,
+    /// The holds that a late proclamation showed with the term that they had before a later one began.
+    outdated: HashSet<String>,
     /// The server's answers to the question for the leader, with their times.
     answers: Vec<(u64, Option<Shown>)>,
 }
@@ -69,6 +71,7 @@ impl Terms {
             tokens: Tokens::new(is_election.then_some(TokensFrom::Clock), KEY),
             fields: HashMap::new(),
             said: None,
+            outdated: HashSet::new(),
             answers: Vec::new(),
         }
     }
@@ -110,13 +113,25 @@ impl Terms {
         Ok(is_new)
     }
 
-    /// LE3: a leader's value exists as long as its field is in the hash.
+    /// The last term that the server knows, unless its counter is deleted.
+    pub(super) fn last_term(&self, redis: &Redis, now_ms: u64) -> Option<u64> {
+        self.tokens.counter(redis, now_ms)
+    }
+
+    /// Whether the leader has a term that is not the newest: a late copy of the acquire began its hold again, and after
+    /// the counter was deleted, a late copy of its proclamation came.
+    pub(super) fn is_outdated(&self, leader: &Shown) -> bool {
+        self.outdated.contains(&leader.field)
+    }
+
+    /// LE3: a leader's value exists as long as its field is in the hash, and no later term has begun. `last_term` is
+    /// the one that the server knew before the command.
     pub(super) fn see_proclaimed(
         &mut self,
         command: &FairCommand<'_>,
         answer: &Value,
         holders: &Counts,
-        had_said: bool,
+        (had_said, last_term): (bool, Option<u64>),
     ) -> Result<bool, String> {
         let FairCommand::Proclaim {
             field,
@@ -128,8 +143,15 @@ impl Terms {
             return Ok(false);
         };
         let is_said = *answer == Value::Int(1);
-        if is_said != holders.contains_key(field) {
-            return Err(format!("{command:?} was answered {answer:?}: {holders:?}"));
+        let own_term: u64 = term.parse().expect("a term is a number");
+        let is_over = last_term.is_some_and(|last| last > own_term);
+        if is_said == (is_over || !holders.contains_key(field)) {
+            let state = format!("{holders:?}, the last term is {last_term:?}");
+            return Err(format!("{command:?} was answered {answer:?}: {state}"));
+        }
+        let began = self.tokens.last().map_or(0, |(_, last)| last);
+        if is_said && own_term < began {
+            self.outdated.insert(field.to_owned());
         }
         if !had_said {
             // Its time had ended.

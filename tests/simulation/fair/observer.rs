@@ -290,7 +290,8 @@ impl Observer {
         self.found.claim(is_answer, || {
             format!("{stream:?} reported {leader:?}, which the server did not answer")
         });
-        match self.watches.report(stream, leader) {
+        let is_outdated = leader.as_ref().is_some_and(|it| self.terms.is_outdated(it));
+        match self.watches.report(stream, leader, is_outdated) {
             Ok(news) => {
                 self.seen.observed += 1;
                 self.seen.changes += u64::from(news.is_change);
@@ -537,7 +538,7 @@ impl Observer {
         &mut self,
         command: &FairCommand<'_>,
         value: &Value,
-        had_said: bool,
+        said_before: (bool, Option<u64>),
         [before, after]: [&Stand; 2],
     ) {
         let holders = [&before.holders, &after.holders];
@@ -547,7 +548,7 @@ impl Observer {
         }
         let said = self
             .terms
-            .see_proclaimed(command, value, &after.holders, had_said);
+            .see_proclaimed(command, value, &after.holders, said_before);
         match said {
             Ok(is_said) => self.seen.proclaimed += u64::from(is_said),
             Err(wrong) => self.found.violated(wrong),
@@ -750,6 +751,7 @@ impl Observes for Observer {
         }
         let before = self.stand();
         let had_said = self.redis.exists(SAID, now_ms);
+        let last_term = self.terms.last_term(&self.redis, now_ms);
         self.look_at_vacancy(&before);
         let value = match self.network.execute(delivery) {
             Some(value) => value,
@@ -776,7 +778,7 @@ impl Observes for Observer {
         // A client sends a script again that the server does not have.
         if !matches!(value, Value::ServerError(_)) {
             self.account(&command, delivery.serial, &before, &after);
-            self.look_at_terms(&command, &value, had_said, [&before, &after]);
+            self.look_at_terms(&command, &value, (had_said, last_term), [&before, &after]);
             self.see_kept(&command, delivery, &value, [&before, &after]);
         }
         self.tell_published();

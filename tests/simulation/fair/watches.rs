@@ -79,19 +79,24 @@ impl Watches {
         self.streams.retain(|stream, _| stream.client != client);
     }
 
-    /// Each report differs from the last, and its term is not lower.
-    pub(super) fn report(&mut self, id: StreamId, leader: Option<Shown>) -> Result<News, String> {
+    /// Each report differs from the last, and its term is not lower, unless the server shows an outdated one.
+    pub(super) fn report(
+        &mut self,
+        id: StreamId,
+        leader: Option<Shown>,
+        is_outdated: bool,
+    ) -> Result<News, String> {
         let stream = self.streams.entry(id).or_default();
         stream.polled = None;
         if stream.last.as_ref() == Some(&leader) {
             return Err(format!("{id:?} reported {leader:?} twice"));
         }
         let term = leader.as_ref().and_then(Shown::term);
-        if term.is_some_and(|term| term < stream.term) {
+        if term.is_some_and(|term| term < stream.term) && !is_outdated {
             let last = stream.term;
             return Err(format!("{id:?} reported {leader:?} after the term {last}"));
         }
-        stream.term = term.unwrap_or(stream.term);
+        stream.term = stream.term.max(term.unwrap_or(0));
         Ok(News {
             is_change: stream.last.replace(leader).is_some(),
             is_resumed: std::mem::take(&mut stream.has_paused),

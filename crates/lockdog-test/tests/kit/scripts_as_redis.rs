@@ -349,7 +349,7 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
         }
         "election/force_unlock.lua" => with_keys(election(), vec![field(), channel(), publish()]),
         "election/proclaim.lua" => {
-            let keys = ["a", SAID].map(str::to_owned).to_vec();
+            let keys = ["a", SAID, COUNTER].map(str::to_owned).to_vec();
             let args = vec![
                 field(),
                 mostly(&["7", "8"]),
