@@ -164,7 +164,7 @@ async fn late_copies_do_not_show_an_ended_term_again() {
         "{leader:?}"
     );
     assert!(!test.redis.exists(SAID).await);
-    assert!(test.election.force_unlock().await.unwrap());
+    assert!(test.election.force_resign().await.unwrap());
     test.eventually_over().await;
 }
 
