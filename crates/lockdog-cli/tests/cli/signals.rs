@@ -51,23 +51,36 @@ async fn a_signal_without_a_trap_ends_the_command_and_all_below_it() {
     assert!(server.redis().await.keys().await.is_empty());
 }
 
-/// The launcher catches signals before it starts the command.
+/// The launcher catches signals before it starts the command. They are sent as soon as it does.
 #[tokio::test]
 async fn a_signal_while_the_command_is_started_is_not_lost() {
     let server = RedisServer::start().await;
-    for round in 0..20 {
+    for round in 0..80 {
         let running = lockdog(&server, &["run", "orders", "sleep", "600"]).start();
         let began = Instant::now();
         // `eventually` would see the launcher too late.
-        while children(running.pid()).is_empty() {
+        while !has_launcher_that_catches_term(running.pid()) {
             assert!(began.elapsed() < SOON, "no launcher is started");
-            std::thread::sleep(Duration::from_micros(100));
+            std::hint::spin_loop();
         }
-        std::thread::sleep(Duration::from_micros(250 * round));
+        std::thread::sleep(Duration::from_micros(50 * (round % 4)));
         running.signal(Signal::TERM);
         running.end().await.code(128 + 15);
     }
     assert!(server.redis().await.keys().await.is_empty());
+}
+
+/// A launcher has other arguments than the lockdog that it belongs to. Until it runs, it is a copy of that one.
+fn has_launcher_that_catches_term(lockdog: u32) -> bool {
+    let read = |pid: &str, file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}"));
+    let arguments = |pid: &str| read(pid, "cmdline").unwrap_or_default();
+    let own = arguments(&lockdog.to_string());
+    children(lockdog).iter().any(|launcher| {
+        let status = read(launcher, "status").unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        arguments(launcher) != own && caught.is_some_and(|mask| mask >> 14 & 1 == 1)
+    })
 }
 
 #[tokio::test]
