@@ -59,6 +59,14 @@ pub(crate) use watched_call::WatchedCall;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// Without `into_future` it does not compile, and the compiler says what to add:
+///
+/// ```compile_fail,E0277
+/// # fn example(client: lockdog::Client) {
+/// tokio::spawn(client.lock("orders:1").lock());
+/// # }
+/// ```
 #[must_use = "add `.await`: a request does nothing before it; and keep the guard that it returns"]
 pub struct LockRequest<G = Guard> {
     lock: Arc<dyn Acquire>,

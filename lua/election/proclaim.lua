@@ -11,11 +11,13 @@
 --
 -- Returns
 --   1  published, or this leader published a newer value before; observers are notified
---   0  it does not lead: the field is not in the hash, or a later term has begun
+--   0  the field is not in the hash: it does not lead
+--   error  LATERTERM: the counter is above the term; nothing was done
 --
 -- A repeated or late run does no harm. The number shows which proclamation of a leader is the newest. A late copy of
--- the acquire can make an ended hold again, which has a later term, so observers never get the ended term again. If
--- the counter was deleted since, the script cannot tell the terms apart.
+-- the acquire can make an ended hold again, which has a later term, so the script does not show the ended term again.
+-- If the counter was deleted since, the script cannot tell the terms apart. Another program may have raised the
+-- counter, so this is no sign that the hold was lost.
 -- The value has the TTL of the hash, so it expires if the leader's process dies.
 -- Example: { a = 1 } for 30000, field "a", term 17, number 1, "me" -> "a 17 1 me" for 30000, message "17", 1.
 
@@ -25,8 +27,9 @@ if redis.call('hexists', KEYS[1], field) == 0 then
     return 0
 end
 local last = redis.pcall('get', KEYS[3])
-if type(last) == 'string' and (tonumber(last) or 0) > tonumber(ARGV[2]) then
-    return 0
+last = type(last) == 'string' and string.match(last, '^%d+$') and tonumber(last)
+if last and last < 2 ^ 53 - 1 and last > tonumber(ARGV[2]) then
+    return redis.error_reply('LATERTERM the counter of the terms is above the term of this leader')
 end
 local before = redis.pcall('get', value_key)
 if type(before) == 'string' then

@@ -13,8 +13,8 @@ impl Client {
     /// [`Guard::leave_to_lease`](crate::Guard::leave_to_lease) or
     /// [`LeasedPermit::leave_to_lease`](crate::LeasedPermit::leave_to_lease) left to their leases, and those with
     /// [`hold_at_least`](crate::request::LockRequest::hold_at_least), for the rest of that time.
-    /// Guards that still exist report their locks as lost. Calls that wait or acquire end with [`Error::Closed`](crate::Error::Closed),
-    /// and the client undoes what they acquired. The client also continues to send the calls of
+    /// Guards that still exist report their locks as lost. Calls that wait or acquire end with
+    /// [`Error::Closed`](crate::Error::Closed), and the client undoes what they acquired. The client also continues to send the calls of
     /// [`CountDownLatch::count_down`](crate::CountDownLatch::count_down), `add_permits` and
     /// [`Semaphore::release`](crate::Semaphore::release) that have no answer yet. Then it waits for the end of
     /// the client's thread and connections. The report counts the released holds.

@@ -61,8 +61,8 @@ impl CampaignRequest {
     }
 
     /// Limits the time of the whole call, as [`TryLockRequest::wait`](crate::request::TryLockRequest::wait). The
-    /// call returns `None` if another client leads then. With zero it makes one attempt: it takes no place in the queue, and
-    /// leads only if no client leads or waits.
+    /// call returns `None` if another client leads then. With zero it makes one attempt: it takes no place in the
+    /// queue, and leads only if no client leads or waits.
     pub fn wait(self, wait: Duration) -> TimedCampaignRequest {
         TimedCampaignRequest {
             campaign: self,

@@ -113,9 +113,10 @@ impl Leading {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the leadership has ended or a later term has begun, [`Error::Invalid`] for a value that is too
-    /// long; the client sends nothing then. Otherwise as [`Election::leader`]. After an [`Error::Timeout`] or [`Error::Unavailable`] the
-    /// value may be published, now or later. The leadership continues.
+    /// [`Error::Lost`] if the leadership has ended, [`Error::Invalid`] for a value that is too long; the client sends
+    /// nothing then. Otherwise as [`Election::leader`]; the server also refuses the value if another program raised
+    /// the counter of the terms. After an [`Error::Timeout`] or [`Error::Unavailable`] the value may be published, now
+    /// or later. The leadership continues.
     ///
     /// # Cancel safety
     ///

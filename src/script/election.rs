@@ -30,8 +30,7 @@ pub(crate) struct LeaderReply {
     pub(crate) proclaimed: Option<(NonZeroU64, String)>,
 }
 
-/// Publishes the leader's value. Returns false if the field does not lead, or not in this term any more. See
-/// `lua/election/proclaim.lua`.
+/// Publishes the leader's value. Returns false if the field does not lead. See `lua/election/proclaim.lua`.
 pub(crate) async fn proclaim(
     server: &Server,
     key: &LockKey,

@@ -247,7 +247,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/election/proclaim.lua",
-        "b68edc2288354279d418ad077cad6dcc0b8f419b",
+        "c94813f53493a9c5a0b3e5a84d997cb34ba27434",
     ),
     (
         "lua/election/renew.lua",

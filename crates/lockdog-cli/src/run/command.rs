@@ -94,6 +94,11 @@ impl RunningCommand {
                 // Before it starts the command, the launcher ends in place of it.
                 if processes.is_empty() && signal != Signal::KILL {
                     let _ = kill_process(self.pid, signal);
+                    // It may have started the command between the search and the signal, and passes on what it gets
+                    // at the start only.
+                    for process in self.processes() {
+                        let _ = kill_process(process.pid(), signal);
+                    }
                 }
             }
         }

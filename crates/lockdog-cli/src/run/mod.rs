@@ -70,6 +70,13 @@ async fn under_lock(
             return Ok(failed.code);
         }
     };
+    // The grant and a signal may come together. Of the keys of a terminal, only a command that runs gets its own.
+    if let Some(signal) = signals.arrived().await {
+        let failed = Failed::signalled(number(signal));
+        report.ended(Ending::Interrupted, failed.code);
+        report.lost(acquired.release(None, output).await);
+        return Ok(failed.code);
+    }
     let environment = environment::of(args, settings, &acquired, &ancestors);
     let started = Instant::now();
     let mut command = match RunningCommand::start(args, &environment) {

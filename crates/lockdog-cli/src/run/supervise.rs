@@ -10,7 +10,7 @@ use super::acquire::Acquired;
 use super::arguments::Args;
 use super::command::{LauncherEnd, RunningCommand};
 use super::signals::Signals;
-use super::verdict::{Action, Verdict, Watch};
+use super::verdict::{Action, TICK, Verdict, Watch};
 use crate::duration;
 use crate::output::{Output, clean};
 
@@ -20,7 +20,7 @@ pub(super) struct Ended {
     pub(super) code: u8,
     /// Why it was stopped, if it was.
     pub(super) verdict: Option<Verdict>,
-    /// A loss that only the user was told of.
+    /// A loss that is not the reason of the end.
     pub(super) warned: Option<LostReason>,
 }
 
@@ -75,7 +75,8 @@ pub(super) async fn supervise(
             end = command.wait() => break end,
             signal = signals.next() => forward(command, signal),
             reason = guard.lost(), if lost.is_none() => lost = Some(reason.reason()),
-            () = tokio::time::sleep(pause) => {}
+            // Timers stand still while a machine sleeps, so the lease is looked at again soon.
+            () = tokio::time::sleep(pause.min(TICK)) => {}
         }
     };
     if is_killed || watch.verdict().is_some() {
@@ -92,9 +93,14 @@ pub(super) async fn supervise(
         };
         sweep(command, is_due).await;
     }
+    let verdict = watch.verdict();
+    if verdict == Some(Verdict::MaxHold) {
+        // Found after TERM, so it is not the reason of the end.
+        warned = warned.or(lost).or_else(|| loss(guard));
+    }
     Ended {
         code,
-        verdict: watch.verdict(),
+        verdict,
         warned,
     }
 }

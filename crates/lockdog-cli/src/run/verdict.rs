@@ -154,7 +154,7 @@ impl Watch {
 /// The time that a killed process may take to be gone, before another owner may hold the lock.
 const MARGIN: Duration = Duration::from_millis(250);
 /// A machine that slept does not wake timers.
-const TICK: Duration = Duration::from_millis(250);
+pub(super) const TICK: Duration = Duration::from_millis(250);
 const LOST: u8 = 76;
 const MAX_HOLD: u8 = 124;
 

@@ -110,7 +110,7 @@ async fn warn_lets_the_command_end_as_it_likes() {
         "--lost",
         "warn",
         "--lease",
-        "6s",
+        "12s",
         "--report",
         &report,
         "orders",
@@ -123,7 +123,7 @@ async fn warn_lets_the_command_end_as_it_likes() {
     files.lines("ready").await;
     redis.cmd(&["DEL", "orders"]).await;
     // More than a lease, and lockdog may stand still.
-    tokio::time::sleep(ms(7_000)).await;
+    tokio::time::sleep(ms(13_000)).await;
     drop(writer);
     let ended = running.end().await.code(6);
     // Once, and not again at the unlock.

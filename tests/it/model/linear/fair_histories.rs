@@ -274,8 +274,11 @@ async fn waits_there(argument: &str) {
     let client = patient(url.to_owned()).poll_cap(ms(250));
     let client = connected(client.fair_absence(ABSENCE)).await;
     let owner = Owner::from_id(hold.parse().expect("a number"));
-    let guard = client.fair_lock(NAME).lock().owner(&owner).await;
+    // A limit, because the other process waits without one for what this one says.
+    let guard = client.fair_lock(NAME).try_lock().wait(SOON * 3);
+    let guard = guard.owner(&owner).await;
     let guard = guard.expect("nothing is wrong with the server");
+    let guard = guard.expect("its turn comes");
     tell("granted");
     await_go_ahead();
     guard.unlock().await.expect("it is held");
@@ -376,7 +379,8 @@ async fn a_fair_lock_answers_like_a_queue_whose_first_waiter_is_granted() {
 
 /// Judges the history, and then parts of it that were made wrong.
 fn is_in_order(mut calls: Vec<Timed<FairCall>>) {
-    let verdict = super::verdict(&FairQueue::default(), &calls);
+    // The whole of it: in a part, only a grant that comes too early is wrong.
+    let verdict = judged(&calls);
     if verdict != Verdict::Legal {
         calls.sort_by_key(|call| call.began);
         panic!("the history is {verdict:?}: {calls:#?}");
@@ -391,7 +395,12 @@ fn is_in_order(mut calls: Vec<Timed<FairCall>>) {
         part
     };
     // These two entered one after the other.
-    let forged = exchanged(part(&[HOLDER, BEHIND, LAST]), [BEHIND, LAST]);
+    let both = part(&[HOLDER, BEHIND, LAST]);
+    for hold in [BEHIND, LAST] {
+        let is_granted = both.iter().any(|it| it.call == FairCall::Grant(hold));
+        assert!(is_granted, "{hold} has had its turn: {both:#?}");
+    }
+    let forged = exchanged(both, [BEHIND, LAST]);
     assert_eq!(judged(&forged), Verdict::Illegal, "{forged:#?}");
     // Each of these was before the last one and lost its place.
     for end in [
