@@ -11,6 +11,7 @@ use super::descendants::{self, Process};
 use super::environment::{self, Environment};
 use super::launcher::launcher_command;
 use super::program::{Reach, command_of, exit_code, not_started};
+use super::signals::Signals;
 use crate::connect::Settings;
 use crate::failed::{CANNOT, Failed};
 
@@ -31,12 +32,21 @@ pub(super) struct LauncherEnd {
 }
 
 impl RunningCommand {
-    pub(super) fn start(args: &Args, environment: &Environment) -> Result<Self, Failed> {
+    pub(super) fn start(
+        args: &Args,
+        environment: &Environment,
+        signals: &mut Signals,
+    ) -> Result<Self, Failed> {
         // In the foreground group of a terminal, or Ctrl-C, editors and ssh would not work.
         let reach = match io::stdin().is_terminal() {
             true => Reach::Descendants,
             false => Reach::Group,
         };
+        if reach == Reach::Group {
+            // The terminal stops the group of lockdog, and the command has another one. From before the command runs:
+            // it would otherwise run on while lockdog is stopped, and the lock would end.
+            signals.add_stop();
+        }
         let own = |error| Failed::new(format_args!("lockdog cannot start itself again: {error}"));
         if reach == Reach::Descendants {
             // What loses its parent stays below this process, and can be found.

@@ -79,7 +79,7 @@ async fn under_lock(
     }
     let environment = environment::of(args, settings, &acquired, &ancestors);
     let started = Instant::now();
-    let mut command = match RunningCommand::start(args, &environment) {
+    let mut command = match RunningCommand::start(args, &environment, &mut signals) {
         Ok(command) => command,
         Err(failed) => {
             report.lost(acquired.release(None, output).await);

@@ -31,10 +31,6 @@ pub(super) async fn supervise(
     signals: &mut Signals,
     output: Output,
 ) -> Ended {
-    if !command.has_terminal() {
-        // The terminal stops the group of lockdog, and the command has another one.
-        signals.add_stop();
-    }
     let began = Instant::now();
     let guard = acquired.guard();
     let mut watch = Watch::new(args);
