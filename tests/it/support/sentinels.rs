@@ -49,8 +49,8 @@ impl Sentinels {
         }
         for replica in &servers[1..] {
             eventually(SWITCHED_WITHIN, "a replica follows", async || {
-                let info: String = replica.redis().await.ask(&["INFO", "replication"]).await;
-                info.contains("master_link_status:up")
+                let info = replication(replica).await;
+                info.is_some_and(|info| info.contains("master_link_status:up"))
             })
             .await;
         }
@@ -212,12 +212,12 @@ impl Sentinels {
     }
 }
 
-/// What a server says about its replication.
+/// What a server says about its replication; nothing if it does not answer.
 struct Replication(String);
 
 impl Replication {
     async fn of(server: &RedisServer) -> Self {
-        Self(server.redis().await.ask(&["INFO", "replication"]).await)
+        Self(replication(server).await.unwrap_or_default())
     }
 
     fn value(&self, name: &str) -> Option<&str> {
@@ -240,15 +240,20 @@ impl Replication {
 
 /// Whether a server reports that it is the master. `None` without an answer.
 pub(crate) async fn is_master(server: &RedisServer) -> Option<bool> {
+    Some(replication(server).await?.contains("role:master"))
+}
+
+/// `None` if the server does not answer within a second, or closes the connection: it closes all when it begins to
+/// follow another one.
+async fn replication(server: &RedisServer) -> Option<String> {
     let ask = async {
         let client = redis::Client::open(server.url()).ok()?;
         let mut connection = client.get_multiplexed_async_connection().await.ok()?;
-        let info: String = redis::cmd("INFO")
+        redis::cmd("INFO")
             .arg("replication")
             .query_async(&mut connection)
             .await
-            .ok()?;
-        Some(info.contains("role:master"))
+            .ok()
     };
     tokio::time::timeout(Duration::from_secs(1), ask)
         .await
