@@ -10,7 +10,7 @@ use super::arguments::Args;
 use super::descendants::{self, Process};
 use super::environment::{self, Environment};
 use super::launcher::launcher_command;
-use super::program::{Reach, command_of, exit_code, not_started};
+use super::program::{Reach, command_of, exit_code, not_started, pid_of};
 use super::signals::Signals;
 use crate::connect::Settings;
 use crate::failed::{CANNOT, Failed};
@@ -42,25 +42,22 @@ impl RunningCommand {
             true => Reach::Descendants,
             false => Reach::Group,
         };
-        if reach == Reach::Group {
+        let own = |error| Failed::new(format_args!("lockdog cannot start itself again: {error}"));
+        match reach {
             // The terminal stops the group of lockdog, and the command has another one. From before the command runs:
             // it would otherwise run on while lockdog is stopped, and the lock would end.
-            signals.add_stop();
-        }
-        let own = |error| Failed::new(format_args!("lockdog cannot start itself again: {error}"));
-        if reach == Reach::Descendants {
+            Reach::Group => signals.add_stop(),
             // What loses its parent stays below this process, and can be found.
-            set_child_subreaper(Some(getpid())).map_err(|error| own(error.into()))?;
+            Reach::Descendants => {
+                set_child_subreaper(Some(getpid())).map_err(|error| own(error.into()))?;
+            }
         }
         let mut command = launcher_command(reach, &args.words());
         environment.apply(&mut command);
         let launcher = tokio::process::Command::from(command)
             .spawn()
             .map_err(own)?;
-        let pid = launcher
-            .id()
-            .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        let pid = pid.ok_or_else(|| Failed::new("the command has no process"))?;
+        let pid = pid_of(&launcher).ok_or_else(|| Failed::new("the command has no process"))?;
         Ok(Self {
             launcher,
             pid,
@@ -97,21 +94,26 @@ impl RunningCommand {
             // It may have ended meanwhile.
             Reach::Group => drop(kill_process_group(self.pid, signal)),
             Reach::Descendants => {
-                let processes = self.processes();
-                for process in &processes {
-                    let _ = kill_process(process.pid(), signal);
-                }
+                let has_command = self.signal_processes(signal);
                 // Before it starts the command, the launcher ends in place of it.
-                if processes.is_empty() && signal != Signal::KILL {
+                if !has_command && signal != Signal::KILL {
                     let _ = kill_process(self.pid, signal);
                     // It may have started the command between the search and the signal, and passes on what it gets
                     // at the start only.
-                    for process in self.processes() {
-                        let _ = kill_process(process.pid(), signal);
-                    }
+                    self.signal_processes(signal);
                 }
             }
         }
+    }
+
+    /// Returns whether there were any.
+    fn signal_processes(&self, signal: Signal) -> bool {
+        let processes = self.processes();
+        for process in &processes {
+            // It may have ended meanwhile.
+            let _ = kill_process(process.pid(), signal);
+        }
+        !processes.is_empty()
     }
 
     /// Whether nothing is left of the command, and of what it started.

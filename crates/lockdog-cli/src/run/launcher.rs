@@ -17,7 +17,7 @@ use rustix::process::{
 use tokio::process::Child;
 
 use super::descendants;
-use super::program::{Reach, command_of, exit_code, not_started};
+use super::program::{Reach, command_of, exit_code, not_started, pid_of};
 use super::signals::{Signals, number};
 use crate::args::Words;
 use crate::failed::{CANNOT, Failed};
@@ -107,8 +107,7 @@ async fn help(parent: i32, reach: Reach, words: &Words) -> Result<u8, Failed> {
 }
 
 fn send(command: &Child, signal: Signal) {
-    let pid = command.id().and_then(|id| i32::try_from(id).ok());
-    if let Some(pid) = pid.and_then(Pid::from_raw) {
+    if let Some(pid) = pid_of(command) {
         // It may have ended.
         let _ = kill_process(pid, signal);
     }

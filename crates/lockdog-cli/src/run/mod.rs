@@ -15,6 +15,8 @@ mod verdict;
 
 use std::time::Instant;
 
+use rustix::process::Signal;
+
 use crate::connect::Settings;
 use crate::failed::{Failed, NOT_EXECUTABLE, NOT_FOUND};
 use crate::output::{Output, clean};
@@ -64,18 +66,12 @@ async fn under_lock(
             report.ended(Ending::Busy, code);
             return Ok(code);
         }
-        Outcome::Signalled(signal) => {
-            let failed = Failed::signalled(number(signal));
-            report.ended(Ending::Interrupted, failed.code);
-            return Ok(failed.code);
-        }
+        Outcome::Signalled(signal) => return Ok(interrupted(signal, report)),
     };
     // The grant and a signal may come together. Of the keys of a terminal, only a command that runs gets its own.
     if let Some(signal) = signals.arrived().await {
-        let failed = Failed::signalled(number(signal));
-        report.ended(Ending::Interrupted, failed.code);
         report.lost(acquired.release(None, output).await);
-        return Ok(failed.code);
+        return Ok(interrupted(signal, report));
     }
     let environment = environment::of(args, settings, &acquired, &ancestors);
     let started = Instant::now();
@@ -89,15 +85,13 @@ async fn under_lock(
     let Ended {
         code,
         verdict,
-        warned,
+        other_loss,
     } = supervise(args, &acquired, &mut command, &mut signals, output).await;
     report.held(started.elapsed());
     if let Some(verdict) = verdict {
         let code = verdict.exit_code();
         report.stopped(verdict, code);
-        if warned.is_some() {
-            report.lost(warned);
-        }
+        report.lost(other_loss);
         acquired.abandon().await;
         return Ok(code);
     }
@@ -106,8 +100,15 @@ async fn under_lock(
     if !matches!(code, NOT_EXECUTABLE | NOT_FOUND) {
         keep(args, &acquired, started, &mut signals).await;
     }
-    report.lost(acquired.release(warned, output).await);
+    report.lost(acquired.release(other_loss, output).await);
     Ok(code)
+}
+
+/// The end by a signal before the command: returns the exit code.
+fn interrupted(signal: Signal, report: &mut Report) -> u8 {
+    let failed = Failed::signalled(number(signal));
+    report.ended(Ending::Interrupted, failed.code);
+    failed.code
 }
 
 /// Keeps the lock after the command for the rest of `--at-least`, unless a signal or the loss ends it.

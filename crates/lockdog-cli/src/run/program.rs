@@ -4,6 +4,9 @@ use std::io::{self, ErrorKind};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 
+use rustix::process::Pid;
+use tokio::process::Child;
+
 use crate::args::Words;
 use crate::failed::{CANNOT, Failed, NOT_EXECUTABLE, NOT_FOUND};
 use crate::output::clean;
@@ -30,6 +33,11 @@ pub(super) fn command_of(words: &Words) -> Command {
     let mut command = Command::new(program);
     command.args(arguments);
     command
+}
+
+/// `None` once it was waited for.
+pub(super) fn pid_of(process: &Child) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(process.id()?).ok()?)
 }
 
 /// The failure of a command that cannot be executed, with the exit code that shells give.

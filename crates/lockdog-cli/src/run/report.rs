@@ -77,7 +77,9 @@ impl Report {
 
     /// For a command that was not stopped for it.
     pub(super) fn lost(&mut self, reason: Option<LostReason>) {
-        self.line["lost"] = json!(reason.map(LostReason::as_str));
+        if let Some(reason) = reason {
+            self.line["lost"] = json!(reason.as_str());
+        }
     }
 
     pub(super) fn failed(&mut self, failed: &Failed) {

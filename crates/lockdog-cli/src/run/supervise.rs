@@ -21,7 +21,7 @@ pub(super) struct Ended {
     /// Why it was stopped, if it was.
     pub(super) verdict: Option<Verdict>,
     /// A loss that is not the reason of the end.
-    pub(super) warned: Option<LostReason>,
+    pub(super) other_loss: Option<LostReason>,
 }
 
 pub(super) async fn supervise(
@@ -35,17 +35,18 @@ pub(super) async fn supervise(
     let guard = acquired.guard();
     let mut watch = Watch::new(args);
     let mut lost: Option<LostReason> = None;
-    let mut warned = None;
     let mut has_killed = false;
-    let LauncherEnd { code, is_killed } = loop {
+    let next = |watch: &mut Watch, lost: Option<LostReason>| {
         // A loss makes it zero, so the loss is asked for afterwards.
         let remaining = guard.remaining();
-        let known = lost.or_else(|| loss(guard));
-        let pause = match watch.next(began.elapsed(), remaining, known) {
+        let lost = lost.or_else(|| loss(guard));
+        watch.next(began.elapsed(), remaining, lost)
+    };
+    let LauncherEnd { code, is_killed } = loop {
+        let pause = match next(&mut watch, lost) {
             Action::Wait(pause) => pause,
             Action::Warn(reason) => {
                 output.note(format_args!("{} was lost: {reason}", clean(&args.name)));
-                warned = Some(reason);
                 continue;
             }
             Action::Ask(verdict) => {
@@ -76,28 +77,18 @@ pub(super) async fn supervise(
         }
     };
     if is_killed || watch.verdict().is_some() {
-        let is_due = || {
-            if is_killed {
-                return true;
-            }
-            let remaining = guard.remaining();
-            let lost = lost.or_else(|| loss(guard));
-            matches!(
-                watch.next(began.elapsed(), remaining, lost),
-                Action::Kill(_)
-            )
-        };
+        let is_due = || is_killed || matches!(next(&mut watch, lost), Action::Kill(_));
         sweep(command, is_due).await;
     }
-    let verdict = watch.verdict();
+    let (verdict, mut other_loss) = (watch.verdict(), watch.warned());
     if verdict == Some(Verdict::MaxHold) {
-        // Found after TERM, so it is not the reason of the end.
-        warned = warned.or(lost).or_else(|| loss(guard));
+        // It may have been found after TERM.
+        other_loss = other_loss.or(lost).or_else(|| loss(guard));
     }
     Ended {
         code,
         verdict,
-        warned,
+        other_loss,
     }
 }
 

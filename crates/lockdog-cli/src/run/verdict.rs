@@ -53,7 +53,7 @@ pub(super) struct Watch {
     grace: Duration,
     max_hold: Option<Duration>,
     stop: Option<Stop>,
-    has_warned: bool,
+    warned: Option<LostReason>,
 }
 
 #[derive(Clone, Copy)]
@@ -73,13 +73,18 @@ impl Watch {
             grace,
             max_hold,
             stop: None,
-            has_warned: false,
+            warned: None,
         }
     }
 
     /// Why the command was asked to end, or killed, if it was.
     pub(super) fn verdict(&self) -> Option<Verdict> {
         self.stop.map(|stop| stop.verdict)
+    }
+
+    /// The loss that the user was told of, if there was one.
+    pub(super) fn warned(&self) -> Option<LostReason> {
+        self.warned
     }
 
     /// The next action. `ran` is how long the command runs, `remaining` how long the lock is valid without
@@ -108,8 +113,8 @@ impl Watch {
         // A healthy hold keeps two thirds of its lease, and the grace is a third at most.
         let safe = self.grace + MARGIN;
         match (self.on_loss, lost) {
-            (OnLoss::Warn, Some(reason)) if !self.has_warned => {
-                self.has_warned = true;
+            (OnLoss::Warn, Some(reason)) if self.warned.is_none() => {
+                self.warned = Some(reason);
                 return Action::Warn(reason);
             }
             (OnLoss::Warn, _) => {}

@@ -1,6 +1,6 @@
 //! The output: as JSON, and where it cannot be written.
 
-use crate::program::lockdog;
+use crate::program::{hold_orders, lockdog};
 use crate::support::RedisServer;
 
 /// Each of them writes. Of `watch`, a later line would be the answer; of `inspect free`, it is 1.
@@ -18,9 +18,7 @@ const COMMANDS: [&[&str]; 9] = [
 
 async fn start() -> RedisServer {
     let server = RedisServer::start().await;
-    let redis = server.redis().await;
-    let field = "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d:57";
-    redis.cmd(&["HSET", "orders", field, "1"]).await;
+    hold_orders(&server).await;
     server
 }
 

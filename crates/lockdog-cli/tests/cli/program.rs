@@ -12,10 +12,20 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
 use crate::support::prelude::SOON;
-use crate::support::{RedisServer, eventually};
+use crate::support::{Redis, RedisServer, eventually};
 
 /// The program under test.
 pub(crate) const LOCKDOG: &str = env!("CARGO_BIN_EXE_lockdog");
+
+/// A hold of Redisson.
+pub(crate) const FIELD: &str = "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d:57";
+
+/// Redisson holds the plain lock `orders` from now on.
+pub(crate) async fn hold_orders(server: &RedisServer) -> Redis {
+    let redis = server.redis().await;
+    redis.cmd(&["HSET", "orders", FIELD, "1"]).await;
+    redis
+}
 
 /// A start of `lockdog` with these arguments, on this server.
 pub(crate) fn lockdog(server: &RedisServer, args: &[&str]) -> Invocation {

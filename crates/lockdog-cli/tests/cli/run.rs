@@ -1,6 +1,6 @@
 //! `lockdog run` on a healthy server.
 
-use crate::program::{Files, LOCKDOG, end_of_wait, lockdog, lockdog_at};
+use crate::program::{FIELD, Files, LOCKDOG, end_of_wait, hold_orders, lockdog, lockdog_at};
 use crate::support::prelude::{SOON, ms};
 use crate::support::{RedisServer, eventually};
 
@@ -155,13 +155,11 @@ async fn at_least_keeps_no_lock_for_a_command_that_cannot_be_started() {
 #[tokio::test]
 async fn a_long_wait_says_for_whom_with_v() {
     let server = RedisServer::start().await;
-    let redis = server.redis().await;
-    let field = "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d:57";
-    redis.cmd(&["HSET", "orders", field, "1"]).await;
+    let redis = hold_orders(&server).await;
     redis.cmd(&["PEXPIRE", "orders", "300000"]).await;
     let args = ["-v", "run", "-w", "5s", "orders", "true"];
     let ended = end_of_wait(|| lockdog(&server, &args)).await.code(75);
-    let said = format!("waiting for orders, held by Redisson {field} (ttl ");
+    let said = format!("waiting for orders, held by Redisson {FIELD} (ttl ");
     assert!(ended.stderr.contains(&said), "{}", ended.stderr);
 }
 

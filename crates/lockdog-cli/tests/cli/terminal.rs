@@ -6,7 +6,7 @@ use std::process::Stdio;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
 
-use crate::program::{Ended, Files, LOCKDOG, state};
+use crate::program::{Ended, FIELD, Files, LOCKDOG, hold_orders, state};
 use crate::support::prelude::{LONG, SOON, ms};
 use crate::support::{Action, Proxy, RedisServer, eventually, named};
 
@@ -187,9 +187,7 @@ async fn a_wait_of_a_second_is_reported_on_a_terminal() {
 #[tokio::test]
 async fn a_password_in_the_list_of_processes_is_noted_on_a_terminal() {
     let server = RedisServer::builder().password("hunter2").start().await;
-    let redis = server.redis().await;
-    let field = "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d:57";
-    redis.cmd(&["HSET", "orders", field, "1"]).await;
+    hold_orders(&server).await;
     let files = Files::new();
     // Only the first one is told: the others have no such flag, or no terminal for it, or want no notes.
     let text = "$LOCKDOG ls --url \"$LOCKDOG_URL\"; echo $? >> codes
@@ -207,9 +205,7 @@ async fn a_password_in_the_list_of_processes_is_noted_on_a_terminal() {
 #[tokio::test]
 async fn a_terminal_has_colours_unless_the_user_wants_none() {
     let server = RedisServer::start().await;
-    let redis = server.redis().await;
-    let field = "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d:57";
-    redis.cmd(&["HSET", "orders", field, "1"]).await;
+    hold_orders(&server).await;
     let files = Files::new();
     let text = "unset NO_COLOR CLICOLOR_FORCE
         $LOCKDOG ls
@@ -226,9 +222,7 @@ async fn a_terminal_has_colours_unless_the_user_wants_none() {
 #[tokio::test]
 async fn a_release_on_a_terminal_asks_for_the_name() {
     let server = RedisServer::start().await;
-    let redis = server.redis().await;
-    let field = "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d:57";
-    redis.cmd(&["HSET", "orders", field, "1"]).await;
+    let redis = hold_orders(&server).await;
     let files = Files::new();
     let text = "$LOCKDOG release orders --force; echo $? >> codes
         $LOCKDOG --quiet release orders --force; echo $? >> codes";
@@ -241,7 +235,7 @@ async fn a_release_on_a_terminal_asks_for_the_name() {
     assert_eq!(files.text("codes"), "1\n0\n");
     assert!(!redis.exists("orders").await);
     // Both times, also with --quiet.
-    let question = format!("type the name orders to take it away from Redisson {field}");
+    let question = format!("type the name orders to take it away from Redisson {FIELD}");
     let asked = ended.stdout.matches(&question).count();
     assert_eq!(asked, 2, "{}", ended.stdout);
 }
@@ -297,9 +291,7 @@ async fn a_release_on_a_quorum_asks_once_and_shows_the_holder_of_each_server() {
 #[tokio::test]
 async fn top_gives_the_terminal_back_as_it_was() {
     let server = RedisServer::start().await;
-    let redis = server.redis().await;
-    let field = "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d:57";
-    redis.cmd(&["HSET", "orders", field, "1"]).await;
+    let redis = hold_orders(&server).await;
     let files = Files::new();
     let text = "stty -a > before
         $LOCKDOG top --interval 100ms; echo $? > code
@@ -335,9 +327,8 @@ async fn top_gives_the_terminal_back_as_it_was() {
 async fn top_orders_filters_pauses_and_shows_one_lock() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let field = "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d:57";
     for name in ["orders", "stock"] {
-        redis.cmd(&["HSET", name, field, "1"]).await;
+        redis.cmd(&["HSET", name, FIELD, "1"]).await;
     }
     redis.cmd(&["PEXPIRE", "stock", "600000"]).await;
     let files = Files::new();
@@ -398,7 +389,7 @@ async fn top_orders_filters_pauses_and_shows_one_lock() {
 
     terminal.press("p").await;
     eventually_shown(&files, "it is paused", |it| it.contains(", paused")).await;
-    redis.cmd(&["HSET", "third", field, "1"]).await;
+    redis.cmd(&["HSET", "third", FIELD, "1"]).await;
     tokio::time::sleep(ms(500)).await;
     let (_, screens) = screen(&files);
     terminal.press("k").await;
