@@ -178,7 +178,7 @@ impl<'a> Value<'a> {
         named.is_some_and(|name| name.rsplit('.').next() == Some(default))
     }
 
-    /// The text with its variables replaced, and whether there were any.
+    /// The text with its variables replaced.
     fn scalar(&self, what: &str) -> Result<Option<String>, ConfigError> {
         let Kind::Scalar { text, is_plain } = &self.node.kind else {
             return Err(self.wrong(format!("it must be {what}")));
