@@ -113,25 +113,22 @@ impl Terms {
         Ok(is_new)
     }
 
-    /// The last term that the server knows, unless its counter is deleted.
-    pub(super) fn last_term(&self, redis: &Redis, now_ms: u64) -> Option<u64> {
-        self.tokens.counter(redis, now_ms)
-    }
-
     /// Whether the leader has a term that is not the newest: a late copy of the acquire began its hold again, and after
     /// the counter was deleted, a late copy of its proclamation came.
     pub(super) fn is_outdated(&self, leader: &Shown) -> bool {
         self.outdated.contains(&leader.field)
     }
 
-    /// LE3: a leader's value exists as long as its field is in the hash, and no later term has begun. `last_term` is
-    /// the one that the server knew before the command.
+    /// LE3: a leader's value exists as long as its field is in the hash, and the counter is not above its term. No
+    /// proclamation changes the counter.
     pub(super) fn see_proclaimed(
         &mut self,
         command: &FairCommand<'_>,
         answer: &Value,
         holders: &Counts,
-        (had_said, last_term): (bool, Option<u64>),
+        had_said: bool,
+        redis: &Redis,
+        now_ms: u64,
     ) -> Result<bool, String> {
         let FairCommand::Proclaim {
             field,
@@ -144,9 +141,10 @@ impl Terms {
         };
         let is_said = *answer == Value::Int(1);
         let own_term: u64 = term.parse().expect("a term is a number");
-        let is_over = last_term.is_some_and(|last| last > own_term);
+        let counter = self.tokens.counter(redis, now_ms);
+        let is_over = counter.is_some_and(|last| last > own_term);
         if is_said == (is_over || !holders.contains_key(field)) {
-            let state = format!("{holders:?}, the last term is {last_term:?}");
+            let state = format!("{holders:?}, the counter is {counter:?}");
             return Err(format!("{command:?} was answered {answer:?}: {state}"));
         }
         let began = self.tokens.last().map_or(0, |(_, last)| last);

@@ -538,7 +538,7 @@ impl Observer {
         &mut self,
         command: &FairCommand<'_>,
         value: &Value,
-        said_before: (bool, Option<u64>),
+        had_said: bool,
         [before, after]: [&Stand; 2],
     ) {
         let holders = [&before.holders, &after.holders];
@@ -546,9 +546,10 @@ impl Observer {
             Ok(begins) => self.seen.terms += u64::from(begins),
             Err(wrong) => self.found.violated(wrong),
         }
-        let said = self
-            .terms
-            .see_proclaimed(command, value, &after.holders, said_before);
+        let (redis, now_ms) = (&self.redis, self.found.now_ms());
+        let said =
+            self.terms
+                .see_proclaimed(command, value, &after.holders, had_said, redis, now_ms);
         match said {
             Ok(is_said) => self.seen.proclaimed += u64::from(is_said),
             Err(wrong) => self.found.violated(wrong),
@@ -751,7 +752,6 @@ impl Observes for Observer {
         }
         let before = self.stand();
         let had_said = self.redis.exists(SAID, now_ms);
-        let last_term = self.terms.last_term(&self.redis, now_ms);
         self.look_at_vacancy(&before);
         let value = match self.network.execute(delivery) {
             Some(value) => value,
@@ -775,10 +775,11 @@ impl Observes for Observer {
             // The waiter has lost its place, and asks for another one.
             self.entered_by.remove(*field);
         }
-        // A client sends a script again that the server does not have.
-        if !matches!(value, Value::ServerError(_)) {
+        // A client sends a script again that the server does not have. A refused proclamation is checked, too.
+        let is_unknown = matches!(&value, Value::ServerError(error) if error.code() != "LATERTERM");
+        if !is_unknown {
             self.account(&command, delivery.serial, &before, &after);
-            self.look_at_terms(&command, &value, (had_said, last_term), [&before, &after]);
+            self.look_at_terms(&command, &value, had_said, [&before, &after]);
             self.see_kept(&command, delivery, &value, [&before, &after]);
         }
         self.tell_published();
