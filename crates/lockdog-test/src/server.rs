@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -163,7 +164,9 @@ impl Server {
     /// Waits until nothing of any lock is left: no key in any database, and no channel with a subscriber. A dropped
     /// guard and a cancelled call release in the background, so this waits for up to five seconds of
     /// tokio's time. Keys that are meant to stay do not count: counters of fencing tokens (`lockdog_token:...`,
-    /// `redisson_lock_token:...`) and the server's epoch (`lockdog:epoch`).
+    /// `redisson_lock_token:...`), the server's epoch (`lockdog:epoch`), and what the server remembers of executed
+    /// calls and ended requests (`lockdog_ledger:...`). The number of a semaphore and the count of a latch do count:
+    /// delete them first, with [`Server::lose`] or `CountDownLatch::delete`.
     ///
     /// # Panics
     ///
@@ -194,19 +197,22 @@ impl Server {
     }
 
     fn left(&self) -> Vec<String> {
-        // Counters of fencing tokens stay, so that no token is issued twice.
-        let stays = |key: &str| {
-            let counters = ["lockdog_token:", "redisson_lock_token:"];
-            key == "lockdog:epoch" || counters.iter().any(|it| key.starts_with(it))
-        };
         self.with(|database| {
             let mut left = Vec::new();
             for (number, keyspace) in database.keyspaces().enumerate() {
-                let keys = keyspace.names().into_iter().map(|key| text(&key));
-                left.extend(keys.filter(|key| !stays(key)).map(|key| match number {
-                    0 => format!("the key {key}"),
-                    number => format!("the key {key} in database {number}"),
-                }));
+                for key in keyspace.names() {
+                    let name = text(&key);
+                    if keyspace
+                        .entry(&key)
+                        .is_some_and(|entry| stays(&name, &entry.value))
+                    {
+                        continue;
+                    }
+                    left.push(match number {
+                        0 => format!("the key {name}"),
+                        number => format!("the key {name} in database {number}"),
+                    });
+                }
             }
             for sharded in [false, true] {
                 for channel in channels(database, sharded) {
@@ -230,6 +236,22 @@ impl Server {
         database.begin(0);
         act(&mut database)
     }
+}
+
+/// Whether a key is meant to stay after the end of its lock, semaphore or latch.
+fn stays(key: &str, value: &Value) -> bool {
+    // Counters of fencing tokens stay, so that no token is issued twice.
+    let counters = ["lockdog_token:", "redisson_lock_token:"];
+    if key == "lockdog:epoch" || counters.iter().any(|it| key.starts_with(it)) {
+        return true;
+    }
+    // Calls that were executed and requests that have ended stay, so that late commands find them.
+    key.starts_with("lockdog_ledger:")
+        && match value {
+            Value::String(_) => true,
+            Value::Sorted(requests) => !requests.values().any(|has| SHARES.contains(has)),
+            _ => false,
+        }
 }
 
 async fn accept(core: &Arc<Core>, listener: &TcpListener) {
@@ -266,6 +288,8 @@ impl fmt::Debug for Server {
     }
 }
 
+/// How many permits a request in a ledger has. Other scores are those of ended requests, and of the ledger's own mark.
+const SHARES: Range<f64> = 1.0..2_147_483_648.0;
 const PIPE: usize = 64 * 1024;
 const CLEAN_WITHIN: Duration = Duration::from_secs(5);
 const CLEAN_PAUSE: Duration = Duration::from_millis(10);

@@ -271,6 +271,42 @@ async fn leftovers_in_other_databases_and_subscribers_are_named() {
     }
 }
 
+/// What the server remembers of calls and of ended requests stays for up to an hour, or as long as the number.
+#[tokio::test(start_paused = true)]
+async fn semaphores_and_latches_leave_nothing_after_their_numbers_are_deleted() {
+    let server = Server::new();
+    let client = server.client().await;
+    let seats = client.semaphore("seats");
+    assert!(seats.try_set_permits(3).await.unwrap());
+    let two = seats.acquire_many(2).await.unwrap();
+    two.release().await.unwrap();
+    server.lose("seats");
+    let doors = client.permit_semaphore("doors");
+    assert!(doors.try_set_permits(3).await.unwrap());
+    doors.acquire().await.unwrap().release().await.unwrap();
+    server.lose("doors");
+    let start = client.count_down_latch("start");
+    assert!(start.try_set_count(2).await.unwrap());
+    start.count_down().await.unwrap();
+    assert!(start.delete().await.unwrap());
+    assert!(!server.keys().is_empty(), "nothing is remembered");
+    server.assert_clean().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_is_not_released_is_left() {
+    let server = Server::new();
+    let client = server.client().await;
+    let seats = client.semaphore("seats");
+    assert!(seats.try_set_permits(3).await.unwrap());
+    let _held = seats.acquire().await.unwrap();
+    server.lose("seats");
+    let left = tokio::spawn(server.assert_clean()).await.unwrap_err();
+    let panic = left.into_panic();
+    let text = panic.downcast_ref::<String>().expect("it says what");
+    assert!(text.contains("the key lockdog_ledger:{seats}"), "{text}");
+}
+
 #[test]
 #[should_panic(expected = "outside of a tokio runtime")]
 fn a_server_needs_a_runtime() {
