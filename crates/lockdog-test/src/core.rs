@@ -34,6 +34,15 @@ impl Core {
         &self.runtime
     }
 
+    /// Whether the runtime that the server was created on can run no task any more.
+    pub(crate) fn has_runtime_ended(&self) -> bool {
+        // A runtime that has ended drops a task immediately.
+        let probe = self.runtime.spawn(std::future::pending::<()>());
+        let has_ended = probe.is_finished();
+        probe.abort();
+        has_ended
+    }
+
     /// A number that no other pipe of this server has.
     pub(crate) fn next_pipe(&self) -> u64 {
         self.pipes.fetch_add(1, Ordering::Relaxed)

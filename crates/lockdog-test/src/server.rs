@@ -73,15 +73,26 @@ impl Server {
     /// The error of the operating system, usually for an address in use. An error, too, if the runtime on which
     /// the server was created has ended.
     ///
+    /// # Panics
+    ///
+    /// If the runtime on which the server was created has no I/O.
+    ///
     /// # Cancel safety
     ///
-    /// If it is cancelled, the server may or may not listen; nothing else changes.
+    /// If it is cancelled, the server does not listen.
     pub async fn listen(&self, address: impl ToSocketAddrs) -> io::Result<SocketAddr> {
+        if self.core().has_runtime_ended() {
+            return Err(io::Error::other(ENDED));
+        }
         let addresses: Vec<SocketAddr> = lookup_host(address).await?.collect();
-        // The socket belongs to the server's runtime, not to the caller's.
-        let binding = async move { TcpListener::bind(&addresses[..]).await };
-        let bound = self.core().runtime().spawn(binding).await;
-        let listener = bound.map_err(|_| io::Error::other(ENDED))??;
+        // Not in a task of the server's runtime, because a runtime that does not run at present would never bind.
+        let socket = std::net::TcpListener::bind(&addresses[..])?;
+        socket.set_nonblocking(true)?;
+        let listener = {
+            // The socket belongs to the server's runtime, not to the caller's.
+            let _runtime = self.core().runtime().enter();
+            TcpListener::from_std(socket)?
+        };
         let address = listener.local_addr()?;
         {
             let mut database = self.core().database.lock();

@@ -7,6 +7,8 @@ use lockdog_test::Server;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::runtime::Builder;
 
+use crate::support::LONG;
+
 /// Sends one command without a client, and answers the first line of the reply.
 pub(crate) async fn ask(server: &Server, words: &[&str]) -> String {
     let mut request = format!("*{}\r\n", words.len());
@@ -103,6 +105,29 @@ fn a_client_learns_that_the_runtime_of_its_server_has_ended() {
     assert!(text.contains(expected), "{text}");
     let refused = start().block_on(async { server.listen("127.0.0.1:0").await });
     assert_eq!(refused.unwrap_err().to_string(), expected);
+}
+
+/// As the runtime of another test whose `block_on` has returned.
+#[test]
+fn listening_does_not_wait_for_a_runtime_that_does_not_run() {
+    let start = || Builder::new_current_thread().enable_all().build().unwrap();
+    let (idle, other) = (start(), start());
+    let server = idle.block_on(async { Server::new() });
+    let listening =
+        other.block_on(async { tokio::time::timeout(LONG, server.listen("127.0.0.1:0")).await });
+    let address = listening.expect("it does not wait").unwrap();
+    // The server answers as soon as its runtime runs.
+    let client = idle.block_on(Client::connect(format!("redis://{address}")));
+    drop(client.unwrap());
+}
+
+#[test]
+#[should_panic(expected = "IO is disabled")]
+fn listening_on_a_runtime_without_io_panics() {
+    let runtime = Builder::new_current_thread().enable_time().build();
+    let server = async { Server::new().listen("127.0.0.1:0").await };
+    let listening = runtime.unwrap().block_on(server);
+    println!("{listening:?}");
 }
 
 /// A second server would be one connector more, which `connectors` tries.
