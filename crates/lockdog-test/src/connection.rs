@@ -116,8 +116,13 @@ async fn read(core: &Core, id: u64, mut reader: impl AsyncRead + Unpin, outbox: 
 
 /// False if the connection accepts no more commands.
 async fn execute(core: &Core, id: u64, args: &[Vec<u8>], outbox: &Outbox) -> bool {
-    let waits = {
+    let (time, reply) = loop {
+        core.until_thawed().await;
         let mut database = core.database.lock();
+        // Another thread may have frozen the server meanwhile.
+        if core.is_frozen() {
+            continue;
+        }
         let was_resp3 = database.clients.get(&id).is_some_and(|it| it.is_resp3);
         let outcome = commands::execute(&mut database, id, args);
         match outcome {
@@ -139,11 +144,11 @@ async fn execute(core: &Core, id: u64, args: &[Vec<u8>], outbox: &Outbox) -> boo
                 let _ = outbox.try_send((Instant::now() + database.faults.delay, bytes));
                 return false;
             }
-            Outcome::Later(time, reply) => (time, reply),
+            Outcome::Later(time, reply) => break (time, reply),
         }
     };
-    let (time, reply) = waits;
     tokio::time::sleep(time).await;
+    core.until_thawed().await;
     core.database.lock().send(id, &reply);
     true
 }

@@ -48,15 +48,21 @@ impl Core {
         self.pipes.fetch_add(1, Ordering::Relaxed)
     }
 
+    pub(crate) fn is_frozen(&self) -> bool {
+        *self.frozen.borrow()
+    }
+
     /// Waits until the server is not frozen.
     pub(crate) async fn until_thawed(&self) {
-        if *self.frozen.borrow() {
+        if self.is_frozen() {
             // `self` keeps the sender alive.
             let _ = self.frozen.subscribe().wait_for(|frozen| !frozen).await;
         }
     }
 
     pub(crate) fn set_frozen(&self, frozen: bool) {
+        // A command that is running on another thread ends first.
+        let _between_commands = self.database.lock();
         self.frozen.send_replace(frozen);
     }
 

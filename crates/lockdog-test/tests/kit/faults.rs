@@ -6,6 +6,7 @@ use lockdog::error::LostReason;
 use lockdog::{Client, Error};
 use lockdog_test::{Data, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::support::{LONG, eventually};
@@ -174,6 +175,54 @@ async fn a_refused_wait_for_replicas_is_answered_at_once() {
     stream.read_exact(&mut answer).await.unwrap();
     assert_eq!(&answer, b"-ERR no\r\n");
     assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_frozen_server_ends_no_wait_for_replicas() {
+    let server = Server::new();
+    let mut stream = server.connect();
+    stream
+        .write_all(b"*3\r\n$4\r\nWAIT\r\n$1\r\n1\r\n$4\r\n1000\r\n")
+        .await
+        .unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    server.freeze();
+    let mut answer = [0; 4];
+    let silent = tokio::time::timeout(LONG, stream.read_exact(&mut answer)).await;
+    assert!(silent.is_err(), "{silent:?}");
+    server.thaw();
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b":0\r\n");
+}
+
+/// Meanwhile commands arrive on several threads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_command_runs_after_the_server_was_frozen() {
+    let server = Server::new();
+    let mut clients = JoinSet::new();
+    for _ in 0..8 {
+        let mut stream = server.connect();
+        clients.spawn(async move {
+            let mut answer = [0; 64];
+            loop {
+                let command = b"*4\r\n$7\r\nHINCRBY\r\n$6\r\norders\r\n$1\r\nf\r\n$1\r\n1\r\n";
+                stream.write_all(command).await.unwrap();
+                assert!(stream.read(&mut answer).await.unwrap() > 0);
+            }
+        });
+    }
+    let count = || server.holder("orders").map(|holder| holder.count);
+    eventually("a command runs", || count().is_some()).await;
+    for _ in 0..1_000 {
+        server.freeze();
+        let frozen_at = count();
+        for _ in 0..100 {
+            assert_eq!(count(), frozen_at);
+        }
+        server.thaw();
+        tokio::task::yield_now().await;
+    }
+    clients.shutdown().await;
 }
 
 #[tokio::test]
