@@ -12,12 +12,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::support::ms;
+use crate::support::{checks_exclusion, ms};
 
 /// The next renewal notifies the holder of the loss, and the waiters acquire the lock one after the
 /// other. Two of them belong to the holder's client and send nothing while it holds the lock.
 #[tokio::test(start_paused = true)]
 async fn waiters_of_each_kind_of_lock_get_it_one_after_the_other() {
+    checks_exclusion();
     for lock in EXCLUSIVE {
         for millis in MOMENTS {
             let server = Server::new();

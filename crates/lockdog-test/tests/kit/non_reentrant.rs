@@ -8,6 +8,8 @@ use lockdog::{Client, Error, Lock, MultiLock, Owner, RedLock};
 use lockdog_test::Server;
 use tokio::time::sleep;
 
+use crate::support::checks_exclusion;
+
 /// One call of one owner: it adds one. The read and the write are two steps on purpose.
 async fn add_one(lock: &MultiLock, value: &Cell<u32>) {
     let guard = lock.lock().await.unwrap();
@@ -74,6 +76,7 @@ async fn members(servers: &[Server; 2], apart: bool) -> [Lock; 2] {
 
 #[tokio::test(start_paused = true)]
 async fn calls_of_one_owner_for_a_multi_lock_with_a_non_reentrant_member_take_turns() {
+    checks_exclusion();
     for apart in [false, true] {
         let servers = [Server::new(), Server::new()];
         let lock = MultiLock::new(members(&servers, apart).await);

@@ -9,10 +9,13 @@ use lockdog_test::Server;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::support::checks_exclusion;
+
 /// A failed attempt blocks others for one round trip. Without random pauses the contenders would
 /// collide forever.
 #[tokio::test(start_paused = true)]
 async fn contenders_on_a_slow_network_stop_colliding() {
+    checks_exclusion();
     let servers = [Server::new(), Server::new(), Server::new()];
     for server in &servers {
         server.delay(Duration::from_millis(10));
