@@ -18,8 +18,8 @@ use crate::database::{Database, text};
 use crate::keyspace::{Entry, Value};
 
 /// A Redis server inside the test's process. A clone is another handle to the same server. The server
-/// ends with its last handle and the last client that [`Server::client`] or [`Server::builder`] made;
-/// then its connections break. It also ends with the runtime on which it was created.
+/// ends with its last handle, the last client that [`Server::client`] or [`Server::builder`] made, and the last
+/// [`Stolen`](crate::Stolen); then its connections break. It also ends with the runtime on which it was created.
 ///
 /// [`Server::holder`], [`Server::keys`], [`Server::lose`] and [`Server::steal`] see database 0, the default of
 /// [`ClientBuilder::database`](lockdog::ClientBuilder::database). [`Server::assert_clean`] sees all databases.

@@ -52,7 +52,8 @@ impl Server {
     /// the end.
     ///
     /// That client takes and releases a plain lock. So waiters whose messages have other channels, those of fair
-    /// and read/write locks, notice the release at their next poll. It has no connection, so it also renews and
+    /// and read/write locks, notice the release at their next poll. Most calls for a group lock, a semaphore or a
+    /// latch of this name fail with `WRONGTYPE` meanwhile. The client has no connection, so it also renews and
     /// releases the lock while the server is frozen.
     pub fn steal(&self, lock: &str) -> Stolen {
         let field = format!("{}:thief.1", Uuid::new_v4());

@@ -165,7 +165,8 @@ fn client(database: &mut Database, caller: Option<u64>, args: &[Vec<u8>]) -> Ans
             Ok(Reply::Text(line.unwrap_or_default()))
         }
         ("kill", filters) => kill(database, id, filters),
-        ("list", _) => {
+        // With a filter the answer would be another list, so filters are refused.
+        ("list", []) => {
             let all = database.clients.iter();
             let lines = all.map(|(id, client)| line(*id, client, now));
             Ok(Reply::Text(lines.collect()))

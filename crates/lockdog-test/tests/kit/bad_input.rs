@@ -37,6 +37,15 @@ async fn an_unknown_command_is_named_in_the_error() {
 }
 
 #[tokio::test]
+async fn a_list_of_clients_with_a_filter_is_refused() {
+    let server = Server::new();
+    let refused = ask(&server, &["client", "list", "type", "pubsub"]).await;
+    assert!(refused.starts_with("-ERR unknown subcommand"), "{refused}");
+    let all = ask(&server, &["client", "list"]).await;
+    assert!(all.starts_with('$'), "{all}");
+}
+
+#[tokio::test]
 #[should_panic(expected = r#"there is no lock "orders"; the keys are []"#)]
 async fn losing_a_lock_on_an_empty_server_panics() {
     Server::new().lose("orders");
