@@ -373,6 +373,19 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_without_an_end_is_cut_off() {
+        let mut answer = eval("local t = {} t[1] = t return t").expect("it is an answer");
+        let mut levels = 0;
+        while let Reply::Array(mut items) = answer {
+            answer = items.remove(0);
+            levels += 1;
+        }
+        assert_eq!(levels, 100);
+        let limit = "ERR reached lua stack limit";
+        assert_eq!(answer, Reply::Error(limit.to_owned()));
+    }
+
+    #[test]
     fn an_error_names_its_place_in_the_script() {
         let Err(Refusal(line)) = eval("local x = 1\nreturn redis.call('hincrby', 'k', 'f', 'x')")
         else {
