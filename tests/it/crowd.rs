@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use lockdog::{Client, Guard, LeasedPermit, Lock, PermitSemaphore, Result};
 use tokio::task::JoinSet;
 
+use crate::stand::connected;
 use crate::support::prelude::WITHIN_A_LEASE;
 use crate::support::{Cell, Redis, eventually, until_ok};
 
@@ -97,7 +98,7 @@ impl Held {
     }
 }
 
-/// Fifty tasks of five clients, each with one of some locks.
+/// Fifty tasks of five clients, each with one of some objects.
 pub(crate) struct Crowd {
     clients: Vec<Client>,
     turns: Vec<Arc<Turns>>,
@@ -155,7 +156,7 @@ impl Crowd {
         };
         for _ in 0..CLIENTS {
             let client = Client::builder().url(url).watchdog_lease(LEASE);
-            crowd.clients.push(client.build().await.unwrap());
+            crowd.clients.push(connected(client).await);
         }
         for (_, name) in objects
             .iter()

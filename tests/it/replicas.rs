@@ -18,6 +18,7 @@ use lockdog::config::{ReplicaAck, Replicas};
 use lockdog::error::NotReplicated;
 use lockdog::{Client, ClientBuilder, Error, Guard, Lock};
 
+use crate::stand::connected;
 use crate::support::Replicated;
 use crate::support::prelude::{SOON, ms};
 
@@ -49,7 +50,7 @@ async fn best_effort(all: &Replicated) -> Client {
 }
 
 async fn build(builder: ClientBuilder) -> Client {
-    builder.build().await.expect("it runs")
+    connected(builder).await
 }
 
 /// The error of a failed acquire.

@@ -109,13 +109,13 @@ async fn a_machine_that_slept_longer_than_the_lease_sees_the_quorum_lost_at_once
 /// guard meanwhile do not change that.
 #[tokio::test]
 async fn an_instance_lost_before_a_round_is_reacquired_in_that_round() {
-    let stand = ThreeServers::start(ms(6_000)).await;
+    let stand = ThreeServers::start(ms(9_000)).await;
     let guard = stand.take().await;
     stand.await_taken(3).await;
     let mut fastest = SOON;
     for turn in 0..6 {
         sleep(ms(50)).await;
-        stand.machine.sleep(ms(2_100));
+        stand.machine.sleep(ms(3_100));
         let member = stand.clients[turn % 3].lock(NAME);
         assert!(member.force_unlock().await.unwrap());
         let looks = turn % 2 == 0;

@@ -129,7 +129,9 @@ async fn an_endless_permit_needs_no_renewal() {
 #[tokio::test]
 async fn max_hold_ends_a_permit_that_the_watchdog_renews() {
     let test = Fixture::with(1, |client| client.watchdog_lease(LEASE)).await;
-    let permit = test.seats.acquire().max_hold(ms(2_000)).await.unwrap();
+    let permit = async || test.seats.acquire().max_hold(ms(2_000)).await;
+    // On a busy machine the answer may come after a short bound.
+    let permit = until_ok(SOON, permit).await;
     assert!(permit.is_valid());
     let lost = tokio::time::timeout(SOON, permit.lost()).await.unwrap();
     assert_eq!(lost.reason(), LostReason::MaxHold);

@@ -16,10 +16,10 @@ async fn a_command_that_ignores_term_is_killed_before_another_one_holds_the_lock
         }
         seen.push((is_told, written));
     }
-    panic!("TERM came, and the first one wrote too long (ns): {seen:?}");
+    panic!("TERM came before the loss, and the first one wrote too long (ns): {seen:?}");
 }
 
-/// Whether TERM came, and for how long the first one wrote after the second one began, in ns.
+/// Whether TERM came before the loss, and for how long the first one wrote after the second one began, in ns.
 async fn killed_at_the_end_of_a_lease() -> (bool, i128) {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
@@ -42,11 +42,8 @@ async fn killed_at_the_end_of_a_lease() -> (bool, i128) {
     // The first lockdog gets no more answers. The server runs, so the key expires with its lease.
     proxy.blackhole(Direction::ToServer);
     let ended = first.end().await.code(76);
-    assert!(
-        ended.stderr.contains("about to be lost"),
-        "{}",
-        ended.stderr
-    );
+    println!("{}", ended.stderr);
+    let is_foreseen = ended.stderr.contains("about to be lost");
     second.end().await.code(0);
     assert!(proxy.counts().blackholed > 0);
     let text = files.text("log");
@@ -56,7 +53,7 @@ async fn killed_at_the_end_of_a_lease() -> (bool, i128) {
     let begun: u64 = files.lines("begun").await[0].parse().unwrap();
     proxy.heal();
     let written = i128::from(last) - i128::from(begun);
-    (lines.contains(&"term"), written)
+    (is_foreseen && lines.contains(&"term"), written)
 }
 
 #[tokio::test]
