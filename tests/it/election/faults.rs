@@ -87,6 +87,7 @@ async fn a_leader_that_cannot_resign_leaves_nothing_behind() {
     proxy.blackhole(Direction::ToServer);
     drop(lead);
     eventually(SOON, "the lease is over", async || ttls().await[0] == -2).await;
+    assert!(proxy.counts().blackholed > 0, "it resigned");
     test.eventually_over().await;
     // A leader with a fixed lease.
     let lead = test.election.campaign("b").lease(ms(10_000)).await.unwrap();

@@ -112,6 +112,7 @@ async fn a_waiter_of_a_dead_client_is_dropped_although_no_client_sent_a_query_fo
     left.abort();
     // Five times the absence.
     tokio::time::sleep(ms(5_000)).await;
+    assert!(proxy.counts().blackholed > 0, "it left the queue");
     let waiter = test.queued_beside(&test.lock).await;
     held.unlock().await.unwrap();
     let guard = tokio::time::timeout(SOON, waiter).await;

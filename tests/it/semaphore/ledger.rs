@@ -99,15 +99,13 @@ async fn the_second_sending_of_a_release_adds_nothing_without_the_ledger() {
     let two = seats.acquire_many(2).await.unwrap();
     let first = proxy.on(release.clone(), Action::ExecuteThenCut);
     let gate = crate::support::Gate::new();
+    proxy.on(release, Action::HoldRequest(gate.clone()));
     let releasing = tokio::spawn(two.release());
     first.wait_hits(1).await;
-    proxy.on(release, Action::HoldRequest(gate.clone()));
-    eventually(SOON, "the first one has run", async || {
-        test.free().await == 4
-    })
-    .await;
+    gate.wait_reached().await;
+    assert_eq!(test.free().await, 4, "the first one has run");
     test.redis.cmd(&["DEL", LEDGER]).await;
-    gate.open();
+    gate.let_pass().await;
     // The outcome may be unknown.
     let _ = releasing.await.unwrap();
     tokio::time::sleep(ms(300)).await;
