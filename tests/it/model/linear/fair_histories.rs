@@ -379,8 +379,8 @@ async fn a_fair_lock_answers_like_a_queue_whose_first_waiter_is_granted() {
 
 /// Judges the history, and then parts of it that were made wrong.
 fn is_in_order(mut calls: Vec<Timed<FairCall>>) {
-    // The whole of it: in a part, only a grant that comes too early is wrong.
-    let verdict = judged(&calls);
+    // The whole of it, if the search decides that: in a part, only a grant that comes too early is wrong.
+    let verdict = super::verdict(&FairQueue::default(), &calls);
     if verdict != Verdict::Legal {
         calls.sort_by_key(|call| call.began);
         panic!("the history is {verdict:?}: {calls:#?}");
