@@ -190,20 +190,23 @@ async fn a_signal_after_the_command_ends_the_rest_of_at_least() {
 async fn a_stop_stops_the_command_with_lockdog_until_both_continue() {
     let server = RedisServer::start().await;
     let files = Files::new();
-    let [ready, go] = ["ready", "go"].map(|name| files.path(name).display().to_string());
-    let script = "echo $$ > \"$0\"; while ! [ -e \"$1\" ]; do sleep 0.05; done; exit 5";
+    let ready = files.path("ready").display().to_string();
+    let (reader, writer) = std::io::pipe().unwrap();
+    // It starts no process. A shell waits for a child that is stopped before it runs its program, and is not stopped
+    // itself.
+    let script = "echo $$ > \"$0\"; read line; exit 5";
     let lease = format!("{}s", LONG.as_secs());
     let args = [
-        "run", "--lease", &lease, "orders", "sh", "-c", script, &ready, &go,
+        "run", "--lease", &lease, "orders", "sh", "-c", script, &ready,
     ];
-    let running = lockdog(&server, &args).start();
+    let running = lockdog(&server, &args).stdin(reader).start();
     let command = files.number("ready").await;
     running.signal(Signal::TSTP);
     for pid in [command, running.pid()] {
         eventually(SOON, "it is stopped", async || state(pid) == Some('T')).await;
     }
     running.signal(Signal::CONT);
-    std::fs::write(files.path("go"), "").unwrap();
+    drop(writer);
     running.end().await.code(5);
     assert!(server.redis().await.keys().await.is_empty());
 }
