@@ -14,9 +14,9 @@
 --   next  if too few are free: in how many milliseconds the next permit expires; -1 if none does
 --   error WRONGTYPE: the free permits are not a number below 2^53; nothing was done
 --
--- First the script returns up to 100 expired permits to the free ones. Idempotent: an id that is in the set costs
--- no further permit. A server out of memory refuses DECRBY if it is the first write. If expired permits were
--- returned before, the server lets the script continue.
+-- First the script returns expired permits to the free ones: up to 100, or as many as the call needs, which is up to
+-- 1,000. Idempotent: an id that is in the set costs no further permit. A server out of memory refuses DECRBY if it is
+-- the first write. If expired permits were returned before, the server lets the script continue.
 -- Example: 3 free, ids a and b, lease 10000 -> 1 free, { a = now + 10000, b = now + 10000 }, { 1, 1, -1 }.
 
 local permits, in_use = KEYS[1], KEYS[2]
@@ -34,7 +34,9 @@ end
 local clock = redis.call('time')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
-local expired = redis.call('zrangebyscore', in_use, '-inf', text(now), 'limit', 0, 100)
+-- With fewer, a call for more than 100 permits would find too few of them, although all are free.
+local most = math.min(math.max(100, #ARGV - 3 - free), 1000)
+local expired = redis.call('zrangebyscore', in_use, '-inf', text(now), 'limit', 0, text(most))
 if #expired > 0 then
     redis.call('zrem', in_use, unpack(expired))
     free = redis.pcall('incrby', permits, #expired)

@@ -367,7 +367,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/permit/acquire.lua",
-        "bb4aa417546007d21f308cb6b23a4d933430f140",
+        "526caa3a795437b4a0b21d6c73625c40b11f0b66",
     ),
     (
         "lua/permit/add.lua",

@@ -99,6 +99,24 @@ async fn an_expired_permit_counts_as_free_before_it_is_returned() {
     test.eventually_free().await;
 }
 
+/// PE1: one attempt returns as many expired permits as it needs, and not only a hundred.
+#[tokio::test]
+async fn one_attempt_gets_more_than_a_hundred_expired_permits() {
+    let test = Fixture::with_permits(250).await;
+    let all = async || test.seats.acquire_many(250).lease(ms(2_000)).await;
+    let ids = until_ok(SOON, all).await.into_ids();
+    eventually(SOON, "they expire", async || {
+        test.seats.lease_of(&ids[0]).await.unwrap().is_none()
+    })
+    .await;
+    assert_eq!((test.free().await, test.in_use().await.len()), (0, 250));
+    let again = test.seats.try_acquire_many(250).lease(LONG).await.unwrap();
+    let again = again.expect("all of them are free");
+    assert_eq!((test.free().await, test.in_use().await.len()), (0, 250));
+    again.release().await.unwrap();
+    test.eventually_free().await;
+}
+
 #[tokio::test]
 async fn an_endless_permit_needs_no_renewal() {
     let test = Fixture::with(2, |client| client.watchdog_lease(LEASE)).await;
