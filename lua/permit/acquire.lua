@@ -94,8 +94,9 @@ end
 -- The set expires together with the number. If it expired later, permits of an earlier number would be in use. If it
 -- expired earlier, permits would be lost.
 local left = redis.call('pttl', permits)
-if left > 0 then
-    local timed = redis.pcall('pexpire', in_use, left)
+if left >= 0 then
+    -- In its last millisecond a key has a TTL of 0.
+    local timed = redis.pcall('pexpire', in_use, math.max(left, 1))
     refusal = refusal or type(timed) == 'table' and timed
 else
     redis.pcall('persist', in_use)

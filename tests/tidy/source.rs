@@ -367,7 +367,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/permit/acquire.lua",
-        "526caa3a795437b4a0b21d6c73625c40b11f0b66",
+        "cdd96f1b58fb5be6dfa09c48e45565860bdab575",
     ),
     (
         "lua/permit/add.lua",
