@@ -1,17 +1,24 @@
 //! What the bare protocol of each kind sends: two scripts, their keys and their arguments.
 //!
 //! Those of the re-entrant lock make the calls that Redisson's make (its latch apart) in the same order:
-//! seven in a pair. For the other kinds they are lockdog's own scripts.
+//! seven in a pair. For the other kinds, and for each kind of W14, they are lockdog's own scripts.
 
 use redis::{Cmd, Value};
+
+use crate::protocol::Request;
 
 /// The kinds that `raw` knows.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Fair,
+    Fenced,
     Lock,
+    /// lockdog's plain lock. A non-reentrant lock sends the same.
+    Plain,
     Read,
     Semaphore,
+    /// The plain lock without messages.
+    Spin,
 }
 
 /// The digests of a kind's scripts.
@@ -27,15 +34,20 @@ pub(crate) struct Named {
     /// Beside the name.
     keys: Vec<String>,
     channel: String,
+    /// Of the waiting clients, which a release looks at.
+    list: String,
     owner: String,
 }
 
 impl Kind {
-    pub(crate) fn of(workload: &str) -> Self {
-        match workload {
-            "W8c" => Self::Fair,
-            "W9a" => Self::Read,
-            "W11c" => Self::Semaphore,
+    pub(crate) fn of(request: &Request) -> Self {
+        match (request.workload.as_str(), request.api.as_deref()) {
+            ("W8c", _) => Self::Fair,
+            ("W9a", _) => Self::Read,
+            ("W11c", _) => Self::Semaphore,
+            ("W14", Some("fenced")) => Self::Fenced,
+            ("W14", Some("spin")) => Self::Spin,
+            ("W14", _) => Self::Plain,
             _ => Self::Lock,
         }
     }
@@ -44,7 +56,9 @@ impl Kind {
     pub(crate) const fn scripts(self) -> [&'static str; 2] {
         match self {
             Self::Fair => [FAIR, END_FAIR],
+            Self::Fenced => [FENCED, END_PLAIN],
             Self::Lock => [ACQUIRE, UNLOCK],
+            Self::Plain | Self::Spin => [PLAIN, END_PLAIN],
             Self::Read => [READ, END_READ],
             Self::Semaphore => [TAKE_PERMITS, RELEASE_PERMITS],
         }
@@ -64,7 +78,11 @@ impl Named {
                 ],
                 "redisson_lock__channel",
             ),
-            Kind::Lock => (Vec::new(), "redisson_lock__channel"),
+            Kind::Fenced => (
+                vec![format!("redisson_lock_token:{{{name}}}")],
+                "redisson_lock__channel",
+            ),
+            Kind::Lock | Kind::Plain | Kind::Spin => (Vec::new(), "redisson_lock__channel"),
             Kind::Read => (
                 vec![
                     format!("lockdog_writer:{{{name}}}"),
@@ -79,6 +97,7 @@ impl Named {
             name: name.to_owned(),
             keys,
             channel: format!("{channel}:{{{name}}}"),
+            list: format!("lockdog_waiters:{{{name}}}"),
             owner,
         }
     }
@@ -90,7 +109,9 @@ impl Named {
             Kind::Fair => command
                 .arg((&self.owner, 1, LEASE_MS, FAIR_WAIT_MS, FAIR_ABSENCE_MS))
                 .arg(("try", &self.channel, "publish")),
+            Kind::Fenced => command.arg((&self.owner, 1, LEASE_MS, "clock")),
             Kind::Lock => command.arg(LEASE_MS).arg(&self.owner),
+            Kind::Plain | Kind::Spin => command.arg((&self.owner, 1, LEASE_MS)),
             // A first hold for the lease. It has no partner, has not waited yet, and announces nothing.
             Kind::Read => command.arg((&self.owner, 1, LEASE_MS, "read")).arg((
                 "",
@@ -106,6 +127,8 @@ impl Named {
     pub(crate) fn unlock(&self, digests: &Digests) -> Cmd {
         let mut command = match self.kind {
             Kind::Lock => evaluate(&digests.unlock, 2),
+            // Without the counter of a fenced lock.
+            Kind::Fenced | Kind::Plain | Kind::Spin => evaluate(&digests.unlock, 1),
             Kind::Fair | Kind::Read | Kind::Semaphore => self.evaluate(&digests.unlock),
         };
         match self.kind {
@@ -118,6 +141,10 @@ impl Named {
                     .arg((&self.name, &self.channel))
                     .arg(("0", LEASE_MS, &self.owner))
             }
+            Kind::Fenced | Kind::Plain => command
+                .arg((&self.name, &self.owner, 0, &self.channel))
+                .arg(("publish", &self.list)),
+            Kind::Spin => command.arg((&self.name, &self.owner, 0, "", "publish", "")),
             Kind::Read => command
                 .arg((&self.owner, 0, &self.channel, "publish"))
                 .arg(("read", self.before_fields(), LEASE_MS)),
@@ -130,7 +157,9 @@ impl Named {
     /// Why it was not granted; none if it was.
     pub(crate) fn refusal(&self, answer: &Value) -> Option<String> {
         match (self.kind, answer) {
-            (Kind::Fair | Kind::Lock | Kind::Read, Value::Nil) => None,
+            (Kind::Fair | Kind::Lock | Kind::Plain | Kind::Read | Kind::Spin, Value::Nil) => None,
+            // The token.
+            (Kind::Fenced, Value::BulkString(_)) => None,
             (Kind::Semaphore, Value::Array(parts)) if parts.first() == Some(&Value::Int(1)) => None,
             (_, answer) => Some(format!("{} is not granted: {answer:?}", self.name)),
         }
@@ -188,6 +217,9 @@ return 1
 
 const FAIR: &str = include_str!("../../../../lua/fair/acquire.lua");
 const END_FAIR: &str = include_str!("../../../../lua/fair/unlock.lua");
+const FENCED: &str = include_str!("../../../../lua/fenced/acquire.lua");
+const PLAIN: &str = include_str!("../../../../lua/lock/acquire.lua");
+const END_PLAIN: &str = include_str!("../../../../lua/lock/unlock.lua");
 const READ: &str = include_str!("../../../../lua/read_write/acquire.lua");
 const END_READ: &str = include_str!("../../../../lua/read_write/unlock.lua");
 const TAKE_PERMITS: &str = include_str!("../../../../lua/semaphore/acquire.lua");

@@ -51,7 +51,7 @@ impl Library for Raw {
     }
 
     async fn connect(request: &Request) -> Result<Self> {
-        let kind = Kind::of(&request.workload);
+        let kind = Kind::of(request);
         let servers = request.urls.iter().map(|url| Server::connect(url, kind));
         let servers = try_join_all(servers).await?;
         if let (Kind::Semaphore, Some(server)) = (kind, servers.first()) {

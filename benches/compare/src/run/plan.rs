@@ -30,6 +30,8 @@ impl Part {
             SPIN => ("lockdog", "spin"),
             NON_REENTRANT => ("lockdog", "non-reentrant"),
             PLAIN => ("lockdog", "plain"),
+            RAW_FENCED => ("raw", "fenced"),
+            RAW_SPIN => ("raw", "spin"),
             READERS_FIRST => ("lockdog", "readers-first"),
             BESIDE_REDISSON => return ("lockdog", None),
             BESIDE_LOCKDOG => return ("redisson", None),
@@ -169,6 +171,12 @@ fn parts(cell: Cell, present: &[&'static str]) -> Vec<Part> {
             workload: "W14",
         }));
     }
+    if (cell.title(), present.contains(&"raw")) == ("W14", true) {
+        parts.extend([RAW_FENCED, RAW_SPIN].map(|library| Part {
+            library,
+            workload: "W14",
+        }));
+    }
     let both = ["lockdog", "redisson"].map(|library| present.contains(&library));
     if (cell.title(), both) == ("W16", [true, true]) {
         parts.push(Part {
@@ -202,7 +210,7 @@ fn part(cell: Cell, library: &'static str) -> Option<Part> {
         | ("redsync" | "rslock", "W7" | "W18") => {
             return None;
         }
-        ("raw" | "redisson" | "redsync" | "rslock", "W14") => return None,
+        ("redisson" | "redsync" | "rslock", "W14") => return None,
         ("raw", "W15r") if cell.condition == Condition::Plain => "idle",
         ("raw" | "redisson" | "redsync" | "rslock", "W8d" | "W15r" | "W15k") => return None,
         // No owner waits.
@@ -325,6 +333,11 @@ pub(crate) const FENCED: &str = "lockdog fenced";
 pub(crate) const SPIN: &str = "lockdog spin";
 pub(crate) const NON_REENTRANT: &str = "lockdog non-reentrant";
 
+/// The scripts of lockdog's other kinds of locks: in W14, beside those of its plain lock, which a non-reentrant lock
+/// sends too.
+pub(crate) const RAW_FENCED: &str = "raw fenced";
+pub(crate) const RAW_SPIN: &str = "raw spin";
+
 /// lockdog's plain lock: in W8, beside its fair lock.
 pub(crate) const PLAIN: &str = "lockdog plain";
 
@@ -344,7 +357,7 @@ const KINDS: [&str; 11] = [
 pub(crate) const PROCESSES: [&str; 5] = ["lockdog", "raw", "redisson", "redsync", "rslock"];
 
 /// In the order of the rows in tables.
-pub(crate) const LIBRARIES: [&str; 13] = [
+pub(crate) const LIBRARIES: [&str; 15] = [
     "lockdog",
     "raw",
     "redisson",
@@ -354,6 +367,8 @@ pub(crate) const LIBRARIES: [&str; 13] = [
     FENCED,
     SPIN,
     NON_REENTRANT,
+    RAW_FENCED,
+    RAW_SPIN,
     PLAIN,
     READERS_FIRST,
     BESIDE_REDISSON,
@@ -372,21 +387,22 @@ mod tests {
     }
 
     #[test]
-    fn w14_asks_only_lockdog_and_for_each_kind_of_lock() {
+    fn w14_asks_only_lockdog_and_its_bare_scripts_and_for_each_kind_of_lock() {
         let options = only("W14");
         for planned in cells(&options, &PROCESSES) {
             let asked: Vec<_> = planned.libraries.iter().map(Part::driver).collect();
-            let kind = |kind: &str| ("lockdog", Some(kind.to_owned()));
-            let kinds = ["fenced", "spin", "non-reentrant"].map(kind);
-            assert_eq!(asked[0], ("lockdog", None));
-            assert_eq!(asked[1..], kinds);
+            let kind = |process: &'static str| move |kind: &str| (process, Some(kind.to_owned()));
+            let kinds = ["fenced", "spin", "non-reentrant"].map(kind("lockdog"));
+            assert_eq!(asked[..2], [("lockdog", None), ("raw", None)]);
+            assert_eq!(asked[2..5], kinds);
+            assert_eq!(asked[5..], ["fenced", "spin"].map(kind("raw")));
             for part in planned.libraries {
                 assert_eq!(part.workload, "W14");
                 assert!(LIBRARIES.contains(&part.library));
             }
         }
         assert_eq!(cells(&options, &PROCESSES).len(), 2);
-        assert!(cells(&options, &["raw", "redisson"]).is_empty());
+        assert!(cells(&options, &["redisson"]).is_empty());
     }
 
     #[test]
