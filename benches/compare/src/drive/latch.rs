@@ -1,4 +1,5 @@
-//! W13: how soon the last of many waiters knows that a latch is at zero. lockdog only; Redisson's is in Java.
+//! W13: how soon the last of many waiters knows that a latch is at zero. lockdog only: `bare_latch` has no library, and
+//! Redisson's is in Java.
 
 use std::time::{Duration, Instant};
 
@@ -96,4 +97,4 @@ impl Turns {
     }
 }
 
-const UNTIL_ALL_WAIT: Duration = Duration::from_millis(100);
+pub(crate) const UNTIL_ALL_WAIT: Duration = Duration::from_millis(100);

@@ -131,11 +131,15 @@ impl Server {
     }
 }
 
-/// A connection that waits for its answers: a time limit is a lock library's business.
-pub(crate) async fn connect(url: &str) -> Result<MultiplexedConnection> {
+pub(crate) fn open(url: &str) -> Result<Client> {
     let settings = TcpSettings::default().set_nodelay(true);
     let info = url.into_connection_info()?.set_tcp_settings(settings);
-    let client = Client::open(info)?;
+    Ok(Client::open(info)?)
+}
+
+/// A connection that waits for its answers: a time limit is a lock library's business.
+pub(crate) async fn connect(url: &str) -> Result<MultiplexedConnection> {
+    let client = open(url)?;
     let patient = AsyncConnectionConfig::new().set_response_timeout(None);
     let connection = client.get_multiplexed_async_connection_with_config(&patient);
     Ok(connection.await?)

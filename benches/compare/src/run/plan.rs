@@ -213,6 +213,7 @@ fn part(cell: Cell, library: &'static str) -> Option<Part> {
         ("redisson" | "redsync" | "rslock", "W14") => return None,
         ("raw", "W15r") if cell.condition == Condition::Plain => "idle",
         ("raw" | "redisson" | "redsync" | "rslock", "W8d" | "W15r" | "W15k") => return None,
+        ("raw", "W13") => "latch",
         // No owner waits.
         ("raw", workload @ ("W8c" | "W9a" | "W11c")) => workload,
         ("raw" | "redsync" | "rslock", workload) if KINDS.contains(&workload) => return None,
