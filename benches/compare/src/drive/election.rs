@@ -1,4 +1,5 @@
-//! W15: how soon the next candidate leads, after the leader has resigned or its process was killed. lockdog only.
+//! W15: how soon the next candidate leads, after the leader has resigned or its process was killed. lockdog only:
+//! `bare_election` has no library.
 
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
@@ -175,7 +176,7 @@ async fn shut_down(clients: Vec<Client>) {
     }
 }
 
-fn check_terms(before: u64, after: u64) -> Result<()> {
+pub(crate) fn check_terms(before: u64, after: u64) -> Result<()> {
     if after > before {
         Ok(())
     } else {

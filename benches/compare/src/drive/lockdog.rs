@@ -44,7 +44,7 @@ impl Library for Lockdog {
 
     fn refuses(workload: &str) -> Option<&'static str> {
         match workload {
-            "rtt" | "idle" | "serial" | "latch" => Some("the bare protocol's"),
+            "rtt" | "idle" | "serial" | "latch" | "campaign" => Some("the bare protocol's"),
             _ => None,
         }
     }

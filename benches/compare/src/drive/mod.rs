@@ -1,6 +1,7 @@
 //! A driver: puts one library through the cells that the runner asks for.
 
 mod bare;
+mod bare_election;
 mod bare_latch;
 mod bare_scripts;
 mod crew;
@@ -79,6 +80,7 @@ async fn measure<L: Library>(request: &Request, stage: &mut Stage) -> Result<Map
         "W15k" => election::killed(request, stage).await,
         "rtt" | "idle" | "serial" => bare::measure(request, stage).await,
         "latch" => bare_latch::measure(request, stage).await,
+        "campaign" => bare_election::resigned(request, stage).await,
         other => Ok(object(
             json!({ "unsupported": format!("{other} is not known here") }),
         )),

@@ -25,7 +25,7 @@ impl Library for Rslock {
             "W8a" | "W8b" | "W8c" | "W8d" | "W8w" | "W9a" | "W9b" | "W9c" | "W11a" | "W11b"
             | "W11c" | "W13" => Some("it has no such kind"),
             "W7" | "W7-local" => Some("it is not re-entrant"),
-            "rtt" | "idle" | "serial" | "latch" => Some("the bare protocol's"),
+            "rtt" | "idle" | "serial" | "latch" | "campaign" => Some("the bare protocol's"),
             _ => None,
         }
     }

@@ -211,7 +211,7 @@ fn part(cell: Cell, library: &'static str) -> Option<Part> {
             return None;
         }
         ("redisson" | "redsync" | "rslock", "W14") => return None,
-        ("raw", "W15r") if cell.condition == Condition::Plain => "idle",
+        ("raw", "W15r") if cell.condition == Condition::Plain => "campaign",
         ("raw" | "redisson" | "redsync" | "rslock", "W8d" | "W15r" | "W15k") => return None,
         ("raw", "W13") => "latch",
         // No owner waits.
