@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lockdog::report::Ttl;
 use lockdog::{Client, Error, PermitId, PermitSemaphore};
 
 use super::{Fixture, LONG, NAME, SOON, ms};
@@ -92,6 +93,32 @@ async fn a_late_repetition_of_a_set_changes_nothing() {
         assert!(!test.redis.exists(NAME).await);
         assert!(seats.try_set_permits(5).await.unwrap());
     }
+}
+
+/// The calls that set a lease have no mark, so a repetition sets it once more, but only while the permit is in use.
+#[tokio::test]
+async fn a_late_repetition_sets_the_lease_of_a_permit_once_more() {
+    let test = Fixture::with_permits(1).await;
+    let (proxy, seats) = behind_a_proxy_for(&test, SOON).await;
+    let id = seats.acquire().forever().await.unwrap().into_ids()[0];
+    let gate = proxy.repeat_late(is(UPDATE));
+    assert!(seats.update_lease(&id, LONG).await.unwrap());
+    assert!(seats.remove_lease(&id).await.unwrap());
+    let lease = seats.lease_of(&id).await.unwrap();
+    assert!(matches!(lease, Some(Ttl::Persistent)), "{lease:?}");
+    gate.let_pass().await;
+    eventually(SOON, "the repetition runs", async || {
+        let lease = seats.lease_of(&id).await.unwrap();
+        matches!(lease, Some(Ttl::Expires(_)))
+    })
+    .await;
+    let gate = proxy.repeat_late(is(UPDATE));
+    assert!(seats.update_lease(&id, LONG).await.unwrap());
+    seats.release(&[id]).await.unwrap();
+    gate.let_pass().await;
+    tokio::time::sleep(ms(200)).await;
+    assert!(seats.lease_of(&id).await.unwrap().is_none());
+    test.eventually_free().await;
 }
 
 /// The server knows a repetition by the mark of its call. Without the mark it runs the command once more.
