@@ -1,5 +1,6 @@
 //! The shutdown of a client: it releases everything that the client holds.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,6 +61,7 @@ pub(super) async fn release_all(core: &Arc<Core>, deadline: Moment) -> ShutdownR
             in_flight.push(answer);
         }
     }
+    let counted: HashSet<u64> = held.iter().map(|(hold, _)| hold.number()).collect();
     for (hold, answer) in held {
         let outcome = outcome(core, answer, deadline).await;
         core.notify_released(&hold, outcome != JobOutcome::Unanswered);
@@ -73,7 +75,7 @@ pub(super) async fn release_all(core: &Arc<Core>, deadline: Moment) -> ShutdownR
         let outcome = outcome(core, answer, deadline).await;
         report.released += u32::from(outcome == JobOutcome::Done);
     }
-    let unfinished = still_releasing(core, deadline).await + core.unreleased();
+    let unfinished = still_releasing(core, &counted, deadline).await + core.unreleased();
     report.unconfirmed += u32::try_from(unfinished).unwrap_or(u32::MAX);
     let calls = core.finish_calls(deadline).await;
     report.unanswered_calls = u32::try_from(calls).unwrap_or(u32::MAX);
@@ -91,13 +93,14 @@ async fn outcome(
     }
 }
 
-/// Waits for the releases that began before the shutdown. Returns how many are unfinished at `deadline`.
-async fn still_releasing(core: &Arc<Core>, deadline: Moment) -> usize {
+/// Waits for the releases that began before the shutdown. Returns how many are unfinished at `deadline`. `counted` are
+/// the numbers of the holds that the shutdown released: they end too when their last guards are dropped.
+async fn still_releasing(core: &Arc<Core>, counted: &HashSet<u64>, deadline: Moment) -> usize {
     loop {
         let holds = core.holds.all();
-        let releasing = holds
-            .iter()
-            .filter(|hold| hold.state().phase == HoldPhase::Ended);
+        let releasing = holds.iter().filter(|hold| {
+            hold.state().phase == HoldPhase::Ended && !counted.contains(&hold.number())
+        });
         match releasing.count() {
             0 => return 0,
             left if core.clock.now() >= deadline => return left,

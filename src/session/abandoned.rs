@@ -11,6 +11,7 @@ use crate::clock::Moment;
 use crate::error::LostReason;
 use crate::hold::{Dropped, Hold, HoldPhase, HoldState, TurnGuard};
 use crate::key::QueueSide;
+use crate::observe::End;
 use crate::script::SettleReply;
 use crate::server::Failure;
 
@@ -142,8 +143,12 @@ impl Core {
 
     /// The client stops retrying the release. The end of the lease frees the lock.
     pub(super) fn give_up_release(&self, hold: &Hold) {
-        // A hold that was lost in a shutdown is not Ended: the shutdown waits for its answer and counts it.
-        if hold.state().phase == HoldPhase::Ended {
+        let is_of_owner = {
+            let state = hold.state();
+            // A shutdown waits for the answer of each hold that it released, and counts it.
+            state.phase == HoldPhase::Ended && state.ended_as != End::ShutDown
+        };
+        if is_of_owner {
             self.unreleased.fetch_add(1, Ordering::AcqRel);
         }
     }

@@ -30,6 +30,34 @@ async fn a_shutdown_ends_within_its_budget_and_the_background_continues() {
     assert_eq!(server.holder("orders"), None);
 }
 
+/// The tasks drop their guards when the shutdown notifies them.
+#[tokio::test(start_paused = true)]
+async fn a_lock_whose_guard_is_dropped_during_a_shutdown_is_counted_once() {
+    for is_refused in [false, true] {
+        let server = Server::new();
+        let client = server.client().await;
+        let mut tasks = Vec::new();
+        for name in ["orders", "stock"] {
+            let guard = client.lock(name).lock().await.unwrap();
+            tasks.push(tokio::spawn(async move {
+                guard.lost().await;
+                drop(guard);
+            }));
+        }
+        // Each task waits for its loss.
+        sleep(Duration::from_millis(1)).await;
+        match is_refused {
+            true => server.refuse("evalsha", "NOPERM no permissions for evalsha", u32::MAX),
+            false => server.freeze(),
+        }
+        let report = client.shutdown_within(BUDGET).await;
+        assert_eq!((report.released, report.unconfirmed), (0, 2), "{report:?}");
+        for task in tasks {
+            task.await.unwrap();
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_that_is_done_does_not_wait_for_its_budget() {
     let server = Server::new();
