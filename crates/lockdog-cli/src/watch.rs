@@ -1,8 +1,9 @@
 //! `lockdog watch`: each change of locks.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
-use lockdog::report::{HolderInfo, LockInfo, Ttl};
+use lockdog::report::{HolderInfo, LockInfo, LockKind, Ttl};
 use serde_json::json;
 
 use crate::args::{Until, Watch};
@@ -20,6 +21,7 @@ pub(crate) async fn watch(args: &Watch, settings: &Settings, output: Output) -> 
     let mut locks: Vec<Watched> = args.name.iter().map(|_| Watched::default()).collect();
     loop {
         for (name, lock) in args.name.iter().zip(&mut locks) {
+            let asked = Instant::now();
             let info = match client.inspect(name).await {
                 Ok(info) => info,
                 // It may come back.
@@ -33,7 +35,8 @@ pub(crate) async fn watch(args: &Watch, settings: &Settings, output: Output) -> 
                 }
                 Err(error) => return Err(error.into()),
             };
-            let now = Seen::new(&info);
+            check_kind(&info)?;
+            let now = Seen::new(&info, asked);
             for event in changes(lock.seen.as_ref(), &now) {
                 tell(event, &info, output);
             }
@@ -57,6 +60,22 @@ pub(crate) async fn watch(args: &Watch, settings: &Settings, output: Output) -> 
     }
 }
 
+/// A key that never has a holder is not free.
+fn check_kind(info: &LockInfo) -> Result<(), Failed> {
+    match info.kind {
+        LockKind::Foreign(_)
+        | LockKind::Semaphore
+        | LockKind::PermitSemaphore
+        | LockKind::UnusedCounter => {
+            let (key, kind) = (clean(&info.key), describe::kind(info));
+            Err(Failed::new(format_args!(
+                "{key} is {kind}, which has no holder to watch"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// One of the locks.
 #[derive(Default)]
 struct Watched {
@@ -71,8 +90,8 @@ impl Watched {
     fn is(&self, wanted: Option<Until>) -> bool {
         let seen = self.seen.as_ref().filter(|_| !self.has_failed);
         match (wanted, seen) {
-            (Some(Until::Free), Some(seen)) => seen.field.is_none(),
-            (Some(Until::Held), Some(seen)) => seen.field.is_some(),
+            (Some(Until::Free), Some(seen)) => !seen.is_held(),
+            (Some(Until::Held), Some(seen)) => seen.is_held(),
             _ => false,
         }
     }
@@ -81,50 +100,64 @@ impl Watched {
 /// What one query found.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
-    at: Instant,
-    field: Option<String>,
-    holders: usize,
-    count: u32,
+    /// When the query began and ended. It read the TTL between the two.
+    asked: Instant,
+    answered: Instant,
+    /// The count of each holder's field.
+    holders: BTreeMap<String, u32>,
     ttl: Option<Ttl>,
     listeners: Option<u64>,
 }
 
 impl Seen {
-    pub(crate) fn new(info: &LockInfo) -> Self {
-        let first = info.holders.first();
+    /// The result of a query that began at `asked`.
+    pub(crate) fn new(info: &LockInfo, asked: Instant) -> Self {
+        let holders = info.holders.iter();
         Self {
-            at: Instant::now(),
-            field: first.map(|holder| holder.field().to_owned()),
-            holders: info.holders.len(),
-            count: first.map_or(0, |holder| holder.count),
+            asked,
+            answered: Instant::now(),
+            holders: holders
+                .map(|holder| (holder.field().to_owned(), holder.count))
+                .collect(),
             ttl: info.ttl,
             listeners: info.listeners,
         }
     }
 
-    /// Whether the lease is longer than it would be without a renewal in between.
+    fn is_held(&self) -> bool {
+        !self.holders.is_empty()
+    }
+
+    /// Whether the lease is longer than it would be without a renewal in between, however long the queries took.
     pub(crate) fn is_renewed_since(&self, before: &Self) -> bool {
         let (Some(Ttl::Expires(now)), Some(Ttl::Expires(then))) = (self.ttl, before.ttl) else {
             return false;
         };
-        now > then.saturating_sub(self.at - before.at) + TOLERANCE
+        let between = self.asked.saturating_duration_since(before.answered);
+        now > then.saturating_sub(between) + TOLERANCE
     }
 }
 
 /// The changes between two queries, in words that do not change.
 fn changes(before: Option<&Seen>, now: &Seen) -> Vec<&'static str> {
-    let state = |seen: &Seen| if seen.field.is_some() { "held" } else { "free" };
+    let state = |seen: &Seen| if seen.is_held() { "held" } else { "free" };
     let Some(before) = before else {
         return vec![state(now)];
     };
     let mut changes = Vec::new();
-    match (&before.field, &now.field) {
-        (Some(old), Some(new)) if old != new => changes.push("handed_on"),
-        (Some(_), Some(_)) => {
-            if before.count != now.count {
+    // Several owners may read, or have values of a group.
+    let mut stayed = now
+        .holders
+        .iter()
+        .filter_map(|(field, count)| Some((before.holders.get(field)?, count)))
+        .peekable();
+    match (before.is_held(), now.is_held()) {
+        (true, true) if stayed.peek().is_none() => changes.push("handed_on"),
+        (true, true) => {
+            if stayed.any(|(old, new)| old != new) {
                 changes.push("count");
             }
-            if before.holders != now.holders {
+            if !before.holders.keys().eq(now.holders.keys()) {
                 changes.push("holders");
             }
             if now.ttl == Some(Ttl::Persistent) && before.ttl != now.ttl {
@@ -134,7 +167,7 @@ fn changes(before: Option<&Seen>, now: &Seen) -> Vec<&'static str> {
                 changes.push("renewed");
             }
         }
-        (None, None) => {}
+        (false, false) => {}
         _ => changes.push(state(now)),
     }
     if before.listeners != now.listeners {
@@ -189,14 +222,21 @@ mod tests {
     use super::*;
 
     fn seen(field: Option<&str>, ttl: u64, after: u64) -> Seen {
+        let at = moment(after);
         Seen {
-            at: *BEGAN.get_or_init(Instant::now) + Duration::from_millis(after),
-            field: field.map(str::to_owned),
-            holders: usize::from(field.is_some()),
-            count: u32::from(field.is_some()),
+            asked: at,
+            answered: at,
+            holders: field
+                .map(|field| (field.to_owned(), 1))
+                .into_iter()
+                .collect(),
             ttl: field.map(|_| Ttl::Expires(Duration::from_millis(ttl))),
             listeners: Some(0),
         }
+    }
+
+    fn moment(after: u64) -> Instant {
+        *BEGAN.get_or_init(Instant::now) + Duration::from_millis(after)
     }
 
     static BEGAN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
@@ -209,6 +249,44 @@ mod tests {
             changes(Some(&before), &seen(Some("a"), 10_000, 3_000)),
             ["renewed"]
         );
+    }
+
+    /// The TTL is read at the beginning of a query that takes a second.
+    #[test]
+    fn a_slow_query_is_no_renewal() {
+        let before = seen(Some("a"), 10_000, 0);
+        let slow = Seen {
+            answered: moment(1_250),
+            ..seen(Some("a"), 9_750, 250)
+        };
+        assert!(changes(Some(&before), &slow).is_empty());
+        // At its end, nearly.
+        let last = Seen {
+            answered: moment(1_250),
+            ..seen(Some("a"), 8_800, 250)
+        };
+        let next = seen(Some("a"), 8_500, 1_500);
+        assert!(changes(Some(&last), &next).is_empty());
+    }
+
+    #[test]
+    fn a_holder_of_several_that_joins_or_leaves_hands_nothing_on() {
+        let seen = |fields: &[(&str, u32)]| Seen {
+            holders: fields
+                .iter()
+                .map(|(field, count)| ((*field).to_owned(), *count))
+                .collect(),
+            ..seen(Some("a"), 10_000, 0)
+        };
+        for (before, now, expected) in [
+            (&[("a", 1), ("b", 1)][..], &[("b", 1)][..], &["holders"][..]),
+            (&[("b", 1)], &[("a", 1), ("b", 1)], &["holders"]),
+            (&[("a", 1), ("b", 1)], &[("b", 1), ("c", 1)], &["holders"]),
+            (&[("a", 1), ("b", 1)], &[("a", 1), ("b", 2)], &["count"]),
+            (&[("a", 1), ("b", 1)], &[("c", 1)], &["handed_on"]),
+        ] {
+            assert_eq!(changes(Some(&seen(before)), &seen(now)), expected);
+        }
     }
 
     #[test]
@@ -230,7 +308,7 @@ mod tests {
         let changed = Seen {
             ttl: Some(Ttl::Persistent),
             listeners: Some(1),
-            count: 2,
+            holders: BTreeMap::from([("a".to_owned(), 2)]),
             ..seen(Some("a"), 0, 1)
         };
         assert_eq!(

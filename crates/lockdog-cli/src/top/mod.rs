@@ -37,7 +37,8 @@ pub(crate) async fn top(args: &Top, settings: &Settings, output: Output) -> Resu
     }
     let client = settings.connect().await?.remove(0);
     let mut table = Table::default();
-    table.update(look(&client, args).await?);
+    let (rows, asked) = look(&client, args).await?;
+    table.update(rows, asked);
     if args.once {
         if output.json {
             for row in table.rows() {
@@ -77,11 +78,11 @@ pub(crate) async fn top(args: &Top, settings: &Settings, output: Output) -> Resu
             () = tokio::time::sleep(pause), if scan.is_none() && !shown.is_paused => {
                 scan = Some(Box::pin(look(&client, args)));
             }
-            rows = finished(&mut scan) => {
+            scanned = finished(&mut scan) => {
                 // A server that does not answer now may answer later.
-                match rows {
-                    Ok(rows) => {
-                        shown.table.update(rows);
+                match scanned {
+                    Ok((rows, asked)) => {
+                        shown.table.update(rows, asked);
                         shown.message.clear();
                     }
                     Err(failed) => shown.message = failed.text,
@@ -105,8 +106,11 @@ async fn finished<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
     }
 }
 
-async fn look(client: &Client, args: &Top) -> Result<Vec<LockInfo>, Failed> {
-    ls::all(client.locks(&args.pattern), args.max_keys, u64::MAX, None).await
+/// The locks, and when the scan for them began.
+async fn look(client: &Client, args: &Top) -> Result<(Vec<LockInfo>, Instant), Failed> {
+    let asked = Instant::now();
+    let rows = ls::all(client.locks(&args.pattern), args.max_keys, u64::MAX, None).await?;
+    Ok((rows, asked))
 }
 
 /// What is on the screen.

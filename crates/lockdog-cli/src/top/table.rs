@@ -60,14 +60,14 @@ impl Order {
 }
 
 impl Table {
-    /// Takes the locks of a new scan.
-    pub(super) fn update(&mut self, rows: Vec<LockInfo>) {
+    /// Takes the locks of a new scan, which began at `asked`.
+    pub(super) fn update(&mut self, rows: Vec<LockInfo>, asked: Instant) {
         let mut known = HashMap::new();
         for row in &rows {
             let Some(holder) = row.holders.first() else {
                 continue;
             };
-            let last = Seen::new(row);
+            let last = Seen::new(row, asked);
             let now = Instant::now();
             let before = self.known.remove(&row.key);
             let before = before.filter(|before| before.field == holder.field());

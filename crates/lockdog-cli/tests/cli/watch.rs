@@ -65,6 +65,22 @@ async fn a_time_limit_ends_it_with_1() {
 }
 
 #[tokio::test]
+async fn a_key_that_never_has_a_holder_is_not_free() {
+    let server = RedisServer::start().await;
+    server.redis().await.cmd(&["SET", "text", "x"]).await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let seats = client.semaphore("seats");
+    assert!(seats.try_set_permits(2).await.unwrap());
+    let _permit = seats.acquire().await.unwrap();
+    for (key, kind) in [("text", "no lock (string)"), ("seats", "semaphore")] {
+        let args = ["watch", key, "--until", "free"];
+        let ended = lockdog(&server, &args).end().await.code(125);
+        let what = format!("{key} is {kind}, which has no holder to watch");
+        assert_eq!(ended.complains(&what).stdout, "");
+    }
+}
+
+#[tokio::test]
 async fn an_unknown_state_does_not_end_a_watch() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
