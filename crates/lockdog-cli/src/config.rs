@@ -28,7 +28,10 @@ async fn check(args: &ConfigCheck, output: Output) -> Result<u8, Failed> {
     if let Err(error) = try_out(config.builder).await {
         let text = error.to_string();
         match output.json {
-            true => output.object(json!({ "state": "invalid", "text": text })),
+            // No single key is wrong.
+            true => output.object(json!({
+                "state": "invalid", "line": null, "column": null, "key": null, "text": text,
+            })),
             false => output.line(format_args!("{}  {}", bad(output, "invalid"), clean(&text))),
         }
         return Ok(NO);

@@ -73,11 +73,14 @@ pub(crate) fn is_forbidden(error: &Error) -> bool {
 /// Some errors quote what a server said. The characters that control a terminal, end a line or turn its direction
 /// become spaces.
 pub(crate) fn one_line(text: &str) -> String {
-    let is_clean =
-        |c: char| !c.is_control() && !TURNING.contains(&c) && !matches!(c, '\u{2028}' | '\u{2029}');
     text.chars()
         .map(|c| if is_clean(c) { c } else { ' ' })
         .collect()
+}
+
+/// Whether it neither controls a terminal, nor ends a line, nor turns its direction.
+pub(crate) fn is_clean(c: char) -> bool {
+    !c.is_control() && !TURNING.contains(&c) && !matches!(c, '\u{2028}' | '\u{2029}')
 }
 
 /// They show what follows from right to left, or end that.

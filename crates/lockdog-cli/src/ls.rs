@@ -122,23 +122,32 @@ fn cells(row: &LockInfo) -> Vec<String> {
     ]
 }
 
-/// The cells of each row, each column as wide as its widest cell.
+/// The cells of each row, each column as wide as its widest cell. A cell that is too wide moves only its own row.
 pub(crate) fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let length = |cell: &String| cell.chars().count();
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        let widths = cells.map(length).filter(|width| *width <= WIDEST);
+        widths.max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths);
         let text: String = cells
-            .map(|(cell, width)| format!("{cell:width$}  "))
+            .map(|(cell, width)| {
+                // Not by the width of a format, which has 16 bits.
+                let rest = width.saturating_sub(length(cell));
+                format!("{cell}{}  ", " ".repeat(rest))
+            })
             .collect();
         text.trim_end().to_owned()
     };
     rows.iter().map(line).collect()
 }
+
+/// Other programs may write keys and fields of any length.
+const WIDEST: usize = 512;
 
 const TITLES: [&str; 8] = [
     "KEY",
@@ -160,5 +169,16 @@ mod tests {
         let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
         let rows = [row(["KEY", "TTL"]), row(["größer", "3 s"]), row(["a", "-"])];
         assert_eq!(aligned(&rows), ["KEY     TTL", "größer  3 s", "a       -"]);
+    }
+
+    #[test]
+    fn a_cell_of_any_length_widens_no_other_row() {
+        let long = "k".repeat(100_000);
+        let rows = [["KEY", "TTL"], [long.as_str(), "3 s"], ["orders", "-"]];
+        let rows = rows.map(|cells| cells.map(str::to_owned).to_vec());
+        let lines = aligned(&rows);
+        assert_eq!(lines[0], "KEY     TTL");
+        assert_eq!(lines[1], format!("{long}  3 s"));
+        assert_eq!(lines[2], "orders  -");
     }
 }

@@ -7,7 +7,7 @@ use std::process;
 use serde_json::{Value, json};
 
 use crate::args::{Colour, Common};
-use crate::failed::{CANNOT, UNREAD, one_line};
+use crate::failed::{CANNOT, UNREAD, is_clean, one_line};
 
 /// How the user wants the output.
 #[derive(Clone, Copy, Debug)]
@@ -71,14 +71,15 @@ impl Output {
     }
 }
 
-/// JSON need not escape all characters that control a terminal.
+/// JSON need not escape all characters that control a terminal, or that some programs take for the end of a line.
 fn escaped(json: String) -> String {
-    if !json.contains(char::is_control) {
+    if json.chars().all(is_clean) {
         return json;
     }
-    let characters = json.chars().map(|c| match c.is_control() {
-        true => format!("\\u{:04x}", u32::from(c)),
-        false => c.to_string(),
+    // None of them needs two escapes.
+    let characters = json.chars().map(|c| match is_clean(c) {
+        true => c.to_string(),
+        false => format!("\\u{:04x}", u32::from(c)),
     });
     characters.collect()
 }

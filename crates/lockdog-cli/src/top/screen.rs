@@ -62,9 +62,10 @@ fn say(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// The other screen, without a cursor.
-const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[2J";
-const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+/// The other screen, without a cursor. A line with wide characters may be longer than its number of characters says,
+/// so lines do not wrap.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
+const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 const HOME: &str = "\x1b[H";
 const REST_OF_LINE: &str = "\x1b[K";
 const REST_OF_SCREEN: &str = "\x1b[J";

@@ -193,6 +193,9 @@ async fn config_check_shows_what_becomes_of_each_key() {
             .pop()
             .unwrap();
         assert_eq!(last["state"], state, "{name}: {last}");
+        for field in ["line", "column", "key"] {
+            assert!(last.get(field).is_some(), "{name}: {last}");
+        }
     }
     let unread = lockdog_at(NOWHERE, &["config", "check", "/no/such/file"])
         .end()

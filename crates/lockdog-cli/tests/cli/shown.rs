@@ -156,6 +156,7 @@ async fn what_is_no_lock_and_what_never_ends_is_named() {
     assert!(!ended.stdout.contains(turns), "{:?}", ended.stdout);
     let ended = lockdog(&server, &["ls", "--json"]).end().await.code(0);
     assert!(!ended.stdout.contains(controls), "{:?}", ended.stdout);
+    assert!(!ended.stdout.contains(turns), "{:?}", ended.stdout);
     let found = ended.json_lines();
     assert!(found.iter().any(|lock| lock["key"] == name), "{found:?}");
 }

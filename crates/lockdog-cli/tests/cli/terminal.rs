@@ -323,6 +323,9 @@ async fn top_gives_the_terminal_back_as_it_was() {
     assert_eq!(files.text("code"), "0\n", "{}", ended.stdout);
     assert_eq!(files.text("before"), files.text("after"));
     assert!(ended.stdout.contains("LISTENERS"), "{}", ended.stdout);
+    // Lines do not wrap meanwhile, and do afterwards.
+    let [off, on] = ["\x1b[?7l", "\x1b[?7h"].map(|wraps| ended.stdout.rfind(wraps));
+    assert!(off.is_some() && off < on, "{}", ended.stdout);
 }
 
 #[tokio::test]
