@@ -14,7 +14,10 @@ pub struct Stats {
     /// are one together. Each lock of a [`MultiLock`](crate::MultiLock) and of a [`RedLock`](crate::RedLock) is one
     /// of its own client.
     pub held: u32,
-    /// How many of the held ones the watchdog renews.
+    /// How many of the held ones the watchdog renews. The locks of a [`RedLock`](crate::RedLock) are not among them,
+    /// nor in [`Stats::in_jeopardy`], [`Stats::least_remaining`] and [`Stats::renewals_failed_total`]: the `RedLock`
+    /// renews them by itself. Its [`Guard::verdict`](crate::Guard::verdict) and the event
+    /// [`Jeopardy`](crate::observe::ClientEvent::Jeopardy) have its state.
     pub watched: u32,
     /// How many of the held ones had a renewal that failed last.
     pub in_jeopardy: u32,

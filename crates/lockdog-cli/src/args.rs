@@ -114,7 +114,7 @@ pub(crate) struct Ls {
     /// Only locks with this hash: `lock.hash` in the logs of lockdog
     #[arg(long)]
     pub(crate) hash: Option<String>,
-    /// List semaphores, too
+    /// List semaphores, and the counters of fencing tokens whose locks are free, too
     #[arg(long)]
     pub(crate) all: bool,
     /// List at most this many

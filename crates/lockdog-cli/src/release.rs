@@ -135,7 +135,8 @@ pub(crate) async fn free(
 pub(crate) fn consequence(holder: &HolderInfo) -> &'static str {
     match describe::by(holder) {
         "lockdog" => {
-            "the holder is notified at its next renewal, at most a third of its lease later"
+            "the holder is notified at its next renewal, at most a third of its lease later; with a fixed lease, \
+             at its unlock or the end of the lease"
         }
         "redisson" => "the holder finds out at its unlock",
         _ => "the holder is not notified",
