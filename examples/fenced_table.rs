@@ -29,7 +29,7 @@ type Failure = Box<dyn std::error::Error>;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match tell().await {
+    match play().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("{failure}");
@@ -38,7 +38,7 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn tell() -> Result<(), Failure> {
+async fn play() -> Result<(), Failure> {
     let mut urls: Vec<String> = std::env::args().skip(1).collect();
     let mut servers = Vec::new();
     if urls.is_empty() {

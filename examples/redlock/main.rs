@@ -31,8 +31,8 @@ type Failure = Box<dyn std::error::Error>;
 #[tokio::main]
 async fn main() -> ExitCode {
     let stage = Stage::new();
-    let told = tokio::time::timeout(CURFEW, story::tell(&stage)).await;
-    match told.unwrap_or_else(|_| Err("it took too long".into())) {
+    let played = tokio::time::timeout(CURFEW, story::play(&stage)).await;
+    match played.unwrap_or_else(|_| Err("it took too long".into())) {
         Ok(()) => {
             stage.title("All steps behaved as expected.");
             ExitCode::SUCCESS

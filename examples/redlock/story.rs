@@ -14,10 +14,10 @@ use crate::five::Five;
 use crate::service::{LEASE, NAME, QUARANTINE, Service, acquired, like, quarantined};
 use crate::stage::{BLUE, GREY, Stage, Voice, YELLOW, check, ms};
 
-pub(crate) async fn tell(stage: &Stage) -> Result<(), Failure> {
+pub(crate) async fn play(stage: &Stage) -> Result<(), Failure> {
     let mut five = Five::start().await?;
-    let told = format!("five are started: {}", five.urls().join(", "));
-    stage.voice(&SERVERS, &told);
+    let started = format!("five are started: {}", five.urls().join(", "));
+    stage.voice(&SERVERS, &started);
     let first = Service::start(&five).await?;
     let second = Service::start(&five).await?;
 
@@ -92,11 +92,11 @@ async fn two_killed(
         &FIRST,
         &format!("worked on for more than a lease: {steps} steps, the lock never lost"),
     );
-    until("the report to tell", || {
+    until("the report to show it", || {
         guard.margin() == 0 && acquired(&guard) == [1, 2, 3] && unreachable(&guard) == [4, 5]
     })
     .await?;
-    tell_unreachable(stage, &guard, &[4, 5]);
+    report_unreachable(stage, &guard, &[4, 5]);
     stage.voice(
         &REPORT,
         "acquired on 1, 2 and 3; margin 0: none may be lost now",
@@ -146,7 +146,7 @@ async fn one_frozen(
         &SERVERS,
         "3 is frozen (SIGSTOP), 4 and 5 are dead: two of five answer",
     );
-    until("the report to tell", || acquired(&guard) == [1, 2]).await?;
+    until("the report to show it", || acquired(&guard) == [1, 2]).await?;
     check(guard.is_valid(), "lost before its time was over")?;
     let state = &guard.instances()[2].state;
     stage.voice(&REPORT, &format!("3: {state}"));
@@ -190,8 +190,8 @@ async fn one_frozen(
                         InstanceState::Acquired | InstanceState::HeldByAnother { .. }
                     )
                 });
-                let as_told = why.need() == 3 && reached.iter().all(|number| *number <= 2);
-                check(as_told, "the error says something else")?;
+                let is_as_expected = why.need() == 3 && reached.iter().all(|number| *number <= 2);
+                check(is_as_expected, "the error says something else")?;
                 stage.voice(voice, "tried it: no quorum, three are needed");
             }
             other => return Err(format!("{other:?} without a quorum").into()),
@@ -237,7 +237,7 @@ async fn healed(
     five.start_again(4).await?;
     five.start_again(5).await?;
     stage.voice(&SERVERS, "4 and 5 are started again, empty");
-    until("the report to tell", || {
+    until("the report to show it", || {
         quarantined(guard) == [4, 5] && acquired(guard) == [1, 2, 3] && guard.margin() == 0
     })
     .await?;
@@ -318,7 +318,7 @@ fn unreachable(guard: &Guard) -> Vec<usize> {
     })
 }
 
-fn tell_unreachable(stage: &Stage, guard: &Guard, numbers: &[usize]) {
+fn report_unreachable(stage: &Stage, guard: &Guard, numbers: &[usize]) {
     let instances = guard.instances();
     for number in numbers {
         stage.voice(

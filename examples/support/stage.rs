@@ -1,4 +1,4 @@
-//! Telling what happens: in colours on a terminal, as plain text elsewhere.
+//! Prints what happens: in colours on a terminal, as plain text elsewhere.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;

@@ -16,7 +16,7 @@
 --
 -- A repeated or late run does no harm. The number shows which proclamation of a leader is the newest. A late copy of
 -- the acquire can make an ended hold again, which has a later term, so the script does not show the ended term again.
--- If the counter was deleted since, the script cannot tell the terms apart. Another program may have raised the
+-- If the counter was deleted since, the script cannot distinguish the terms. Another program may have raised the
 -- counter, so this is no sign that the hold was lost.
 -- The value has the TTL of the hash, so it expires if the leader's process dies.
 -- Example: { a = 1 } for 30000, field "a", term 17, number 1, "me" -> "a 17 1 me" for 30000, message "17", 1.

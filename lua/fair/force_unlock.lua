@@ -21,7 +21,7 @@ if redis.call('hexists', key, ARGV[1]) == 0 then
 end
 redis.call('del', key)
 
-local function tell_first()
+local function notify_first()
     local clock = redis.call('time')
     local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
     while true do
@@ -44,5 +44,5 @@ end
 
 -- The lock is free already, so an error on the keys of the queue (another type, no permission) must not be
 -- returned as a failed force unlock.
-pcall(tell_first)
+pcall(notify_first)
 return 1

@@ -37,7 +37,7 @@ if channel == '' then
     return 1
 end
 
-local function tell()
+local function publish()
     if KEYS[2] then
         local head = redis.call('lindex', KEYS[2], 0)
         if not head then
@@ -65,5 +65,5 @@ local function tell()
 end
 
 -- The key has its TTL, so an error here must not be returned as a failed unlock.
-pcall(tell)
+pcall(publish)
 return 1

@@ -49,7 +49,7 @@ if #expired > 0 then
     end
 end
 
-local function tell()
+local function publish()
     if #expired > 0 and free > 0 then
         redis.pcall(ARGV[3], ARGV[2], text(free))
     end
@@ -74,7 +74,7 @@ if #missing > 0 and free < #missing then
     if ends and ends < 922337203685477 then
         next = math.max(0, ends - now)
     end
-    tell()
+    publish()
     return { 0, free, next }
 end
 
@@ -109,5 +109,5 @@ if refusal then
     redis.pcall('incrby', permits, #missing)
     return refusal
 end
-tell()
+publish()
 return { 1, free, -1 }

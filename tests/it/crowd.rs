@@ -181,7 +181,7 @@ impl Crowd {
                         Ok(held) => held,
                         // The only error that a caller may get while there is no master.
                         Err(error) if error.is_retriable() => {
-                            doings.set(task, format!("was told {error}"));
+                            doings.set(task, format!("got the error {error}"));
                             continue;
                         }
                         Err(error) => panic!("{error:?}"),

@@ -19,7 +19,7 @@ mod repeated;
 pub(crate) mod scripts;
 mod stand;
 mod too_late;
-mod unheard;
+mod unanswered;
 mod unpolled;
 mod waits;
 

@@ -44,7 +44,7 @@ async fn a_machine_that_slept_for_a_minute_lost_its_locks() {
 
 #[tokio::test]
 async fn a_late_renewal_does_not_revive_a_lost_hold() {
-    for told_before_the_answer in [true, false] {
+    for lost_before_the_answer in [true, false] {
         let server = RedisServer::start().await;
         let redis = server.redis().await;
         let proxy = Proxy::start(&server).await;
@@ -71,7 +71,7 @@ async fn a_late_renewal_does_not_revive_a_lost_hold() {
         // Beyond the deadline, but not beyond the one that the renewal would have given.
         machine.sleep(lease * 3 / 4);
         assert!(!guard.is_valid());
-        if told_before_the_answer {
+        if lost_before_the_answer {
             timeout(SOON, guard.lost()).await.unwrap();
         }
         gate.open();

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use uuid::Uuid;
 
-use super::network::HeardMessage;
+use super::network::ReceivedMessage;
 use super::plan::{LockKind, Plan};
 
 /// The times are in milliseconds.
@@ -22,7 +22,7 @@ pub(super) struct Awaited {
     /// began.
     waits: HashMap<usize, (Uuid, u64)>,
     /// The time at which each client last read a message.
-    heard: HashMap<Uuid, u64>,
+    received: HashMap<Uuid, u64>,
     /// The time up to which each client considers a hold of its own valid. Its waiters ask no earlier, and
     /// do not subscribe, also if another client has freed the lock by force (invariant 9, decision 19).
     believed: HashMap<Uuid, u64>,
@@ -39,7 +39,7 @@ impl Awaited {
             free: Some(0),
             freed: None,
             waits: HashMap::new(),
-            heard: HashMap::new(),
+            received: HashMap::new(),
             believed: HashMap::new(),
             redissons: HashMap::new(),
         })
@@ -60,12 +60,12 @@ impl Awaited {
     }
 
     /// Returns whether the client of a waiter learns that the lock is free.
-    pub(super) fn hear(&mut self, heard: &HeardMessage, now: u64) -> bool {
-        self.heard.insert(heard.client, now);
+    pub(super) fn receive(&mut self, received: &ReceivedMessage, now: u64) -> bool {
+        self.received.insert(received.client, now);
         let waits = self
             .waits
             .values()
-            .any(|(client, _)| *client == heard.client);
+            .any(|(client, _)| *client == received.client);
         self.freed.is_some() && waits
     }
 
@@ -111,12 +111,12 @@ impl Awaited {
             return Ok(());
         };
         let called = waits.filter_map(|(client, since)| {
-            let heard = *self.heard.get(client)?;
-            (heard >= freed && heard >= since).then(|| now - heard)
+            let received = *self.received.get(client)?;
+            (received >= freed && received >= since).then(|| now - received)
         });
         if let Some(late) = called.max().filter(|late| *late > WOKEN_MS) {
             return Err(format!(
-                "free for {late} ms after a waiter's client heard of it"
+                "free for {late} ms after a waiter's client received the message"
             ));
         }
         let listens = self.redissons.values().map(|since| now - freed.max(*since));
@@ -145,7 +145,7 @@ mod tests {
             free: None,
             freed: None,
             waits: HashMap::new(),
-            heard: HashMap::new(),
+            received: HashMap::new(),
             believed: HashMap::new(),
             redissons: HashMap::new(),
         };

@@ -69,7 +69,7 @@ impl SimulatedMessages {
         while let Some(message) = self.arrived.recv().await {
             for key in core.waiters.subscriptions().locks_on(&message.channel) {
                 if core.waiters.is_listening(&key) {
-                    self.network.note_heard(core.id, message.clone());
+                    self.network.note_received(core.id, message.clone());
                 }
                 let (channel, text) = (&message.channel, message.text.as_bytes());
                 core.waiters.handle_message_text(&key, channel, text);

@@ -87,7 +87,7 @@ fn no_seed_violates_an_invariant() {
         seen.redissons_holds * 2,
         seen.from_redisson * 5,
         seen.to_redisson * 5,
-        seen.heard,
+        seen.received,
         seen.called * 4,
         seen.awaited * 2,
         seen.listened * 5,

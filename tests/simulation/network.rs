@@ -29,7 +29,7 @@ pub(super) struct Faults {
     pub(super) unreachable: u64,
     pub(super) flushed: u64,
     /// Messages that no connection receives.
-    pub(super) unheard: u64,
+    pub(super) undelivered: u64,
     /// Acquires and unlocks that wait for others, which the connection then carries as one command.
     pub(super) batched: u64,
     /// Scripts of Redisson that are late. The answers to a third as many are lost.
@@ -68,7 +68,7 @@ struct Wires {
     /// arguments; and the commands with these numbers.
     unanswered: HashMap<Vec<String>, u64>,
     asking: HashMap<u64, Vec<String>>,
-    heard: Vec<HeardMessage>,
+    received: Vec<ReceivedMessage>,
     /// The client that has died.
     dead: Option<usize>,
     batches: BatchesSeen,
@@ -141,7 +141,7 @@ pub(super) struct SimulatedMessage {
 }
 
 /// A message that a subscribed client has read.
-pub(super) struct HeardMessage {
+pub(super) struct ReceivedMessage {
     pub(super) client: Uuid,
     pub(super) message: SimulatedMessage,
 }
@@ -199,7 +199,7 @@ impl Network {
                 last_sent: HashMap::new(),
                 unanswered: HashMap::new(),
                 asking: HashMap::new(),
-                heard: Vec::new(),
+                received: Vec::new(),
                 dead: None,
                 batches: BatchesSeen::default(),
             }),
@@ -364,9 +364,9 @@ impl Network {
         let mut wires = self.wires.lock();
         let now = self.now();
         for connection in 0..wires.connections.len() {
-            let unheard = wires.faults.unheard;
+            let undelivered = wires.faults.undelivered;
             if !wires.connections[connection].channels.contains(channel)
-                || wires.chance.percent(unheard)
+                || wires.chance.percent(undelivered)
             {
                 continue;
             }
@@ -400,13 +400,13 @@ impl Network {
     }
 
     /// A subscribed client has read a message.
-    pub(super) fn note_heard(&self, client: Uuid, message: SimulatedMessage) {
-        let heard = HeardMessage { client, message };
-        self.wires.lock().heard.push(heard);
+    pub(super) fn note_received(&self, client: Uuid, message: SimulatedMessage) {
+        let received = ReceivedMessage { client, message };
+        self.wires.lock().received.push(received);
     }
 
-    pub(super) fn take_heard(&self) -> Vec<HeardMessage> {
-        std::mem::take(&mut self.wires.lock().heard)
+    pub(super) fn take_received(&self) -> Vec<ReceivedMessage> {
+        std::mem::take(&mut self.wires.lock().received)
     }
 
     /// The server restarts: every connection ends, and nothing that was sent before arrives.
@@ -752,9 +752,9 @@ impl RedissonListener {
 
     /// Waits for a message until this time at most. The message may have arrived before. True if there
     /// was one.
-    pub(super) async fn hear(&mut self, until: Instant) -> bool {
-        let heard = tokio::time::timeout_at(until, self.messages.recv()).await;
-        matches!(heard, Ok(Some(_)))
+    pub(super) async fn receive(&mut self, until: Instant) -> bool {
+        let received = tokio::time::timeout_at(until, self.messages.recv()).await;
+        matches!(received, Ok(Some(_)))
     }
 
     fn send(&self, name: &str) -> Option<oneshot::Receiver<LineAnswer>> {

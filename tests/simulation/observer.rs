@@ -78,7 +78,7 @@ pub(super) struct Observed {
     pub(super) from_redisson: u64,
     pub(super) to_redisson: u64,
     /// Messages that a waiter's client read, and those of them that arrived while the lock was free.
-    pub(super) heard: u64,
+    pub(super) received: u64,
     pub(super) called: u64,
     /// Releases while a call waited, and while Redisson was subscribed.
     pub(super) awaited: u64,
@@ -112,7 +112,7 @@ impl Observed {
         self.redissons_holds += other.redissons_holds;
         self.from_redisson += other.from_redisson;
         self.to_redisson += other.to_redisson;
-        self.heard += other.heard;
+        self.received += other.received;
         self.called += other.called;
         self.awaited += other.awaited;
         self.listened += other.listened;
@@ -242,7 +242,7 @@ impl Observer {
             self.compare_others(&["Redisson"], &ours, after.as_ref());
         }
         self.see_change(true, before.as_ref(), after.as_ref());
-        self.tell_published();
+        self.send_published();
         self.look();
         value
     }
@@ -268,7 +268,7 @@ impl Observer {
 
     /// Sends the published messages, and returns how many there were, and whether one woke all waiters. SP1: a spin lock
     /// of lockdog publishes nothing.
-    fn tell_published(&mut self) -> (usize, bool) {
+    fn send_published(&mut self) -> (usize, bool) {
         let published = self.redis.take_published();
         let woke_all = published.iter().any(|(channel, _)| channel == CHANNEL);
         for (channel, text) in &published {
@@ -326,10 +326,10 @@ impl Observer {
 
     fn look_at_awaited(&mut self, was_held: bool, is_held: bool) {
         let now_ms = self.found.now_ms();
-        for heard in self.network.take_heard() {
-            self.seen.heard += 1;
+        for received in self.network.take_received() {
+            self.seen.received += 1;
             if let Some(awaited) = &mut self.awaited {
-                self.seen.called += u64::from(awaited.hear(&heard, now_ms));
+                self.seen.called += u64::from(awaited.receive(&received, now_ms));
             }
         }
         let Some(awaited) = &mut self.awaited else {
@@ -615,10 +615,10 @@ impl Observes for Observer {
         self.see_change(false, before.as_ref(), after.as_ref());
         let is_freed = before.is_some() && after.is_none();
         let listens = is_freed && self.network.redisson_listens(CHANNEL);
-        let (published, woke_all) = self.tell_published();
+        let (published, woke_all) = self.send_published();
         // A list of waiting clients does not hide a waiter of Redisson.
-        let is_heard = woke_all || !listens || self.lock == LockKind::Spin;
-        self.found.claim(is_heard, || {
+        let is_notified = woke_all || !listens || self.lock == LockKind::Spin;
+        self.found.claim(is_notified, || {
             "a release wakes no waiter of Redisson".to_owned()
         });
         let is_silent = published == 0 || self.lock != LockKind::Spin;

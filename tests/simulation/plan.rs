@@ -215,7 +215,7 @@ impl Plan {
             self.be_prompt();
         } else {
             self.faults.redissons = chance.one_of(&[0, 10, 30]);
-            self.faults.unheard = chance.one_of(&[0, 30]);
+            self.faults.undelivered = chance.one_of(&[0, 30]);
         }
     }
 
@@ -383,7 +383,7 @@ impl Plan {
         add(&|plan| plan.faults.refused = 0);
         add(&|plan| plan.faults.unreachable = 0);
         add(&|plan| plan.faults.flushed = 0);
-        add(&|plan| plan.faults.unheard = 0);
+        add(&|plan| plan.faults.undelivered = 0);
         add(&|plan| plan.faults.redissons = 0);
         add(&|plan| plan.faults.stalls = [0, 0]);
         plans
@@ -467,7 +467,7 @@ fn faults(chance: &mut Chance, lease_ms: u64) -> Faults {
         refused,
         unreachable,
         flushed,
-        unheard: 0,
+        undelivered: 0,
         batched: chance.one_of(&[0, 60, 95]),
         redissons: 0,
         kill: chance.percent(70),

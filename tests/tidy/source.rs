@@ -247,7 +247,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/election/proclaim.lua",
-        "c94813f53493a9c5a0b3e5a84d997cb34ba27434",
+        "823d88859a58d3b2fdbe9529392d9ea54bfd36c4",
     ),
     (
         "lua/election/renew.lua",
@@ -267,7 +267,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/fair/force_unlock.lua",
-        "74e636d3aea583798a93c13147101e86ebc5298a",
+        "ccd95c53f2bbc59a3495169a11b211739cb941ed",
     ),
     (
         "lua/fair/transfer.lua",
@@ -339,7 +339,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/lock/linger.lua",
-        "0360df958bcdb66b78d7696916c1ce78910b6380",
+        "9951dbeaa5f424e111022dae8cad90dbb40ae210",
     ),
     (
         "lua/lock/renew.lua",
@@ -367,7 +367,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/permit/acquire.lua",
-        "cdd96f1b58fb5be6dfa09c48e45565860bdab575",
+        "284b3f354529e42daf9c4aeee094c61e75ab0443",
     ),
     (
         "lua/permit/add.lua",

@@ -38,7 +38,7 @@ pub(crate) async fn watch(args: &Watch, settings: &Settings, output: Output) -> 
             check_kind(&info)?;
             let now = Seen::new(&info, asked);
             for event in changes(lock.seen.as_ref(), &now) {
-                tell(event, &info, output);
+                print(event, &info, output);
             }
             *lock = Watched {
                 seen: Some(now),
@@ -176,7 +176,7 @@ fn changes(before: Option<&Seen>, now: &Seen) -> Vec<&'static str> {
     changes
 }
 
-fn tell(event: &str, info: &LockInfo, output: Output) {
+fn print(event: &str, info: &LockInfo, output: Output) {
     let holder = info.holders.first();
     if output.json {
         output.object(json!({

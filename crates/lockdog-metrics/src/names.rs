@@ -16,7 +16,7 @@ pub(crate) struct Metric {
     help: &'static str,
 }
 
-/// Tells a recorder what each metric means.
+/// Describes each metric to a recorder.
 pub(crate) fn describe(recorder: &dyn Recorder) {
     for metric in METRICS {
         let (name, unit, help) = (metric.name.into(), Some(metric.unit), metric.help.into());

@@ -155,7 +155,7 @@ async fn waiters_resubscribe_after_their_slot_moved_and_try_once() {
             listen(&target, &channel, 3).await;
         })
         .await;
-        println!("moved, and heard again, in {took:?}");
+        println!("moved, and subscribed again, in {took:?}");
         eventually(SOON, "no waiter listens at the old owner", async || {
             source.channels().await.is_empty()
         })
@@ -389,8 +389,8 @@ async fn listen(redis: &Redis, channel: &str, n: u64) {
     let sharded = redis.try_cmd(&["PUBSUB", "SHARDNUMSUB"]).await.is_ok();
     let count = if sharded { "SHARDNUMSUB" } else { "NUMSUB" };
     eventually(SOON, "all listen", async || {
-        let (_, heard): (String, u64) = redis.ask(&["PUBSUB", count, channel]).await;
-        heard == n
+        let (_, subscribed): (String, u64) = redis.ask(&["PUBSUB", count, channel]).await;
+        subscribed == n
     })
     .await;
 }

@@ -175,8 +175,9 @@ fn a_user_with_the_documented_permissions_gets_no_warning() {
             // A permission that is certainly missing is logged.
             redis.cmd(&["ACL", "SETUSER", "lockdog", "-evalsha"]).await;
             let _checked = connect_checked(&server, USER).await;
-            let told = |line: &Line| line.level == Level::WARN && line.text.contains("+evalsha");
-            assert!(logs.of_set_up().iter().any(told));
+            let is_finding =
+                |line: &Line| line.level == Level::WARN && line.text.contains("+evalsha");
+            assert!(logs.of_set_up().iter().any(is_finding));
         },
     );
 }

@@ -132,8 +132,8 @@ async fn permissions_of_a_kind_are_required_once_it_is_used() {
                 .filter(|rule| rule.starts_with('+'))
                 .collect();
             // These two permissions cannot be tested without a side effect, so no finding names them.
-            let is_untold = |rule: &&String| ["+lpush", "+rpush"].contains(&rule.as_str());
-            granted.extend(further.iter().filter(is_untold).cloned());
+            let is_unreported = |rule: &&String| ["+lpush", "+rpush"].contains(&rule.as_str());
+            granted.extend(further.iter().filter(is_unreported).cloned());
             let granted: Vec<&str> = granted.iter().map(String::as_str).collect();
             reset(&redis, &granted).await;
             let client = client(&server).build().await.unwrap();
@@ -142,7 +142,7 @@ async fn permissions_of_a_kind_are_required_once_it_is_used() {
             (kind.make)(&client);
             let mut lacked: Vec<String> = further
                 .iter()
-                .filter(|it| !is_untold(it))
+                .filter(|it| !is_unreported(it))
                 .cloned()
                 .collect();
             lacked.sort();

@@ -43,7 +43,7 @@ async fn print_in_turns() -> [[usize; 3]; 2] {
         for (number, rest) in printed.into_iter().enumerate() {
             let begins = format!("{}, ", number + 1);
             let rest = rest.strip_prefix(&begins).expect("they are in order");
-            let behind = rest.strip_suffix(" waited").expect("it tells how many");
+            let behind = rest.strip_suffix(" waited").expect("it says how many");
             waited[number] = behind.parse().expect("a number");
         }
     }

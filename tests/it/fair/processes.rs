@@ -1,7 +1,7 @@
 //! Waiters in other processes, which are stopped or killed.
 
 use super::*;
-use crate::support::child::{Copy, argument, await_go_ahead, tell};
+use crate::support::child::{Copy, argument, await_go_ahead, send};
 
 /// The other process: its waiters enter the queue, and each ends its turn.
 async fn waits_there(argument: &str) {
@@ -17,13 +17,13 @@ async fn waits_there(argument: &str) {
         lock.waiters().await.unwrap().len() == waiters
     })
     .await;
-    tell("waiting");
+    send("waiting");
     // Waiters that enter again may do so in another order.
     let turns = waiting.into_iter().map(async |waiter| {
         waiter.await.unwrap().unlock().await.unwrap();
     });
     futures_util::future::join_all(turns).await;
-    tell("done");
+    send("done");
     await_go_ahead();
 }
 
@@ -35,7 +35,7 @@ fn short(builder: ClientBuilder) -> ClientBuilder {
 async fn behind(test: &Fixture, name: &str, waiters: usize) -> (Copy, JoinHandle<Guard>) {
     let name = format!("fair::processes::{name}");
     let mut other = Copy::run(&name, &format!("{} {waiters}", test.server.url()));
-    assert_eq!(other.hear(), "waiting");
+    assert_eq!(other.receive(), "waiting");
     assert_eq!(test.queue().await.len(), waiters);
     let waiter = test.queued(&test.lock).await;
     (other, waiter)
@@ -58,7 +58,7 @@ async fn stopped_in_the_queue(name: &str, waiters: usize) {
     other.resume();
     test.eventually_queued(waiters).await;
     guard.unlock().await.unwrap();
-    assert_eq!(other.hear(), "done");
+    assert_eq!(other.receive(), "done");
     other.kill();
     test.eventually_empty().await;
 }
@@ -103,7 +103,7 @@ async fn a_process_that_is_stopped_for_less_than_its_absence_keeps_its_places() 
     tokio::time::sleep(ms(1_000)).await;
     assert_eq!(test.queue().await, before);
     held.unlock().await.unwrap();
-    assert_eq!(other.hear(), "done");
+    assert_eq!(other.receive(), "done");
     let guard = tokio::time::timeout(SOON, waiter).await;
     guard.expect("in time").unwrap().unlock().await.unwrap();
     other.kill();

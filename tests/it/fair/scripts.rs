@@ -44,7 +44,7 @@ async fn used(redis: &Redis) -> Duration {
     let info: String = redis.ask(&["INFO", "cpu"]).await;
     let seconds = ["used_cpu_sys:", "used_cpu_user:"].map(|name| {
         let line = info.lines().find_map(|line| line.strip_prefix(name));
-        line.expect("it tells that")
+        line.expect("INFO has the line")
             .parse::<f64>()
             .expect("a number")
     });

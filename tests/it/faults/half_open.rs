@@ -38,15 +38,15 @@ async fn assert_recovers(
     };
     let silence = proxy.on(is_it, Action::DropReply);
     // On a busy machine an earlier command of the call may have no answer in time.
-    let mut told = None;
+    let mut failed = None;
     for _ in 0..50 {
         if silence.hits() > 0 {
             break;
         }
-        told = call(&client).await.err().or(told);
+        failed = call(&client).await.err().or(failed);
     }
     silence.wait_hits(1).await;
-    let error = told.expect("a call has no answer");
+    let error = failed.expect("a call has no answer");
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
     until_ok(SOON, async || call(&client).await).await;
 }

@@ -72,14 +72,14 @@ async fn a_guard_dropped_or_unlocked_in_another_runtime_frees_the_lock() {
 async fn a_guard_in_a_runtime_that_shuts_down_frees_the_lock() {
     let stand = Stand::start().await;
     let lock = stand.lock();
-    let (tell, told) = std::sync::mpsc::channel();
+    let (taken, is_taken) = std::sync::mpsc::channel();
     elsewhere(move |runtime| {
         runtime.spawn(async move {
             let _guard = lock.lock().await.unwrap();
-            tell.send(()).unwrap();
+            taken.send(()).unwrap();
             std::future::pending::<()>().await;
         });
-        told.recv().unwrap();
+        is_taken.recv().unwrap();
         runtime.shutdown_background();
     })
     .await;
@@ -124,7 +124,7 @@ async fn held(stand: &Stand) {
 
 /// In its own thread. The test's runtime drives its connections meanwhile.
 async fn elsewhere<T: Send + 'static>(work: impl FnOnce(Runtime) -> T + Send + 'static) -> T {
-    let (tell, told) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || tell.send(work(Runtime::new().unwrap())).ok());
-    told.await.expect("the work does not panic")
+    let (done, result) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || done.send(work(Runtime::new().unwrap())).ok());
+    result.await.expect("the work does not panic")
 }

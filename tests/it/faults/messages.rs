@@ -153,17 +153,17 @@ async fn a_new_connection_subscribes_to_all_channels_and_then_follows_changes() 
         held.push(take(&others.lock(format!("many-{number}"))).await);
         waiting.push(wait_for(&mine.lock(format!("many-{number}"))));
     }
-    let heard = async |number: usize| {
-        eventually(SOON, "all channels are heard", async || {
+    let subscribed = async |number: usize| {
+        eventually(SOON, "all channels have a subscriber", async || {
             redis.channels().await.len() == number
         })
         .await;
     };
-    heard(MANY).await;
+    subscribed(MANY).await;
     let kill = ["CLIENT", "KILL", "TYPE", "pubsub"];
     let killed: u64 = redis.ask(&kill).await;
     assert_eq!(killed, 1);
-    heard(MANY).await;
+    subscribed(MANY).await;
     for left in (0..MANY).rev() {
         let (guard, waiter) = (held.pop().unwrap(), waiting.pop().unwrap());
         if left % 2 == 0 {
@@ -174,7 +174,7 @@ async fn a_new_connection_subscribes_to_all_channels_and_then_follows_changes() 
             drop(woken.unwrap().unwrap());
         }
         if left % 10 == 0 {
-            heard(left).await;
+            subscribed(left).await;
         }
     }
     mine.shutdown().await;

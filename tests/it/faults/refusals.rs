@@ -278,7 +278,7 @@ async fn a_guard_on_a_server_that_lost_its_data_is_lost() {
     assert!(!guard.is_valid());
     assert!(guard.unlock().await.unwrap_err().is_lost());
     // The client does not renew a fixed lease, so it detects the loss at the unlock. The callers'
-    // connection is new by then: an unlock that is repeated after a broken connection cannot tell a loss
+    // connection is new by then: an unlock that is repeated after a broken connection cannot distinguish a loss
     // from its own release.
     assert!(!stand.lock().is_locked().await.unwrap());
     let error = fixed.unlock().await.unwrap_err();

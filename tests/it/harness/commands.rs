@@ -57,8 +57,8 @@ async fn the_reply_of_a_later_command_does_not_come_in_place_of_a_cut_one() {
     let all = [resp::encode(&["PING"]), resp::encode(&["INCR", "n"]), later].concat();
     wire.write(&all).await.unwrap();
     assert_eq!(wire.next().await.unwrap().kind, b'+');
-    let heard = tokio::time::timeout(SOON, wire.next()).await.unwrap();
-    assert!(heard.is_err(), "{heard:?}");
+    let after = tokio::time::timeout(SOON, wire.next()).await.unwrap();
+    assert!(after.is_err(), "{after:?}");
     assert_eq!(rule.hits(), 1);
 }
 

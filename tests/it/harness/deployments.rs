@@ -25,14 +25,14 @@ fn servers_in_a_pool_end_with_their_process() {
             (first, lent.process())
         });
         assert_eq!(first, again, "it goes from test to test");
-        child::tell(&format!("{} {}", first.0, first.1.display()));
+        child::send(&format!("{} {}", first.0, first.1.display()));
         child::await_go_ahead();
         return;
     }
     for is_killed in [false, true] {
         let mut copy = Copy::run(TEST, "");
-        let said = copy.hear();
-        let (pid, folder) = said.split_once(' ').expect("both are told");
+        let said = copy.receive();
+        let (pid, folder) = said.split_once(' ').expect("both are sent");
         let places = [PathBuf::from(format!("/proc/{pid}")), PathBuf::from(folder)];
         assert!(places.iter().all(|place| place.exists()));
         if is_killed {

@@ -17,7 +17,7 @@ use super::objects::{Held, Object, WRITE};
 use super::{NEVER, SAFETY, has_every_kind, java_at, without_timers};
 use crate::kinds;
 use crate::support::RedisServer;
-use crate::support::child::{Copy, argument, await_go_ahead, tell};
+use crate::support::child::{Copy, argument, await_go_ahead, send};
 
 /// The object that the killed side holds, and the object that the other side waits for.
 const HELD: [(Object, Object); 11] = [
@@ -135,7 +135,7 @@ async fn java_gets_what_a_killed_lockdog_process_held_when_its_lease_ends() {
     );
     let from = SystemTime::now();
     dying.go_ahead();
-    assert_eq!(dying.hear(), "holding");
+    assert_eq!(dying.receive(), "holding");
     let mut waiting = Vec::new();
     for &(holds, waits) in held() {
         let name = holds.label();
@@ -217,7 +217,7 @@ async fn hold_and_stand_in_the_queues(url: String) {
             _ => holding.push(object.hold(&client, object.label(), None).await),
         }
     }
-    tell("holding");
+    send("holding");
     await_go_ahead();
     for object in QUEUES {
         waiting.push(spawn_wait(object, &client, queue_of(object)));

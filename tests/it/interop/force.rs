@@ -61,9 +61,9 @@ async fn the_unlock_of_java_reports_that_lockdog_freed_the_lock() {
 
     assert!(!t1.is_held("orders").await);
     assert_eq!(t1.hold_count("orders").await, 0);
-    let told = [("redisson_lock__channel:{orders}".to_owned(), "0".to_owned())];
+    let expected = [("redisson_lock__channel:{orders}".to_owned(), "0".to_owned())];
     eventually(SAFETY, "one message is published", async || {
-        messages.seen() == told
+        messages.seen() == expected
     })
     .await;
     // Java's watchdog, which runs every three seconds, does not restore it.

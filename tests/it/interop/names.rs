@@ -67,7 +67,7 @@ async fn share(
         let key = format!("{prefix}{name}");
         let lock = client.lock(name);
         let messages = redis.messages("*").await;
-        let told = (channel(&key), "0".to_owned());
+        let expected = (channel(&key), "0".to_owned());
 
         t1.lock_for(name, NEVER).await;
         assert!(redis.exists(&key).await, "{name:?}");
@@ -100,7 +100,10 @@ async fn share(
             messages.seen().len() == 3 && is_empty(&redis).await
         })
         .await;
-        assert!(messages.seen().iter().all(|seen| *seen == told), "{name:?}");
+        assert!(
+            messages.seen().iter().all(|seen| *seen == expected),
+            "{name:?}"
+        );
     }
     redis.assert_clean().await;
 }

@@ -134,7 +134,7 @@ async fn replay(test: &str) {
         let beats = heartbeat(&Handle::current());
         let wrong = replay_once(&scenario).await;
         // If the machine stops, a waiter's timer ends before the step that waits for it. The ticker does
-        // not tell whether only the server or Java stopped.
+        // not show whether only the server or Java stopped.
         let stood_still = beats.largest_gap();
         let is_excused = attempt == 1 || stood_still >= STALL;
         if !wrong.is_empty() && is_excused && attempt < ATTEMPTS {

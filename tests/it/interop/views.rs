@@ -192,11 +192,11 @@ mod of_every_kind {
                 assert_eq!(ours.hold_count().await.unwrap(), count, "{name}");
                 assert!(t1.is_locked(&theirs).await, "{name}");
                 assert!(!t1.is_held(&theirs).await, "{name}");
-                if tells_counts(kind) {
+                if reports_counts(kind) {
                     assert_eq!(t1.hold_count(&theirs).await, 0, "{name}");
                 }
             }
-            if tells_counts(kind) {
+            if reports_counts(kind) {
                 let ttl = t1.remaining_ttl_ms(&theirs).await;
                 let longest = NEVER.as_millis() as i64;
                 assert!((longest / 2..=longest).contains(&ttl), "{name}: {ttl}");
@@ -230,7 +230,7 @@ mod of_every_kind {
             for count in 1..=deepest(kind) {
                 t1.lock_for(&theirs, NEVER).await;
                 assert!(t1.is_held(&theirs).await, "{name}");
-                if tells_counts(kind) {
+                if reports_counts(kind) {
                     assert_eq!(t1.hold_count(&theirs).await, u64::from(count), "{name}");
                 }
                 let seen = ours.holder().await.unwrap().expect("Java holds it");
@@ -262,7 +262,7 @@ mod of_every_kind {
     }
 
     /// Redisson's lock of values throws when it is asked for its count or its TTL.
-    fn tells_counts(kind: &kinds::Kind) -> bool {
+    fn reports_counts(kind: &kinds::Kind) -> bool {
         kind.object != kinds::GROUP.object
     }
 

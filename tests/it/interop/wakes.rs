@@ -255,11 +255,11 @@ async fn a_java_wait_with_a_limit_ends_at_it_while_a_lock_stays_for_its_least_ti
 #[tokio::test]
 async fn each_java_thread_of_a_client_learns_that_a_lock_stays_for_its_least_time_only() {
     let scene = Scene::new().await;
-    // A thread that is not told waits that long.
+    // A thread that is not notified waits that long.
     let client = ours_at(&scene.server).watchdog_lease(SAFETY * 2);
     let client = client.build().await.unwrap();
     let lock = client.lock("orders");
-    let mut not_told = 0;
+    let mut unnotified = 0;
     for attempt in 1..=ATTEMPTS {
         let request = lock.lock().owner(&Owner::new());
         let guard = request.hold_at_least(LEAST * 2 * attempt).await.unwrap();
@@ -279,15 +279,15 @@ async fn each_java_thread_of_a_client_learns_that_a_lock_stays_for_its_least_tim
         let locked = locked.expect("the TTL that the second thread has read ends its wait");
         locked.result.unwrap();
         second.unlock("orders").await.unwrap();
-        let is_told = locked.at.duration_since(ended).unwrap_or_default() < SAFETY;
+        let is_notified = locked.at.duration_since(ended).unwrap_or_default() < SAFETY;
         // On a busy machine Java may be late. And a thread of Java that wakes and sleeps again may take the
         // wake-up of another one that has had no processor yet.
-        if is_told && gave_up && matches!(unlocked, Unlocked::Kept { .. }) {
+        if is_notified && gave_up && matches!(unlocked, Unlocked::Kept { .. }) {
             return;
         }
-        not_told += u32::from(!is_told);
+        unnotified += u32::from(!is_notified);
         assert!(
-            not_told < 3,
+            unnotified < 3,
             "the second thread waits for the TTL that it has read"
         );
     }

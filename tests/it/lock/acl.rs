@@ -64,7 +64,7 @@ async fn a_client_that_may_use_only_a_part_of_a_waiting_list_does_not_count_as_l
     let cases = [
         // It is not in the list, so a release has to wake everyone.
         ("~lockdog_waiters:{orders:*}", &*list, (2, 1)),
-        // It does not hear the releases of Redisson's clients, and must hide none of their waiters.
+        // It does not receive the messages of Redisson's clients, and must hide none of their waiters.
         ("&redisson_lock__channel:{orders:*}", channel, (1, 1)),
     ];
     for (without, refused, expected) in cases {

@@ -211,7 +211,7 @@ async fn settings_out_of_bounds_are_refused_by_name() {
     ] {
         let error = builder.build().await.unwrap_err();
         assert!(
-            matches!(&error, Error::Invalid { what: told, .. } if *told == what),
+            matches!(&error, Error::Invalid { what: named, .. } if *named == what),
             "{what}: {error}"
         );
         // That limit is for leases only.

@@ -218,5 +218,8 @@ fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("this is Linux");
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));
     let number = line.and_then(|line| line.split_whitespace().nth(1));
-    number.expect("the kernel tells").parse().expect("a number")
+    number
+        .expect("the kernel reports it")
+        .parse()
+        .expect("a number")
 }

@@ -60,9 +60,10 @@ fn for_every(names: &str, check: impl Fn(&str, &str)) {
         }
         let key = runtime.block_on(round_trip(&client, &redis, &name));
         prop_assert_eq!(&key, &name);
-        let told = messages.seen().len();
-        let heard = async || messages.seen().len() > told || told_of(&messages.seen(), &name);
-        runtime.block_on(eventually(SOON, "the unlock was published", heard));
+        let before = messages.seen().len();
+        let published =
+            async || messages.seen().len() > before || is_about(&messages.seen(), &name);
+        runtime.block_on(eventually(SOON, "the unlock was published", published));
         let seen = messages.seen();
         let (channel, _) = seen.last().expect("there is one");
         prop_assert!(channel.starts_with("redisson_lock__channel:"));
@@ -73,7 +74,7 @@ fn for_every(names: &str, check: impl Fn(&str, &str)) {
     checked.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-fn told_of(seen: &[(String, String)], name: &str) -> bool {
+fn is_about(seen: &[(String, String)], name: &str) -> bool {
     seen.last().is_some_and(|(channel, _)| {
         channel == &format!("redisson_lock__channel:{{{name}}}")
             || channel == &format!("redisson_lock__channel:{name}")

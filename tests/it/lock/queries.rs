@@ -132,11 +132,11 @@ async fn the_client_lists_what_it_holds(kind: &'static Kind) {
     let _elsewhere = kind.lock(&test.another().await, "c").lock().await.unwrap();
     let mut holds = test.client.holds();
     holds.sort_by(|x, y| x.lock.cmp(&y.lock));
-    let told: Vec<_> = holds
+    let listed: Vec<_> = holds
         .iter()
         .map(|hold| (&*hold.lock, hold.owner, hold.count, hold.watched))
         .collect();
-    assert_eq!(told, [("a", owner, 1, false), ("b", owner, 2, true)]);
+    assert_eq!(listed, [("a", owner, 1, false), ("b", owner, 2, true)]);
     for hold in &holds {
         // The field of the lock's hash, or the owner of a value in the group's.
         let hash = test.redis.hash(&hold.lock).await;

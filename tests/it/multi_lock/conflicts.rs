@@ -183,17 +183,17 @@ async fn a_waiter_keeps_its_place_in_the_queue_of_the_busy_member() {
     let single = test.clients[0].lock("a");
     let lock = test.multi(&[(0, "a"), (0, "b")]);
     let first = single.lock().owner(&Owner::new()).await.unwrap();
-    let (told, mut order) = tokio::sync::mpsc::unbounded_channel();
+    let (granted, mut order) = tokio::sync::mpsc::unbounded_channel();
     let mut tasks = JoinSet::new();
     for number in 0..6 {
-        let (single, lock, told) = (single.clone(), lock.clone(), told.clone());
+        let (single, lock, granted) = (single.clone(), lock.clone(), granted.clone());
         tasks.spawn(async move {
             let guard = if number % 2 == 0 {
                 single.lock().owner(&Owner::new()).await
             } else {
                 lock.lock().owner(&Owner::new()).await
             };
-            told.send(number).unwrap();
+            granted.send(number).unwrap();
             // The guard is dropped, because an unlock may hand the lock over, and only plain waiters
             // can receive that.
             drop(guard.unwrap());
@@ -205,7 +205,7 @@ async fn a_waiter_keeps_its_place_in_the_queue_of_the_busy_member() {
         .await;
     }
     drop(first);
-    drop(told);
+    drop(granted);
     let mut seen = Vec::new();
     while let Some(number) = order.recv().await {
         seen.push(number);

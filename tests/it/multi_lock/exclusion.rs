@@ -8,7 +8,7 @@ use lockdog::{Client, MultiLock, Owner};
 use tokio::task::JoinSet;
 
 use super::{Fixture, SOON, ms, multi};
-use crate::support::child::{Copy, argument, tell};
+use crate::support::child::{Copy, argument, send};
 use crate::support::{Cell, Direction, Proxy};
 
 /// Two processes name the locks of two servers in opposite orders.
@@ -29,7 +29,7 @@ async fn opposite_orders_in_two_processes_exclude_each_other_without_deadlock() 
         Copy::run(this, &format!("{order} {one} {other} {}", cell.display()))
     });
     for mut process in processes {
-        assert_eq!(process.hear(), "100 rounds");
+        assert_eq!(process.receive(), "100 rounds");
     }
     let read = std::fs::read_to_string(&cell).expect("it is there");
     assert_eq!(read, "200", "two were inside");
@@ -66,7 +66,7 @@ async fn one_of_two_processes(argument: &str) {
         .await
         .expect("each wait ends");
     join_all(clients.iter().map(Client::shutdown)).await;
-    tell("100 rounds");
+    send("100 rounds");
 }
 
 /// The same from one process, with two sets of clients.

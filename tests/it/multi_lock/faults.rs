@@ -166,8 +166,8 @@ async fn an_unreachable_server_is_an_error_and_nothing_is_left_on_the_others() {
             };
             let error = request.await.unwrap_err();
             // The second call finds that the command of the first one has no answer yet.
-            let is_told = matches!(error, Error::Unavailable { .. }) || error.is_timeout();
-            assert!(is_told && error.is_retriable(), "{error}");
+            let is_expected = matches!(error, Error::Unavailable { .. }) || error.is_timeout();
+            assert!(is_expected && error.is_retriable(), "{error}");
             match error.to_string().contains("lock=\"c\"") {
                 true => Ok(()),
                 false => Err(error),
@@ -181,8 +181,8 @@ async fn an_unreachable_server_is_an_error_and_nothing_is_left_on_the_others() {
     }
     let ended = tokio::time::timeout(SOON, lock.lock().into_future()).await;
     let error = ended.expect("it ends").unwrap_err();
-    let is_told = matches!(error, Error::Unavailable { .. }) || error.is_timeout();
-    assert!(is_told, "{error}");
+    let is_expected = matches!(error, Error::Unavailable { .. }) || error.is_timeout();
+    assert!(is_expected, "{error}");
     test.servers.redis[0].assert_clean().await;
 }
 
@@ -259,10 +259,10 @@ async fn a_short_wait_that_ends_during_a_server_pause_does_not_end_a_longer_wait
         patient.spawn(async move { request.await?.unlock().await });
     }
     test.servers.all[1].pause();
-    let told = short.await.unwrap();
+    let answer = short.await.unwrap();
     tokio::time::sleep(ms(400)).await;
     test.servers.all[1].resume();
-    assert!(!matches!(told, Ok(Some(_))), "the server was stopped");
+    assert!(!matches!(answer, Ok(Some(_))), "the server was stopped");
     held.unlock().await.unwrap();
     while let Some(ended) = patient.join_next().await {
         ended.unwrap().expect("it had time left");

@@ -38,13 +38,13 @@ impl Scene {
             .await
             .expect("it is notified of the loss");
         assert_eq!((lost.lock(), lost.reason()), (member.1, reason));
-        let told = guard.lost_token();
-        tokio::time::timeout(SOON, told.cancelled()).await.unwrap();
+        let token = guard.lost_token();
+        tokio::time::timeout(SOON, token.cancelled()).await.unwrap();
         assert!(!guard.is_valid() && guard.remaining().is_zero());
         assert_eq!(guard.hold_count(), 0);
-        for told in [lost.instances().to_vec(), guard.instances()] {
-            assert_eq!(told.len(), MEMBERS.len());
-            for (instance, (server, name)) in told.iter().zip(MEMBERS) {
+        for instances in [lost.instances().to_vec(), guard.instances()] {
+            assert_eq!(instances.len(), MEMBERS.len());
+            for (instance, (server, name)) in instances.iter().zip(MEMBERS) {
                 let port = self.test.servers.all[server].port();
                 assert_eq!(instance.server, format!("127.0.0.1:{port}"));
                 let as_was = match instance.state {
@@ -95,8 +95,8 @@ async fn a_deleted_member_ends_the_whole_hold() {
         scene.test.servers.redis[member.0]
             .cmd(&["DEL", member.1])
             .await;
-        let told = tokio::time::timeout(SOON, token.cancelled()).await;
-        told.expect("the token tells without being asked");
+        let cancelled = tokio::time::timeout(SOON, token.cancelled()).await;
+        cancelled.expect("the token is cancelled without a call");
         // At the renewal, and not at the deadline.
         scene.assert_lost(&guard, member, LostReason::NotOurs).await;
         // While the guard exists its owner gets `Lost` and no new hold.
@@ -177,8 +177,8 @@ async fn a_member_freed_by_force_ends_the_whole_hold() {
     let scene = Scene::start().await;
     let guard = scene.lock.lock().await.unwrap();
     assert!(scene.clients[0].lock("b").force_unlock().await.unwrap());
-    let told = guard.lost_token();
-    tokio::time::timeout(SOON, told.cancelled()).await.unwrap();
+    let token = guard.lost_token();
+    tokio::time::timeout(SOON, token.cancelled()).await.unwrap();
     scene
         .assert_lost(&guard, (0, "b"), LostReason::Forced)
         .await;
@@ -397,8 +397,8 @@ async fn the_unlock_reports_a_loss_after_forgetting() {
     assert!(scene.lock.is_held().await.unwrap(), "it is renewed");
     scene.test.servers.redis[0].cmd(&["DEL", "b"]).await;
     let error = scene.lock.unlock().await.unwrap_err();
-    let is_told = error.is_lost() || matches!(error, Error::NotHeld(_));
-    assert!(is_told, "{error}");
+    let is_expected = error.is_lost() || matches!(error, Error::NotHeld(_));
+    assert!(is_expected, "{error}");
     scene.test.assert_clean().await;
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::*;
-use crate::support::child::{Copy, argument, await_go_ahead, tell};
+use crate::support::child::{Copy, argument, await_go_ahead, send};
 
 /// Runs twice for each lease: as the test, and started by it as the reader's process.
 #[tokio::test]
@@ -26,14 +26,14 @@ async fn a_reader_stopped_beyond_its_lease_lets_the_writer_in_and_sees_the_loss(
         _ => rw.read().lock().await,
     })
     .await;
-    tell("reading");
+    send("reading");
     // No task of this runtime runs after this line.
     await_go_ahead();
     // The reader must not treat the writer's value as protected.
     let seen = fs::read_to_string(path).unwrap();
-    tell(&format!("{seen} valid: {}", guard.is_valid()));
+    send(&format!("{seen} valid: {}", guard.is_valid()));
     let error = guard.unlock().await.unwrap_err();
-    tell(if error.is_lost() { "lost" } else { "unlocked" });
+    send(if error.is_lost() { "lost" } else { "unlocked" });
     await_go_ahead();
 }
 
@@ -46,7 +46,7 @@ async fn stopped_while_a_writer_waits(lease: &str) {
     let argument = format!("{} {} {lease}", test.server.url(), path.display());
     let before = Instant::now();
     let mut reader = Copy::run(name, &argument);
-    assert_eq!(reader.hear(), "reading");
+    assert_eq!(reader.receive(), "reading");
     reader.pause();
     let writes = within_soon(writer(&test.rw)).await;
     // The reader was granted after that moment, and until the end of its lease it was alone.
@@ -55,8 +55,8 @@ async fn stopped_while_a_writer_waits(lease: &str) {
     fs::write(&path, "second").unwrap();
     reader.go_ahead();
     reader.resume();
-    assert_eq!(reader.hear(), "second valid: false");
-    assert_eq!(reader.hear(), "lost");
+    assert_eq!(reader.receive(), "second valid: false");
+    assert_eq!(reader.receive(), "lost");
     // Its late unlock ended nothing.
     assert_eq!(test.mode().await, ("write".to_owned(), 1));
     assert!(writes.is_valid());

@@ -183,9 +183,9 @@ fn a_quorum_in_jeopardy_and_a_lost_quorum_are_logged_with_each_instance() {
                 assert!(!line.text.contains(PERSONAL), "{}", line.text);
             }
             // On a busy machine the lock may be in jeopardy and recover again.
-            let told = logs.at_least(Level::DEBUG);
-            let told = |part: &str| told.iter().filter(|it| it.text.contains(part)).count();
-            let (dangers, over) = (told("in jeopardy"), told("quorum extended again"));
+            let lines = logs.at_least(Level::DEBUG);
+            let count = |part: &str| lines.iter().filter(|it| it.text.contains(part)).count();
+            let (dangers, over) = (count("in jeopardy"), count("quorum extended again"));
             assert!(dangers >= 2 && dangers == over + 1, "{dangers}, {over}");
         },
     );
@@ -226,16 +226,19 @@ fn no_line_at_info_or_above_names_the_lock_that_an_instance_lost() {
             .await;
             servers.all[1].pause();
             servers.all[2].pause();
-            let tells = |part: &str| {
+            let is_logged = |part: &str| {
                 let loud = logs.at_least(Level::INFO);
-                let mut told = loud.into_iter().filter(|line| line.text.contains(part));
-                told.any(|line| line.text.contains("unreachable, the lock was lost"))
+                let mut lines = loud.into_iter().filter(|line| line.text.contains(part));
+                lines.any(|line| line.text.contains("unreachable, the lock was lost"))
             };
             eventually(SOON, "the warning is logged", async || {
-                tells("quorum in jeopardy")
+                is_logged("quorum in jeopardy")
             })
             .await;
-            eventually(SOON, "the loss is logged", async || tells("quorum lost")).await;
+            eventually(SOON, "the loss is logged", async || {
+                is_logged("quorum lost")
+            })
+            .await;
             servers.all[1].resume();
             servers.all[2].resume();
             drop((guard, own));
@@ -271,12 +274,12 @@ fn a_guard_that_ends_in_another_task_is_logged_once() {
             // A guard with an explicit owner may end in any task.
             let guard = lock.lock().owner(&Owner::new()).await.unwrap();
             tokio::spawn(guard.unlock()).await.unwrap().unwrap();
-            let told = logs.at_least(Level::WARN);
-            let told: Vec<_> = told
+            let warned = logs.at_least(Level::WARN);
+            let warned: Vec<_> = warned
                 .iter()
                 .filter(|line| line.text.contains("released by a different task"))
                 .collect();
-            assert_eq!(told.len(), 3, "{told:?}");
+            assert_eq!(warned.len(), 3, "{warned:?}");
         },
     );
 }
@@ -305,8 +308,8 @@ fn no_password_is_in_any_log_line_error_or_debug_output() {
             servers[0].restart(Data::Lost).await;
             servers[1].kill();
             servers[2].pause();
-            let told = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
-            texts.push(format!("{told} {told:?} {:?}", guard.instances()));
+            let lost = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
+            texts.push(format!("{lost} {lost:?} {:?}", guard.instances()));
             drop(guard);
             for _ in 0..2 {
                 let error = lock.try_lock().await.unwrap_err();

@@ -92,25 +92,25 @@ async fn an_owner_with_a_living_guard_gets_lost_until_it_drops_the_guard() {
     let guard = lock.lock().lease(ms(5_000)).await.unwrap();
     let second = lock.lock().lease(ms(4_500)).await.unwrap();
     tokio::time::timeout(SOON, guard.lost()).await.unwrap();
-    let told = async |attempt: Result<bool, Error>| {
+    let assert_lost = async |attempt: Result<bool, Error>| {
         let error = attempt.unwrap_err();
         assert!(error.is_lost(), "{error}");
         let text = error.to_string();
         assert!(text.contains("drop its guard before"), "{text}");
     };
     for _ in 0..2 {
-        told(lock.lock().await.map(|_| true)).await;
-        told(lock.try_lock().await.map(|_| true)).await;
-        told(lock.try_lock().wait(ms(50)).await.map(|_| true)).await;
+        assert_lost(lock.lock().await.map(|_| true)).await;
+        assert_lost(lock.try_lock().await.map(|_| true)).await;
+        assert_lost(lock.try_lock().wait(ms(50)).await.map(|_| true)).await;
         // Another handle of the same lock knows it, too.
-        told(lock_of(&clients, "l").lock().await.map(|_| true)).await;
+        assert_lost(lock_of(&clients, "l").lock().await.map(|_| true)).await;
     }
     // Others are not kept from it.
     let other = Owner::new();
     let theirs = lock.lock().owner(&other).await.unwrap();
     theirs.unlock().await.unwrap();
     drop(guard);
-    told(lock.lock().await.map(|_| true)).await;
+    assert_lost(lock.lock().await.map(|_| true)).await;
     let error = second.unlock().await.unwrap_err();
     assert!(error.is_lost(), "{error}");
     let again = lock.lock().await.unwrap();

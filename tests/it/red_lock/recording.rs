@@ -248,7 +248,7 @@ impl Stage {
                 self.keys().await.is_empty()
             })
             .await;
-            self.hear_all().await;
+            self.discard_messages().await;
         }
         match call {
             "redLock.lock()" => {
@@ -307,11 +307,11 @@ impl Stage {
             );
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        self.hear_all().await;
+        self.discard_messages().await;
     }
 
     /// Discards all messages up to now.
-    async fn hear_all(&mut self) {
+    async fn discard_messages(&mut self) {
         for (n, messages) in self.messages.iter().enumerate() {
             // A killed server sends no more messages.
             if let Some(view) = &self.views[n] {

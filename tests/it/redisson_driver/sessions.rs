@@ -185,14 +185,14 @@ fn a_shared_jvm_ends_with_the_process_of_its_tests() {
     let runtime = Runtime::new().expect("threads can be started");
     if let Some(url) = child::argument() {
         let java = runtime.block_on(Redisson::start(&url));
-        child::tell(&java.pid().to_string());
+        child::send(&java.pid().to_string());
         child::await_go_ahead();
         return;
     }
     let server = Server::start();
     for is_killed in [false, true] {
         let mut copy = Copy::run(TEST, &server.url);
-        let pid = copy.hear().parse().expect("a process id");
+        let pid = copy.receive().parse().expect("a process id");
         assert!(is_running(pid));
         if is_killed {
             copy.kill();

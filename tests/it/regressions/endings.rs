@@ -86,8 +86,8 @@ async fn a_lock_freed_by_force_before_its_grant_was_read_is_not_granted() {
     // The server knows the scripts, so each command is sent once.
     lock.lock().await.unwrap().unlock().await.unwrap();
     let mut acquire = pin!(lock.lock().owner(&Owner::new()).into_future());
-    let mut unheard = Context::from_waker(Waker::noop());
-    assert!(matches!(acquire.as_mut().poll(&mut unheard), Poll::Pending));
+    let mut ignored = Context::from_waker(Waker::noop());
+    assert!(matches!(acquire.as_mut().poll(&mut ignored), Poll::Pending));
     eventually(SOON, "redis has granted it", async || {
         redis.exists("l").await
     })

@@ -35,12 +35,12 @@ fn a_frozen_replica_delays_few_acquires_and_is_logged_once() {
             let all = Replicated::start(1).await;
             let client = best_effort(&all).await;
             let lock = client.lock("l");
-            let told = |text: &str| {
+            let logged = |text: &str| {
                 let lines = logs.lines();
                 lines.iter().filter(|line| line.text.contains(text)).count()
             };
-            let silent = || told("replicas do not acknowledge locks in time");
-            let again = || told("the replicas acknowledge again");
+            let silent = || logged("replicas do not acknowledge locks in time");
+            let again = || logged("the replicas acknowledge again");
             // On a busy machine the first acknowledgements may be late.
             eventually(SOON * 2, "the replica acknowledges in time", async || {
                 turn(&lock).await;

@@ -136,15 +136,15 @@ struct Blocked {
 
 fn block(runtime: Runtime, client: Client) -> (Client, Blocked) {
     let (unblock, blocked) = mpsc::channel();
-    let (tell, told) = mpsc::channel();
+    let (runs, is_running) = mpsc::channel();
     let thread = thread::spawn(move || {
         runtime.block_on(async {
-            tell.send(()).unwrap();
+            runs.send(()).unwrap();
             blocked.recv().unwrap();
         });
         runtime
     });
-    told.recv().unwrap();
+    is_running.recv().unwrap();
     (client, Blocked { unblock, thread })
 }
 

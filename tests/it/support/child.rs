@@ -11,7 +11,7 @@ pub(crate) fn argument() -> Option<String> {
 }
 
 /// Sends a word from a child to its parent.
-pub(crate) fn tell(word: &str) {
+pub(crate) fn send(word: &str) {
     println!("\n{MARK}{word}");
 }
 
@@ -62,7 +62,7 @@ impl Copy {
     }
 
     /// The next word of the child. Blocks the thread.
-    pub(crate) fn hear(&mut self) -> String {
+    pub(crate) fn receive(&mut self) -> String {
         let mut all = String::new();
         loop {
             let mut line = String::new();

@@ -197,7 +197,7 @@ impl Cluster {
         node
     }
 
-    /// Tells all masters that a slot is another's now.
+    /// Makes all masters record the new owner of a slot.
     async fn give(&self, slot: u16, from: &Node, to: &Node) {
         let assign = format!("CLUSTER SETSLOT {slot} NODE {}", to.id);
         // The new owner first: otherwise no server has the slot if it fails.
@@ -206,7 +206,7 @@ impl Cluster {
         for other in std::iter::once(from).chain(others.map(Arc::as_ref)) {
             // Replicas refuse this and get it from their masters. A node that gave its last slot away
             // may be a replica by now.
-            let _told: Option<String> = other.try_ask(&assign).await;
+            let _answer: Option<String> = other.try_ask(&assign).await;
         }
         eventually(SWITCHED_WITHIN, "all agree on the slot", async || {
             let agreed = self.agreement().await;

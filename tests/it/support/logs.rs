@@ -307,7 +307,7 @@ pub(crate) struct Pace {
 }
 
 impl Slow {
-    /// Hears every thread forever, so only a test that is `alone` may ask for it.
+    /// Receives the events of every thread forever, so only a test that is `alone` may ask for it.
     pub(crate) fn of_this_process() -> Pace {
         let (reaches, reached) = std::sync::mpsc::channel();
         let (go_on, goes_on) = std::sync::mpsc::channel();

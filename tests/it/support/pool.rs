@@ -32,7 +32,7 @@ impl<T> Pool<T> {
         }
     }
 
-    /// Waits until there is one, or room for another. `start` tells which processes belong to it, and
+    /// Waits until there is one, or room for another. `start` returns which processes belong to it, and
     /// where they write.
     pub(crate) async fn take(
         &'static self,

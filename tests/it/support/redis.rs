@@ -13,8 +13,8 @@ use crate::support::wait::eventually;
 /// A connection that goes past every proxy. It does not come back after the server was killed: ask
 /// for a new one.
 ///
-/// Of a cluster, one to each master: a command goes where its key is, or to the first, and what is
-/// told about the server is told about all.
+/// Of a cluster, one to each master: a command goes where its key is, or to the first, and a command
+/// about the server goes to all.
 #[derive(Clone, Debug)]
 pub(crate) struct Redis {
     connection: MultiplexedConnection,
@@ -149,16 +149,14 @@ impl Redis {
         }
     }
 
-    /// The channels with a subscriber, sorted; without patterns, and without what sentinels tell
-    /// each other.
-    /// The channels of releases that have subscribers, sorted.
+    /// The channels with a subscriber, sorted, without those of the lists of waiting clients.
     pub(crate) async fn channels(&self) -> Vec<String> {
         let mut channels = self.all_channels().await;
         channels.retain(|channel| !channel.starts_with(WAITING));
         channels
     }
 
-    /// The channels that have subscribers, sorted, with those of the lists of waiting clients.
+    /// The channels with a subscriber, sorted; without patterns, and without those between sentinels.
     pub(crate) async fn all_channels(&self) -> Vec<String> {
         let mut channels = BTreeSet::new();
         for server in self.all() {

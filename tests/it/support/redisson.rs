@@ -1,4 +1,4 @@
-//! A test's own Redisson clients, told call by call what to do.
+//! A test's own Redisson clients. Each call is one command to them.
 //!
 //! They run in the driver of `tests/redisson`. One JVM serves all tests of this process, because the
 //! start of a JVM costs more than most tests do; a test that kills its JVM gets one of its own. Calls go

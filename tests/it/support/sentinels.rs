@@ -181,7 +181,7 @@ impl Sentinels {
         logs.collect::<Vec<_>>().join("\n")
     }
 
-    /// Tells a sentinel to make another server the master, though this one is well. The new master has all that
+    /// Makes a sentinel choose another server as the master, though this one is well. The new master has all that
     /// the old one executed before this call.
     pub(crate) async fn failover(&self) -> &RedisServer {
         self.await_replication().await;

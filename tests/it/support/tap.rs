@@ -12,24 +12,24 @@ use crate::support::wire::Wire;
 /// Every message on the channels that match a pattern, from the moment the server acknowledged it.
 #[derive(Debug)]
 pub(crate) enum Messages {
-    Heard(Tap),
+    Received(Tap),
     /// Sharded channels have no patterns: what was sent is seen among the commands of all masters.
     Seen(Vec<Monitor>),
 }
 
 impl Messages {
     pub(crate) async fn record(port: u16, password: Option<&str>, pattern: &str) -> Self {
-        Self::Heard(Tap::open(port, password, &["PSUBSCRIBE", pattern]).await)
+        Self::Received(Tap::open(port, password, &["PSUBSCRIBE", pattern]).await)
     }
 
     pub(crate) fn of_monitors(monitors: Vec<Monitor>) -> Self {
         Self::Seen(monitors)
     }
 
-    /// Channel and payload of each message, oldest first; without what sentinels tell each other.
+    /// Channel and payload of each message, oldest first; without the messages between sentinels.
     pub(crate) fn seen(&self) -> Vec<(String, String)> {
         let tap = match self {
-            Self::Heard(tap) => tap,
+            Self::Received(tap) => tap,
             Self::Seen(monitors) => {
                 let mut lines: Vec<String> = monitors.iter().flat_map(Monitor::seen).collect();
                 // The time comes first.

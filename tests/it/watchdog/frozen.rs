@@ -7,7 +7,7 @@ use lockdog::Owner;
 use tokio::time::timeout;
 
 use super::{LEASE, SAFETY, connect};
-use crate::support::child::{Copy, argument, await_go_ahead, tell};
+use crate::support::child::{Copy, argument, await_go_ahead, send};
 use crate::support::{RedisServer, until_ok};
 
 #[tokio::test]
@@ -36,10 +36,10 @@ async fn a_holder_stopped_beyond_its_lease_sees_the_loss_at_its_first_check() {
         valid
     };
     assert!(write_if_valid("holding"));
-    tell("holding");
+    send("holding");
     // No task of this runtime runs after this line.
     await_go_ahead();
-    tell(if write_if_valid("too late") {
+    send(if write_if_valid("too late") {
         "still valid"
     } else {
         "lost"
@@ -55,7 +55,7 @@ async fn stopped_with_the_lock(lease: &str) {
         "watchdog::frozen::a_holder_stopped_beyond_its_lease_sees_the_loss_at_its_first_check";
     let argument = format!("{} {} {lease}", server.url(), path.display());
     let mut holder = Copy::run(test, &argument);
-    assert_eq!(holder.hear(), "holding");
+    assert_eq!(holder.receive(), "holding");
     holder.pause();
     let client = connect(&server.url()).await;
     let next = client.lock("a").try_lock().wait(SAFETY).await.unwrap();
@@ -64,7 +64,7 @@ async fn stopped_with_the_lock(lease: &str) {
     fs::write(&path, "the next one").unwrap();
     holder.go_ahead();
     holder.resume();
-    assert_eq!(holder.hear(), "lost");
+    assert_eq!(holder.receive(), "lost");
     assert_eq!(fs::read_to_string(&path).unwrap(), "the next one");
     assert!(next.is_valid());
     holder.kill();
@@ -77,17 +77,17 @@ async fn a_lock_whose_process_died_is_free_within_a_lease() {
     if let Some(url) = argument() {
         let client = connect(&url).await;
         let _guard = client.lock("a").lock().await.unwrap();
-        tell("holding");
+        send("holding");
         // Past the first renewals.
         tokio::time::sleep(LEASE).await;
-        tell("renewed");
+        send("renewed");
         return std::future::pending().await;
     }
     let server = RedisServer::start().await;
     let test = "watchdog::frozen::a_lock_whose_process_died_is_free_within_a_lease";
     let mut holder = Copy::run(test, &server.url());
-    assert_eq!(holder.hear(), "holding");
-    assert_eq!(holder.hear(), "renewed");
+    assert_eq!(holder.receive(), "holding");
+    assert_eq!(holder.receive(), "renewed");
     let client = connect(&server.url()).await;
     let lock = client.lock("a");
     assert!(lock.try_lock().await.unwrap().is_none(), "it is renewed");

@@ -190,16 +190,16 @@ impl Concerned {
         let nested = lock.lock().owner(&owner).await.unwrap();
         let short = lock.lock().owner(&owner).lease(LEASE / 2);
         let fixed = short.await.unwrap();
-        let (tell, told) = oneshot::channel();
+        let (hand_out, handed_out) = oneshot::channel();
         let worked = Arc::new(());
         let at_work = worked.clone();
         let request = lock.lock().owner(&owner);
         let work = tokio::spawn(request.with(move |held| async move {
             let _at_work = at_work;
-            let _ = tell.send(held);
+            let _ = hand_out.send(held);
             std::future::pending().await
         }));
-        let view = told.await.unwrap();
+        let view = handed_out.await.unwrap();
         assert_eq!(view.hold_count(), 4);
         let token = outer.lost_token();
         Self {

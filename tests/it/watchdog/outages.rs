@@ -190,7 +190,7 @@ async fn process_id(redis: &Redis) -> u64 {
     let info: String = redis.ask(&["INFO", "server"]).await;
     let mut lines = info.lines();
     let id = lines.find_map(|line| line.strip_prefix("process_id:"));
-    id.expect("INFO tells").parse().expect("it is a number")
+    id.expect("INFO has it").parse().expect("it is a number")
 }
 
 #[tokio::test]

@@ -222,7 +222,7 @@ impl Observer {
         }
     }
 
-    pub(super) fn hear(&mut self, report: Report) {
+    pub(super) fn process(&mut self, report: Report) {
         match report {
             Report::Says(line) => self.found.note(|| line),
             Report::Released(name) => {
@@ -303,11 +303,11 @@ impl Observer {
     }
 
     /// Sends the published messages.
-    fn tell_published(&mut self) {
+    fn send_published(&mut self) {
         for (channel, text) in self.redis.take_published() {
             self.network.publish(&channel, &text);
             if channel == SAID {
-                self.watches.hear(self.found.now_ms());
+                self.watches.note_published(self.found.now_ms());
             }
         }
     }
@@ -425,7 +425,7 @@ impl Observer {
             });
         }
         self.look_at_stand(&after);
-        self.tell_published();
+        self.send_published();
         self.look();
         value
     }
@@ -782,7 +782,7 @@ impl Observes for Observer {
             self.look_at_terms(&command, &value, had_said, [&before, &after]);
             self.see_kept(&command, delivery, &value, [&before, &after]);
         }
-        self.tell_published();
+        self.send_published();
         self.look();
         value
     }

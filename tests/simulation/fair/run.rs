@@ -89,7 +89,7 @@ async fn story(
         tokio::select! {
             biased;
             report = received.recv() => match report {
-                Some(report) => observer.borrow_mut().hear(report),
+                Some(report) => observer.borrow_mut().process(report),
                 None => break,
             },
             client = dies => {

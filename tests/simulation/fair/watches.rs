@@ -71,7 +71,7 @@ impl Watches {
     }
 
     /// A message about the leader is published.
-    pub(super) fn hear(&mut self, now: u64) {
+    pub(super) fn note_published(&mut self, now: u64) {
         self.published = Some(now);
     }
 

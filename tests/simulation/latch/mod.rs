@@ -37,7 +37,7 @@ fn no_seed_violates_an_invariant() {
         seen.opened,
         seen.by_message * 5,
         seen.passed_over,
-        seen.heard,
+        seen.received,
         seen.restarts * 5,
         seen.left * 5,
         seen.redissons,

@@ -83,7 +83,7 @@ pub(super) struct Seen {
     /// Waits that ended with their time.
     pub(super) passed_over: u64,
     /// Messages of a zero.
-    pub(super) heard: u64,
+    pub(super) received: u64,
     /// Those that were in transit for too long.
     pub(super) late: u64,
     pub(super) restarts: u64,
@@ -102,7 +102,7 @@ impl Seen {
         self.opened += other.opened;
         self.by_message += other.by_message;
         self.passed_over += other.passed_over;
-        self.heard += other.heard;
+        self.received += other.received;
         self.late += other.late;
         self.restarts += other.restarts;
         self.left += other.left;
@@ -136,7 +136,7 @@ impl Observer {
         }
     }
 
-    pub(super) fn hear(&mut self, report: Report) {
+    pub(super) fn process(&mut self, report: Report) {
         match report {
             Report::Says(line) => self.found.note(|| line),
             Report::Counts => self.begun += 1,
@@ -193,7 +193,7 @@ impl Observer {
         self.seen.by_message += u64::from(opens && !self.is_open());
         // The assumption about messages does not hold for this one.
         let is_late =
-            |(client, heard): &(usize, u64)| *client == ended.client && *heard >= ended.began;
+            |(client, received): &(usize, u64)| *client == ended.client && *received >= ended.began;
         let opens = opens || self.late.iter().any(is_late);
         self.found.claim(opens, || {
             format!("wait {wait:?} ended, and the latch was never open")
@@ -314,7 +314,7 @@ impl Observer {
             )
         });
         self.look_at_count(has);
-        self.tell_published();
+        self.send_published();
         self.look();
         value
     }
@@ -327,7 +327,7 @@ impl Observer {
         });
     }
 
-    fn tell_published(&mut self) {
+    fn send_published(&mut self) {
         for (channel, text) in self.redis.take_published() {
             self.network.publish(&channel, &text);
         }
@@ -339,15 +339,15 @@ impl Observer {
         let now = self.network.now();
         // The clients' clocks differ from the server's.
         let poll_cap = self.times.poll_cap * 51 / 50;
-        for heard in self.network.take_heard() {
-            if heard.message.text != "0" {
+        for received in self.network.take_received() {
+            if received.message.text != "0" {
                 continue;
             }
-            self.seen.heard += 1;
+            self.seen.received += 1;
             let clients = self.found.clients.iter();
             let number = clients
                 .map(|(core, _)| core.id)
-                .position(|id| id == heard.client);
+                .position(|id| id == received.client);
             let from = now.max(self.times.pauses_end);
             let until = from + self.times.command_timeout * 51 / 50 + self.times.answer;
             for wait in self.waits.values_mut() {
@@ -355,7 +355,7 @@ impl Observer {
                     wait.until = wait.until.min(until);
                 }
             }
-            let way = now - heard.message.published;
+            let way = now - received.message.published;
             if way + poll_cap / 25 > poll_cap {
                 self.seen.late += 1;
                 self.late.extend(number.map(|number| (number, now)));
@@ -420,7 +420,7 @@ impl Observes for Observer {
             });
         }
         self.look_at_count(has);
-        self.tell_published();
+        self.send_published();
         self.look();
         value
     }

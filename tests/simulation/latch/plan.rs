@@ -45,7 +45,7 @@ impl Plan {
         world.tasks.clear();
         let mut chance = Chance::new(seed, 14);
         world.listens = chance.percent(70);
-        world.faults.unheard = chance.one_of(&[0, 0, 30]);
+        world.faults.undelivered = chance.one_of(&[0, 0, 30]);
         let restarts = chance.percent(20);
         let tasks = (0..chance.within(2, 5)).map(|task| {
             let steps = chance.within(3, 9);

@@ -69,9 +69,9 @@ async fn story(
         redisson::latch::run(network.clone(), plan, number)
     });
     drop(reports);
-    let hearing = async {
+    let receiving = async {
         while let Some(report) = received.recv().await {
-            observer.borrow_mut().hear(report);
+            observer.borrow_mut().process(report);
         }
     };
     let ending = async {
@@ -101,7 +101,7 @@ async fn story(
             }
         }
     };
-    tokio::join!(hearing, ending);
+    tokio::join!(receiving, ending);
     observer.borrow_mut().look_at_the_end();
 
     for client in clients {

@@ -118,7 +118,7 @@ impl User {
                 Some(listener) => {
                     let ends = u64::try_from(ttl).ok();
                     let ends = ends.map(|ms| Instant::now() + Duration::from_millis(ms.max(1)));
-                    listener.hear(ends.unwrap_or(until).min(until)).await;
+                    listener.receive(ends.unwrap_or(until).min(until)).await;
                 }
             }
         }

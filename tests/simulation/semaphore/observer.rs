@@ -232,7 +232,7 @@ impl Observer {
     fn execute_redissons(&mut self, delivery: &Delivery) -> Value {
         let before = self.books();
         let value = self.redis.execute(&delivery.args, self.found.now_ms());
-        self.tell_published();
+        self.send_published();
         let after = self.books();
         let taken = before.free.unwrap_or(0) - after.free.unwrap_or(0);
         self.redissons += taken;
@@ -253,7 +253,7 @@ impl Observer {
         value
     }
 
-    fn tell_published(&mut self) {
+    fn send_published(&mut self) {
         for (channel, text) in self.redis.take_published() {
             self.network.publish(&channel, &text);
         }
@@ -382,7 +382,7 @@ impl Observes for Observer {
             .network
             .execute(delivery)
             .unwrap_or_else(|| self.redis.execute(&delivery.args, now_ms));
-        self.tell_published();
+        self.send_published();
         let after = self.books();
         self.seen.executed += 1;
         self.seen.copies += u64::from(delivery.copy);

@@ -113,7 +113,7 @@ fn resident() -> Result<usize> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
-    let kilobytes: usize = kilobytes.ok_or("the kernel tells no VmRSS")?.parse()?;
+    let kilobytes: usize = kilobytes.ok_or("the kernel reports no VmRSS")?.parse()?;
     Ok(kilobytes * 1024)
 }
 

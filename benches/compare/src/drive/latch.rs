@@ -76,8 +76,8 @@ impl Turns {
             for _ in 0..self.waiters {
                 let latch = latch.clone();
                 waiting.spawn(async move {
-                    let told = latch.wait_zero().await;
-                    told.map(|()| Instant::now())
+                    let notified = latch.wait_zero().await;
+                    notified.map(|()| Instant::now())
                 });
             }
         }
@@ -85,13 +85,13 @@ impl Turns {
         let began = Instant::now();
         first.count_down().await?;
         let mut last = began;
-        while let Some(told) = waiting.join_next().await {
-            let told = told??;
+        while let Some(notified) = waiting.join_next().await {
+            let notified = notified??;
             // A waiter that did not wait would make the figure too good.
-            if told < began {
-                return Err("a waiter was told before the latch was at zero".into());
+            if notified < began {
+                return Err("a waiter was notified before the latch was at zero".into());
             }
-            last = last.max(told);
+            last = last.max(notified);
         }
         Ok(last - began)
     }

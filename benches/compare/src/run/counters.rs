@@ -1,7 +1,7 @@
 //! What a server counted: commands, and its CPU time.
 //!
 //! `INFO commandstats` counts the calls of scripts with those of clients. A short look at MONITOR
-//! during the warm-up, where each line says which of the two it is, tells them apart.
+//! during the warm-up, where each line says which of the two it is, separates them.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Write};

@@ -1,5 +1,5 @@
 //! One library in one cell, or two with half of the clients each: the servers' counters around the
-//! window, and what the drivers tell.
+//! window, and what the drivers report.
 
 use std::collections::BTreeMap;
 use std::thread::sleep;
@@ -301,7 +301,7 @@ fn without_figures(parts: &[Part], answer: &Answer) -> Result<Vec<Outcome>> {
     }
 }
 
-/// Parts of the clients that contend for the same lock: each one is told what the others did, and its
+/// Parts of the clients that contend for the same lock: each one gets what the others did, and its
 /// shares become multiples of an even part of all pairs.
 fn add_up(parts: &mut [Figures]) {
     if parts.len() < 2 {

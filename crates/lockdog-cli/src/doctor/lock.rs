@@ -25,7 +25,7 @@ pub(super) async fn check(
     let acknowledged = ReplicaAck::require(Replicas::All).timeout(wait);
     let with_replicas = builder.clone().replica_ack(acknowledged);
     let mut all = Vec::new();
-    let mut tell = |found: Found| {
+    let mut report = |found: Found| {
         found.show(output);
         all.push(found);
     };
@@ -37,21 +37,23 @@ pub(super) async fn check(
     let client = match built {
         Ok(client) => client,
         Err(error) => {
-            tell(failed("client", error).since(began));
+            report(failed("client", error).since(began));
             return Ok(all);
         }
     };
-    tell(Found::new("client", "", State::Ok, "a client is connected").since(began));
+    report(Found::new("client", "", State::Ok, "a client is connected").since(began));
     let mut acknowledging = None;
     let checks = async {
-        let is_locked = lock(args, &client, &mut tell).await;
+        let is_locked = lock(args, &client, &mut report).await;
         if is_locked {
             match with_replicas.lazy(false).build().await {
-                Ok(another) => replicas(args, acknowledging.insert(another), wait, &mut tell).await,
-                Err(error) => tell(failed("replicas", error)),
+                Ok(another) => {
+                    replicas(args, acknowledging.insert(another), wait, &mut report).await
+                }
+                Err(error) => report(failed("replicas", error)),
             }
         }
-        set_up(&client, &mut tell).await;
+        set_up(&client, &mut report).await;
     };
     let ended = tokio::select! {
         () = checks => Ok(()),
@@ -64,11 +66,11 @@ pub(super) async fn check(
     ended.map(|()| all)
 }
 
-async fn set_up(client: &Client, tell: &mut impl FnMut(Found)) {
+async fn set_up(client: &Client, report: &mut impl FnMut(Found)) {
     match client.diagnose().await {
         Ok(diagnosis) => {
             if diagnosis.findings().is_empty() {
-                tell(Found::new(
+                report(Found::new(
                     "set-up",
                     "",
                     State::Ok,
@@ -76,21 +78,21 @@ async fn set_up(client: &Client, tell: &mut impl FnMut(Found)) {
                 ));
             }
             for finding in diagnosis.findings() {
-                tell(found(finding));
+                report(found(finding));
             }
         }
-        Err(error) => tell(failed("set-up", error)),
+        Err(error) => report(failed("set-up", error)),
     }
 }
 
 /// Acquires and releases a lock that no other program uses. Returns whether it was acquired.
-async fn lock(args: &Doctor, client: &Client, tell: &mut impl FnMut(Found)) -> bool {
+async fn lock(args: &Doctor, client: &Client, report: &mut impl FnMut(Found)) -> bool {
     let name = name(args);
     let began = Instant::now();
     let guard = match client.lock(&name).lock().await {
         Ok(guard) => guard,
         Err(error) => {
-            tell(failed("lock", error).since(began));
+            report(failed("lock", error).since(began));
             return false;
         }
     };
@@ -103,13 +105,13 @@ async fn lock(args: &Doctor, client: &Client, tell: &mut impl FnMut(Found)) -> b
     };
     let released = released.since(began);
     // No lock is held here, because a write to a closed output ends the process.
-    tell(acquired);
-    tell(released);
+    report(acquired);
+    report(released);
     true
 }
 
 /// How long an acquire takes that waits for all replicas of the master.
-async fn replicas(args: &Doctor, client: &Client, wait: Duration, tell: &mut impl FnMut(Found)) {
+async fn replicas(args: &Doctor, client: &Client, wait: Duration, report: &mut impl FnMut(Found)) {
     let began = Instant::now();
     let says = |state, text: &str| Found::new("replicas", "", state, text).answered();
     let acquired = client.lock(name(args)).lock().await;
@@ -144,7 +146,7 @@ async fn replicas(args: &Doctor, client: &Client, wait: Duration, tell: &mut imp
             .fix("grant +wait to the user, if the clients use ReplicaAck"),
         Err(error) => failed("replicas", error),
     };
-    tell(found.took(took));
+    report(found.took(took));
 }
 
 fn name(args: &Doctor) -> String {

@@ -20,7 +20,7 @@ pub(super) async fn check(
     output: Output,
 ) -> Vec<Found> {
     let mut all = Vec::new();
-    let mut tell = |found: Found| {
+    let mut report = |found: Found| {
         found.show(output);
         all.push(found);
     };
@@ -33,14 +33,14 @@ pub(super) async fn check(
                     State::Fail => State::Warn,
                     state => state,
                 };
-                tell(Found { state, ..found });
+                report(Found { state, ..found });
             };
             is_any |= by_tcp(&host, port, settings.limit(), &mut of_host)
                 .await
                 .is_some();
         }
         if !is_any {
-            tell(Found::new(
+            report(Found::new(
                 "connect",
                 "",
                 State::Fail,
@@ -50,10 +50,12 @@ pub(super) async fn check(
         return all;
     }
     match information(url, settings) {
-        Some(info) => steps(args, &info, settings, &mut tell).await,
+        Some(info) => steps(args, &info, settings, &mut report).await,
         None => {
             let found = Found::new("url", "", State::Fail, "the URL is not valid");
-            tell(found.fix("write it as redis://host:6379; `lockdog --help` has the other forms"));
+            report(
+                found.fix("write it as redis://host:6379; `lockdog --help` has the other forms"),
+            );
         }
     }
     all
@@ -77,23 +79,23 @@ async fn steps(
     args: &Doctor,
     info: &ConnectionInfo,
     settings: &Settings,
-    tell: &mut impl FnMut(Found),
+    report: &mut impl FnMut(Found),
 ) {
     let place = place(info);
-    let Some(stream) = open(info, settings, tell).await else {
+    let Some(stream) = open(info, settings, report).await else {
         return;
     };
     let limit = settings.limit();
-    let Some(mut connection) = login(stream, info, &place, limit, tell).await else {
+    let Some(mut connection) = login(stream, info, &place, limit, report).await else {
         return;
     };
     let checks = async {
-        pings(&mut connection, &place, tell).await;
-        clock(&mut connection, &place, tell).await;
-        scripts(&mut connection, &place, tell).await;
+        pings(&mut connection, &place, report).await;
+        clock(&mut connection, &place, report).await;
+        scripts(&mut connection, &place, report).await;
     };
     if tokio::time::timeout(5 * limit, checks).await.is_err() {
-        tell(silent("ping", &place));
+        report(silent("ping", &place));
         return;
     }
     // A connection of its own, whose way is known by now.
@@ -103,8 +105,8 @@ async fn steps(
     let channel = channel(&args.lock_prefix);
     let checked = messages(stream, info, &mut connection, &channel, &place);
     match tokio::time::timeout(2 * limit, checked).await {
-        Ok(found) => tell(found),
-        Err(_) => tell(
+        Ok(found) => report(found),
+        Err(_) => report(
             Found::new(
                 "messages",
                 &place,
@@ -121,7 +123,7 @@ async fn login(
     info: &ConnectionInfo,
     place: &str,
     limit: Duration,
-    tell: &mut impl FnMut(Found),
+    report: &mut impl FnMut(Found),
 ) -> Option<MultiplexedConnection> {
     let began = Instant::now();
     let config = AsyncConnectionConfig::new().set_response_timeout(Some(limit));
@@ -136,18 +138,18 @@ async fn login(
         Ok::<_, RedisError>(connection)
     };
     let Ok(opened) = tokio::time::timeout(limit, opening).await else {
-        tell(silent("login", place));
+        report(silent("login", place));
         return None;
     };
     match opened {
         Ok(connection) => {
-            tell(logged_in(info, place).since(began));
+            report(logged_in(info, place).since(began));
             Some(connection)
         }
         Err(error) => {
             let found = Found::new("login", place, State::Fail, refusal(&error)).answered();
             let fix = "give the user with --user, and the password by LOCKDOG_PASSWORD or --password-file";
-            tell(found.fix(fix).since(began));
+            report(found.fix(fix).since(began));
             None
         }
     }
@@ -189,13 +191,13 @@ fn silent(step: &'static str, place: &str) -> Found {
     .fix("see whether the server hangs, or raise --command-timeout")
 }
 
-async fn pings(on: &mut MultiplexedConnection, place: &str, tell: &mut impl FnMut(Found)) {
+async fn pings(on: &mut MultiplexedConnection, place: &str, report: &mut impl FnMut(Found)) {
     let mut times = Vec::new();
     for _ in 0..PINGS {
         let began = Instant::now();
         if redis::cmd("PING").query_async::<Value>(on).await.is_err() {
             let found = Found::new("ping", place, State::Warn, "PING is refused");
-            tell(found.answered().fix("grant +ping to the user"));
+            report(found.answered().fix("grant +ping to the user"));
             return;
         }
         times.push(began.elapsed());
@@ -206,18 +208,18 @@ async fn pings(on: &mut MultiplexedConnection, place: &str, tell: &mut impl FnMu
         "the median of {PINGS} round trips, at most {}",
         millis(most)
     );
-    tell(Found::new("ping", place, State::Ok, text).took(middle));
+    report(Found::new("ping", place, State::Ok, text).took(middle));
 }
 
 /// Redisson takes times of some locks from the client's clock.
-async fn clock(on: &mut MultiplexedConnection, place: &str, tell: &mut impl FnMut(Found)) {
+async fn clock(on: &mut MultiplexedConnection, place: &str, report: &mut impl FnMut(Found)) {
     let micros = || {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         now.map_or(0.0, |now| now.as_secs_f64())
     };
     let before = micros();
     let Ok((seconds, fraction)) = redis::cmd("TIME").query_async::<(f64, f64)>(on).await else {
-        tell(Found::new("clock", place, State::Unknown, "TIME is refused").answered());
+        report(Found::new("clock", place, State::Unknown, "TIME is refused").answered());
         return;
     };
     let server = seconds + fraction / 1e6;
@@ -234,11 +236,11 @@ async fn clock(on: &mut MultiplexedConnection, place: &str, tell: &mut impl FnMu
             .answered()
             .fix("let both keep the time by NTP: Redisson's fair locks compare the two"),
     };
-    tell(found);
+    report(found);
 }
 
 /// By digest, and with the text once the server does not know it.
-async fn scripts(on: &mut MultiplexedConnection, place: &str, tell: &mut impl FnMut(Found)) {
+async fn scripts(on: &mut MultiplexedConnection, place: &str, report: &mut impl FnMut(Found)) {
     let began = Instant::now();
     let script = redis::Script::new(SCRIPT);
     let by_digest = redis::cmd("EVALSHA")
@@ -255,17 +257,17 @@ async fn scripts(on: &mut MultiplexedConnection, place: &str, tell: &mut impl Fn
                 .query_async::<Value>(on)
                 .await;
             if let Err(error) = whole {
-                tell(no_scripts(place, &error));
+                report(no_scripts(place, &error));
                 return;
             }
             "by its text, because the digest is not known"
         }
         Err(error) => {
-            tell(no_scripts(place, &error));
+            report(no_scripts(place, &error));
             return;
         }
     };
-    tell(
+    report(
         Found::new(
             "scripts",
             place,

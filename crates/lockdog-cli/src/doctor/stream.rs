@@ -31,11 +31,11 @@ pub(super) fn place(info: &ConnectionInfo) -> String {
     }
 }
 
-/// Opens a stream. `tell` gets what each step found. Returns `None` after a failure, which `tell` got.
+/// Opens a stream. `report` gets what each step found. Returns `None` after a failure, which `report` got.
 pub(super) async fn open(
     info: &ConnectionInfo,
     settings: &Settings,
-    tell: &mut impl FnMut(Found),
+    report: &mut impl FnMut(Found),
 ) -> Option<Box<dyn Stream>> {
     let place = place(info);
     let limit = settings.limit();
@@ -44,22 +44,22 @@ pub(super) async fn open(
             let began = Instant::now();
             match within(limit, UnixStream::connect(path)).await {
                 Ok(stream) => {
-                    tell(Found::new("connect", &place, State::Ok, &place).since(began));
+                    report(Found::new("connect", &place, State::Ok, &place).since(began));
                     Some(Box::new(stream))
                 }
                 Err(error) => {
-                    tell(unreachable("connect", &place, &error).since(began));
+                    report(unreachable("connect", &place, &error).since(began));
                     None
                 }
             }
         }
         ConnectionAddr::Tcp(host, port) => {
-            let stream = by_tcp(host, *port, limit, tell).await?;
+            let stream = by_tcp(host, *port, limit, report).await?;
             Some(Box::new(stream))
         }
         ConnectionAddr::TcpTls { host, port, .. } => {
-            let stream = by_tcp(host, *port, limit, tell).await?;
-            by_tls(stream, host, &place, settings, tell).await
+            let stream = by_tcp(host, *port, limit, report).await?;
+            by_tls(stream, host, &place, settings, report).await
         }
         _ => None,
     }
@@ -70,7 +70,7 @@ pub(super) async fn by_tcp(
     host: &str,
     port: u16,
     limit: Duration,
-    tell: &mut impl FnMut(Found),
+    report: &mut impl FnMut(Found),
 ) -> Option<TcpStream> {
     let place = format!("{host}:{port}");
     let began = Instant::now();
@@ -79,7 +79,7 @@ pub(super) async fn by_tcp(
         Ok(addresses) => addresses.collect(),
         Err(error) => {
             let found = Found::new("name", &place, State::Fail, format_args!("{host}: {error}"));
-            tell(
+            report(
                 found
                     .fix("check the name in the URL, and the name servers of this machine")
                     .since(began),
@@ -95,7 +95,7 @@ pub(super) async fn by_tcp(
             State::Ok,
             format_args!("{host}: {}", shown.join(", ")),
         );
-        tell(
+        report(
             Found {
                 is_answer: false,
                 ..found
@@ -110,13 +110,13 @@ pub(super) async fn by_tcp(
             Ok(stream) => {
                 // As the client does: no command waits for more bytes.
                 let _ = stream.set_nodelay(true);
-                tell(Found::new("connect", &place, State::Ok, address).since(began));
+                report(Found::new("connect", &place, State::Ok, address).since(began));
                 return Some(stream);
             }
             Err(error) => failed = error,
         }
     }
-    tell(unreachable("connect", &place, &failed).since(began));
+    report(unreachable("connect", &place, &failed).since(began));
     None
 }
 
@@ -125,7 +125,7 @@ async fn by_tls(
     host: &str,
     place: &str,
     settings: &Settings,
-    tell: &mut impl FnMut(Found),
+    report: &mut impl FnMut(Found),
 ) -> Option<Box<dyn Stream>> {
     let began = Instant::now();
     let shaken = async {
@@ -141,12 +141,12 @@ async fn by_tls(
             let (_, tls) = stream.get_ref();
             let version = tls.protocol_version().and_then(|it| it.as_str());
             let text = version.unwrap_or("TLS").replace('_', ".");
-            tell(Found::new("tls", place, State::Ok, text).since(began));
+            report(Found::new("tls", place, State::Ok, text).since(began));
             Some(Box::new(stream))
         }
         Err(error) => {
             let found = Found::new("tls", place, State::Fail, error);
-            tell(found.fix("give the issuer of the server's certificate with --cacert, and the name that the certificate has in the URL").since(began));
+            report(found.fix("give the issuer of the server's certificate with --cacert, and the name that the certificate has in the URL").since(began));
             None
         }
     }

@@ -118,10 +118,10 @@ async fn wait(
         }
     };
     let mut acquiring = pin!(acquiring);
-    let is_told = output.verbose > 0 || io::stderr().is_terminal();
+    let notes_wait = output.verbose > 0 || io::stderr().is_terminal();
     let guard = tokio::select! {
         guard = &mut acquiring => guard,
-        () = tell(args, clients, output), if is_told => acquiring.await,
+        () = note_wait(args, clients, output), if notes_wait => acquiring.await,
     };
     match guard {
         Ok(Some(guard)) => Ok(Waited::Acquired(guard)),
@@ -147,7 +147,7 @@ fn lock(args: &Args, clients: &[Client]) -> Box<dyn AnyLock> {
 }
 
 /// Says for whom the user waits, once the wait is long enough to wonder.
-async fn tell(args: &Args, clients: &[Client], output: Output) {
+async fn note_wait(args: &Args, clients: &[Client], output: Output) {
     tokio::time::sleep(SILENT).await;
     for name in args.names() {
         for client in clients {
@@ -184,7 +184,7 @@ impl Acquired {
     }
 
     /// Releases the lock, and says so if that is not certain. The exit code stays the command's. `known` is a loss
-    /// that the user was told of. Returns why the lock was lost, if it was.
+    /// that the command reported to the user. Returns why the lock was lost, if it was.
     pub(super) async fn release(
         self,
         known: Option<LostReason>,

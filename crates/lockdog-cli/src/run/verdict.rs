@@ -39,7 +39,7 @@ impl Verdict {
 pub(super) enum Action {
     /// Nothing, for this time at most.
     Wait(Duration),
-    /// Tell the user of the loss.
+    /// Report the loss to the user.
     Warn(LostReason),
     /// Ask the command to end: TERM.
     Ask(Verdict),
@@ -82,7 +82,7 @@ impl Watch {
         self.stop.map(|stop| stop.verdict)
     }
 
-    /// The loss that the user was told of, if there was one.
+    /// The loss that was reported to the user, if there was one.
     pub(super) fn warned(&self) -> Option<LostReason> {
         self.warned
     }

@@ -10,11 +10,11 @@ async fn a_command_that_ignores_term_is_killed_before_another_one_holds_the_lock
     // A lockdog that stands still at the end of the lease kills too late.
     let mut seen = Vec::new();
     while seen.len() < 3 {
-        let (is_told, written) = killed_at_the_end_of_a_lease().await;
-        if is_told && written < 0 {
+        let (is_asked, written) = killed_at_the_end_of_a_lease().await;
+        if is_asked && written < 0 {
             return;
         }
-        seen.push((is_told, written));
+        seen.push((is_asked, written));
     }
     panic!("TERM came before the loss, and the first one wrote too long (ns): {seen:?}");
 }

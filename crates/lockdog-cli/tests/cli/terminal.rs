@@ -191,7 +191,7 @@ async fn a_password_in_the_list_of_processes_is_noted_on_a_terminal() {
     let server = RedisServer::builder().password("hunter2").start().await;
     hold_orders(&server).await;
     let files = Files::new();
-    // Only the first one is told: the others have no such flag, or no terminal for it, or want no notes.
+    // Only the first one prints a note: the others have no such flag, or no terminal for it, or want no notes.
     let text = "$LOCKDOG ls --url \"$LOCKDOG_URL\"; echo $? >> codes
         $LOCKDOG ls; echo $? >> codes
         $LOCKDOG ls --url \"$LOCKDOG_URL\" 2> notes; echo $? >> codes

@@ -10,7 +10,7 @@ use crate::{Answer, Phase, Quorum, Register};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Client {
-    /// `None` before the first acquisition, and after one for which nothing is left to do or to hear.
+    /// `None` before the first acquisition, and after one for which nothing is left to do or to receive.
     pub(super) core: Option<Arc<Core>>,
     /// How many acquisitions of each instance it has requested so far.
     pub(super) numbers: [u8; 4],

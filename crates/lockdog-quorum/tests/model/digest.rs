@@ -154,12 +154,12 @@ impl World {
                     id,
                     round,
                     lease,
-                    heard,
+                    awaited,
                     body,
                 } = *message;
                 let mut mixer = Mixer::default();
                 mixer.write_u64(name(id));
-                mixer.write_u64(u64::from(round) * 2 + u64::from(heard));
+                mixer.write_u64(u64::from(round) * 2 + u64::from(awaited));
                 mixer.write_u32(lease);
                 body.hash(&mut mixer);
                 sum = sum.wrapping_add(mixer.finish());

@@ -48,7 +48,7 @@ pub(super) struct Message {
     /// The requested lease in milliseconds; 0 for requests without a lease.
     pub(super) lease: u32,
     /// The answer is awaited.
-    pub(super) heard: bool,
+    pub(super) awaited: bool,
     pub(super) body: Body,
 }
 
@@ -81,7 +81,7 @@ impl Message {
             id,
             round: 0,
             lease: 0,
-            heard: false,
+            awaited: false,
             body: Body::Release,
         }
     }
@@ -189,10 +189,10 @@ impl Instance {
     pub(super) fn silence(&mut self, client: usize) {
         let all = self.messages;
         for &message in all.all() {
-            if message.heard && message.is_of(client) {
-                let heard = false;
+            if message.awaited && message.is_of(client) {
+                let awaited = false;
                 self.messages.remove(message);
-                self.messages.add(Message { heard, ..message });
+                self.messages.add(Message { awaited, ..message });
                 if matches!(message.body, Body::Take | Body::Taken(_)) {
                     self.messages.add(Message::release(message.id));
                 }
@@ -212,11 +212,11 @@ impl Instance {
                 // grant.
                 Body::Release => {
                     let same = all.all()[..place].iter().filter(|it| **it == message);
-                    let grants = self.grants(id, |take| !(take.heard && closing(id)));
+                    let grants = self.grants(id, |take| !(take.awaited && closing(id)));
                     same.count() >= grants
                 }
-                Body::Extend | Body::Mark(_) => !message.heard && !self.may_be_held_by(id),
-                _ => !message.heard,
+                Body::Extend | Body::Mark(_) => !message.awaited && !self.may_be_held_by(id),
+                _ => !message.awaited,
             };
             if is_idle {
                 self.messages.remove(message);

@@ -19,7 +19,7 @@ impl World {
             Some("two clients believe in it")
         } else if !self.keeps_its_word(setting) {
             Some("too few instances keep it")
-        } else if !self.tells_what_is_lost(setting) {
+        } else if !self.notifies_of_losses(setting) {
             Some("no holder is notified that it is lost")
         } else if self.asks_for_too_long(setting) {
             Some("an instance is asked for longer than its time")
@@ -63,7 +63,7 @@ impl World {
 
     /// A holder asks to be woken before its deadline, and learns of the loss then, or whenever it wakes
     /// later.
-    fn tells_what_is_lost(&self, setting: &Setting) -> bool {
+    fn notifies_of_losses(&self, setting: &Setting) -> bool {
         let now = setting.moment(self.ticks);
         let mut living = self.clients.iter().filter_map(|it| it.quorum());
         living.all(|quorum| {
@@ -85,10 +85,10 @@ impl World {
             if !quorum.is_living() || !quorum.members.iter().any(is_asked) {
                 return false;
             }
-            let mut told = quorum.clone();
-            told.step(Event::Tick, late);
+            let mut ticked = quorum.clone();
+            ticked.step(Event::Tick, late);
             let is_old = |it: &Member| is_asked(it) && it.until < lease::deadline(late, LEASE);
-            quorum.wake_at() > late || (told.is_living() && told.members.iter().any(is_old))
+            quorum.wake_at() > late || (ticked.is_living() && ticked.members.iter().any(is_old))
         })
     }
 
@@ -150,8 +150,8 @@ const LONGEST_ANSWER: Duration = Duration::from_millis(1500);
 impl Quorum {
     /// Whether it still lives after a tick at this time.
     fn survives(&self, now: Moment) -> bool {
-        let mut told = self.clone();
-        told.step(Event::Tick, now);
-        told.is_living()
+        let mut ticked = self.clone();
+        ticked.step(Event::Tick, now);
+        ticked.is_living()
     }
 }

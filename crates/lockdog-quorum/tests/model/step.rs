@@ -24,15 +24,15 @@ impl World {
                 }
             }
             Move::Begin(client, renewed) => self.begin(setting, client, renewed, now),
-            Move::Wake(client) => self.tell(setting, client, &Event::Tick),
-            Move::Unlock(client) => self.tell(setting, client, &Event::Unlock),
+            Move::Wake(client) => self.apply(setting, client, &Event::Tick),
+            Move::Unlock(client) => self.apply(setting, client, &Event::Unlock),
             Move::Lengthen(client) => {
                 self.spent.lengthened += 1;
                 let event = Event::Lengthen {
                     lease: setting.longer,
                     renewed: false,
                 };
-                self.tell(setting, client, &event);
+                self.apply(setting, client, &event);
             }
             Move::Deliver(instance, message) => {
                 self.instances[instance].messages.remove(message);
@@ -53,8 +53,8 @@ impl World {
                 let messages = &mut self.instances[instance].messages;
                 messages.remove(message);
                 if message.is_request() {
-                    let heard = false;
-                    messages.add(Message { heard, ..message });
+                    let awaited = false;
+                    messages.add(Message { awaited, ..message });
                 }
                 self.answer(setting, instance, message, Answer::Failed);
             }
@@ -93,7 +93,7 @@ impl World {
             u32::from(message.round) < quorum.round.number || quorum.began() < now
         });
         if let Some(answer) = answer(message.body, setting.fenced) {
-            if !message.heard {
+            if !message.awaited {
                 return;
             }
             if is_late {
@@ -112,7 +112,7 @@ impl World {
             Body::Conflict(_) => setting.reached.note(Sight::Conflict),
             _ => {}
         }
-        if message.heard {
+        if message.awaited {
             let lease = 0;
             instance.messages.add(Message {
                 lease,
@@ -128,11 +128,11 @@ impl World {
             round: message.round.into(),
             answer,
         };
-        self.tell(setting, message.id.client.into(), &event);
+        self.apply(setting, message.id.client.into(), &event);
     }
 
     /// Passes an event to a client's core.
-    fn tell(&mut self, setting: &Setting, index: usize, event: &Event) {
+    fn apply(&mut self, setting: &Setting, index: usize, event: &Event) {
         let now = setting.moment(self.ticks);
         let client = &mut self.clients[index];
         let Some(before) = client.core.take() else {
@@ -173,7 +173,7 @@ impl World {
                     id,
                     round: round as u8,
                     lease,
-                    heard: true,
+                    awaited: true,
                     body,
                 },
             });

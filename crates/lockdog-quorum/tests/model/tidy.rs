@@ -10,9 +10,9 @@ impl World {
     pub(super) fn tidy(&mut self, setting: &Setting) {
         for index in 0..self.clients.len() {
             if self.clients[index].quorum().is_some_and(is_over) {
-                self.hear_the_rest(setting, index);
+                self.deliver_the_rest(setting, index);
             }
-            self.hear_of_the_last_only(index);
+            self.ignore_all_but_the_last(index);
         }
         for (index, instance) in self.instances.iter_mut().enumerate() {
             instance.forget_what_is_idle(|id| {
@@ -23,19 +23,19 @@ impl World {
     }
 
     /// The core ignores answers about any acquisition of an instance but the last one.
-    fn hear_of_the_last_only(&mut self, client: usize) {
+    fn ignore_all_but_the_last(&mut self, client: usize) {
         for member in 0..self.instances.len() {
             let id = self.clients[client].id(client, member);
             let messages = self.instances[member].messages;
             for &message in messages.all() {
-                if !message.heard || !message.is_of(client) || message.id == id {
+                if !message.awaited || !message.is_of(client) || message.id == id {
                     continue;
                 }
                 let messages = &mut self.instances[member].messages;
                 messages.remove(message);
                 if message.is_request() {
-                    let heard = false;
-                    messages.add(Message { heard, ..message });
+                    let awaited = false;
+                    messages.add(Message { awaited, ..message });
                 }
             }
         }
@@ -43,13 +43,13 @@ impl World {
 
     /// An acquisition that is over answers a late grant with a release, and ignores everything else. It
     /// receives the grant at once; the release can be late instead.
-    fn hear_the_rest(&mut self, setting: &Setting, client: usize) {
+    fn deliver_the_rest(&mut self, setting: &Setting, client: usize) {
         let mut is_owed = false;
         for member in 0..self.instances.len() {
             let id = self.clients[client].id(client, member);
             let messages = self.instances[member].messages;
             for &message in messages.all() {
-                if !message.heard || !message.is_of(client) {
+                if !message.awaited || !message.is_of(client) {
                     continue;
                 }
                 if message.id == id && message.body == Body::Take {
@@ -59,8 +59,8 @@ impl World {
                 let messages = &mut self.instances[member].messages;
                 messages.remove(message);
                 if message.is_request() {
-                    let heard = false;
-                    messages.add(Message { heard, ..message });
+                    let awaited = false;
+                    messages.add(Message { awaited, ..message });
                 } else if matches!(message.body, Body::Taken(_)) {
                     self.deliver(setting, member, message);
                 }

@@ -137,7 +137,7 @@ impl Model for Setting {
                 }
                 let client = &world.clients[usize::from(message.id.client)];
                 let is_over = client.quorum().is_none_or(is_over);
-                if message.heard && !is_over && spent.failed < limits.failed {
+                if message.awaited && !is_over && spent.failed < limits.failed {
                     moves.push(Move::Fail(index, message));
                 }
             }

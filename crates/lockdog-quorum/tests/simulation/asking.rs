@@ -103,7 +103,7 @@ impl Attempt {
     }
 
     /// Processes the answer of an instance; `None` if it did not answer in time.
-    pub(super) fn hear(
+    pub(super) fn receive(
         &mut self,
         index: usize,
         ask: &Ask,
@@ -181,7 +181,7 @@ impl Attempt {
             round,
             answer,
         };
-        self.tell(event, means);
+        self.apply(event, means);
     }
 
     fn register(

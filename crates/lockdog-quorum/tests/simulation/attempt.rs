@@ -137,7 +137,7 @@ impl Attempt {
         !self.can_be_kept || now < by || self.quorum.deadline() >= until.min(self.bound)
     }
 
-    pub(super) fn tell(&mut self, event: Event, means: &mut Means<'_, '_>) {
+    pub(super) fn apply(&mut self, event: Event, means: &mut Means<'_, '_>) {
         let now = means.now();
         let actions = self.quorum.step(event, now);
         self.act(actions, means);
@@ -164,7 +164,7 @@ impl Attempt {
         means
             .world
             .claim(is_calm, || format!("it wakes itself too often: {self:?}"));
-        self.tell(Event::Tick, means);
+        self.apply(Event::Tick, means);
         // Three rounds a lease, ten when they fail, and some more for conflicting tokens.
         self.lease = self.lease.min(self.quorum.rules().lease);
         let lived = u128::from(means.world.now - self.began);

@@ -144,9 +144,9 @@ impl<'a> Client<'a> {
                 reply,
                 ..
             } => {
-                if let Some((ask, reply)) = self.lanes[instance].hear(serial, reply, world) {
+                if let Some((ask, reply)) = self.lanes[instance].receive(serial, reply, world) {
                     self.with(ask.attempt, world, |attempt, means| {
-                        attempt.hear(instance, &ask, Some(reply), means);
+                        attempt.receive(instance, &ask, Some(reply), means);
                     });
                 }
             }
@@ -161,7 +161,7 @@ impl<'a> Client<'a> {
                 Timer::Call { instance, serial } => {
                     if let Some(ask) = self.lanes[instance].give_up(serial, world) {
                         self.with(ask.attempt, world, |attempt, means| {
-                            attempt.hear(instance, &ask, None, means);
+                            attempt.receive(instance, &ask, None, means);
                         });
                     }
                 }
@@ -261,8 +261,8 @@ impl<'a> Client<'a> {
         }
     }
 
-    pub(super) fn tell(&mut self, event: Event, world: &mut World<'_>) {
-        self.living_with(world, |attempt, means| attempt.tell(event, means));
+    pub(super) fn apply(&mut self, event: Event, world: &mut World<'_>) {
+        self.living_with(world, |attempt, means| attempt.apply(event, means));
     }
 
     pub(super) fn living_with(

@@ -244,7 +244,7 @@ fn mishap(chance: &mut Chance, plan: &Plan, steps: bool) -> Option<Mishap> {
 }
 
 /// Other instances know the latest token, even if this one crashes too. If too many restarted for that,
-/// clocks must tell later from earlier.
+/// clocks must distinguish later from earlier.
 fn is_remembered(plan: &Plan, crashing: Option<usize>) -> bool {
     let mut crashed: Vec<usize> = crashing.into_iter().collect();
     crashed.extend(plan.mishaps.iter().filter_map(|it| match it.what {
@@ -266,5 +266,5 @@ fn has_close_clocks(plan: &Plan) -> bool {
 
 /// No client asks for a lease of more watchdog leases than this.
 const LONGEST_LEASES: u64 = 2;
-/// Clocks closer than this can tell times before a quarantine from times after it.
+/// Clocks closer than this can distinguish times before a quarantine from times after it.
 const CLOSE_MS: u64 = 1_000;

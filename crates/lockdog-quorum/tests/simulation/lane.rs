@@ -167,7 +167,7 @@ impl Lane {
     }
 
     /// Processes a message of the instance: the answer to a call, if it is one.
-    pub(super) fn hear(
+    pub(super) fn receive(
         &mut self,
         serial: u32,
         reply: Reply,

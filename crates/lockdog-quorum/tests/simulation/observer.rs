@@ -43,8 +43,8 @@ pub(super) fn look_at_client(
             continue;
         }
         // L: its owner learns of a loss in time.
-        let is_told = is_frozen || now < attempt.quorum.deadline();
-        world.claim(is_told, || {
+        let is_notified = is_frozen || now < attempt.quorum.deadline();
+        world.claim(is_notified, || {
             format!("client {index} is not notified at its deadline: {attempt:?}")
         });
         // Q: no instance is asked for longer than its time limit, whatever happened to the caller.

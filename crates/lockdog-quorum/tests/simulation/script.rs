@@ -109,7 +109,7 @@ impl Client<'_> {
             Doing::Waiting if now < self.wait_ends => return self.attempt(world),
             Doing::Trying => {
                 world.seen.saw(Sight::Cancelled);
-                self.tell(Event::Unlock, world);
+                self.apply(Event::Unlock, world);
             }
             _ => {}
         }
@@ -150,7 +150,7 @@ impl Client<'_> {
                         attempt.can_be_kept &= attempt.quorum.rules().renewed || left > ENOUGH;
                         attempt.rounds_due += 1;
                         attempt.want(lease::deadline(now, lease), means.world.now + SOON);
-                        attempt.tell(Event::Lengthen { lease, renewed }, means);
+                        attempt.apply(Event::Lengthen { lease, renewed }, means);
                     });
                 }
             }
@@ -159,17 +159,17 @@ impl Client<'_> {
                 self.living_with(world, |attempt, means| {
                     attempt.quorum.bound(until);
                     attempt.bound = attempt.bound.min(until);
-                    attempt.tell(Event::Tick, means);
+                    attempt.apply(Event::Tick, means);
                 });
             }
             Step::LetExpire => self.living_with(world, |attempt, means| {
                 attempt.quorum.let_expire();
-                attempt.tell(Event::Tick, means);
+                attempt.apply(Event::Tick, means);
             }),
-            Step::Unlock => self.tell(Event::Unlock, world),
-            Step::Lose => self.tell(Event::Lose, world),
+            Step::Unlock => self.apply(Event::Unlock, world),
+            Step::Lose => self.apply(Event::Lose, world),
             Step::Rest(rest_ms) => {
-                self.tell(Event::Look, world);
+                self.apply(Event::Look, world);
                 self.write(world);
                 self.rest(ms(rest_ms), world);
             }
@@ -218,14 +218,14 @@ impl Client<'_> {
 
     fn finish_on(&mut self, world: &mut World<'_>) {
         if self.has_had_it {
-            self.tell(Event::Unlock, world);
+            self.apply(Event::Unlock, world);
             self.doing = Doing::Done;
         } else if self.believes(world) {
             // What is renewed stays longer than its lease.
             self.has_had_it = true;
             self.rest(self.rules.lease * 3 / 2, world);
         } else if self.finishing {
-            self.tell(Event::Unlock, world);
+            self.apply(Event::Unlock, world);
             self.want = ANY;
             self.attempt(world);
         }

@@ -119,7 +119,7 @@ async fn a_waiter_without_messages_checks_within_the_poll_cap() {
         guard.unlock().await.unwrap();
     }
     assert!(longest <= SECOND, "{longest:?}");
-    assert!(longest > Duration::ZERO, "it heard the messages");
+    assert!(longest > Duration::ZERO, "the messages arrived");
     server.assert_clean().await;
 }
 

@@ -15,7 +15,7 @@ const PERIOD: Duration = Duration::from_millis(400);
 async fn notified_by(guard: &Guard, deadline: Instant) -> LostReason {
     let lost = guard.lost().await;
     let now = Instant::now();
-    assert!(now <= deadline, "told {:?} late", now - deadline);
+    assert!(now <= deadline, "notified {:?} late", now - deadline);
     assert!(!guard.is_valid() && guard.remaining().is_zero());
     assert!(guard.lost_token().is_cancelled());
     lost.reason()

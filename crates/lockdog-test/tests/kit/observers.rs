@@ -126,8 +126,8 @@ async fn an_unlock_that_leaves_the_lock_for_a_least_time_is_reported_as_an_unloc
     let (_server, client, notes) = start().await;
     let kept = client.lock("l").lock().hold_at_least(LEASE * 5);
     kept.await.unwrap().unlock().await.unwrap();
-    let told = notes.next("Unlocked").await;
-    assert_eq!(told, ["First lock l", "Unlocked lock l true"]);
+    let noted = notes.next("Unlocked").await;
+    assert_eq!(noted, ["First lock l", "Unlocked lock l true"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -298,8 +298,8 @@ async fn waiters_of_each_kind_are_notified_of_the_release_of_another_client() {
         sleep(Duration::from_millis(1_500)).await;
         guard.unlock().await.unwrap();
         waiter.await.unwrap().unwrap().unlock().await.unwrap();
-        let told = notes.take();
-        assert!(told[0].ends_with("Message"), "{told:?}");
+        let noted = notes.take();
+        assert!(noted[0].ends_with("Message"), "{noted:?}");
     }
     let semaphore = other.semaphore("semaphore");
     semaphore.try_set_permits(1).await.unwrap();
@@ -308,8 +308,8 @@ async fn waiters_of_each_kind_are_notified_of_the_release_of_another_client() {
     sleep(Duration::from_millis(1_500)).await;
     permit.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();
-    let told = notes.take();
-    assert_eq!(told[0], "Woken semaphore semaphore Message");
+    let noted = notes.take();
+    assert_eq!(noted[0], "Woken semaphore semaphore Message");
 }
 
 /// The kinds, each by a lock that is acquired and unlocked.
@@ -430,13 +430,13 @@ async fn a_forgotten_red_lock_with_a_lease_expires_and_is_not_lost() {
     let (servers, clients, lock, notes) = start_red_lock().await;
     let lost = || -> u64 { clients.iter().map(|it| it.stats().lost_total).sum() };
     lock.lock().lease(LEASE).await.unwrap().forget();
-    let told = notes.next("Expired").await;
+    let noted = notes.next("Expired").await;
     let seen = [
         "Round true 1",
         "First red lock r",
         "Expired red lock r true",
     ];
-    assert_eq!(told, seen);
+    assert_eq!(noted, seen);
     sleep(LEASE).await;
     assert!(notes.take().is_empty());
     assert_eq!(lost(), 0);
@@ -519,9 +519,9 @@ async fn each_loss_is_reported_once_and_without_a_release() {
         "First lock l",
         "Lost lock l MaxHold",
     ];
-    let mut told = notes.take();
-    told.retain(|note| !note.starts_with("Woken"));
-    assert_eq!(told, seen);
+    let mut noted = notes.take();
+    noted.retain(|note| !note.starts_with("Woken"));
+    assert_eq!(noted, seen);
     assert_eq!(client.stats().lost_total, 4);
 }
 
@@ -596,10 +596,10 @@ async fn a_loss_that_a_call_of_its_owner_notices_is_reported_once() {
         sleep(LEASE).await;
         drop(guard);
         sleep(LEASE).await;
-        let mut told = notes.take();
-        told.retain(|note| !note.starts_with("Failed"));
+        let mut noted = notes.take();
+        noted.retain(|note| !note.starts_with("Failed"));
         assert_eq!(
-            told,
+            noted,
             ["First lock l", "Lost lock l Deadline"].map(|note| match call {
                 "single" => note.replace("lock l", "non-reentrant lock l"),
                 _ => note.to_owned(),

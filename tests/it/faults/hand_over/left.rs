@@ -140,8 +140,8 @@ async fn a_shutdown_during_a_hand_over_leaves_nothing() {
         assert_eq!(report.unconfirmed, 0);
         assert!(matches!(unlocked, Ok(Unlocked::Released)), "{unlocked:?}");
         for waiting in [first, second] {
-            let told = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
-            assert!(matches!(told, Err(Error::Closed)), "{told:?}");
+            let answer = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+            assert!(matches!(answer, Err(Error::Closed)), "{answer:?}");
         }
         stand.assert_recovered().await;
     }

@@ -84,12 +84,12 @@ impl Observer {
             Duration::from_secs(20),
             "the recorders saw the mark",
             async || {
-                let heard = messages
+                let has_message = messages
                     .seen()
                     .iter()
                     .any(|(channel, text)| channel == MARKS && *text == mark);
                 let line = format!("\"PUBLISH\" \"{MARKS}\" \"{mark}\"");
-                heard && monitor.seen().iter().any(|seen| seen.ends_with(&line))
+                has_message && monitor.seen().iter().any(|seen| seen.ends_with(&line))
             },
         )
         .await;
@@ -249,11 +249,11 @@ impl Observer {
         let pttl = self.redis.pttl(name).await;
         let mut expiry = expiries.text(place);
         // The expiry from the commands is the one on the server.
-        let is_told = match expiries.of(place) {
+        let is_as_set = match expiries.of(place) {
             Some(set) => (0..=set).contains(&pttl),
             None => pttl == -1 || is_queue(name),
         };
-        if !is_told {
+        if !is_as_set {
             expiry = format!("{expiry}, really {pttl}");
         }
         Some(key_text(

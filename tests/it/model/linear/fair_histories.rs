@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use super::fair_queue::{FairCall, FairQueue};
 use super::search::{PATIENCE, Timed, Verdict, judge};
 use crate::stand::{connected, patient};
-use crate::support::child::{self, argument, await_go_ahead, tell};
+use crate::support::child::{self, argument, await_go_ahead, send};
 use crate::support::prelude::{LONG, SOON, ms};
 use crate::support::{Dice, Redis, RedisServer, eventually};
 
@@ -268,7 +268,7 @@ async fn visits(record: Arc<Record>, lock: Lock, first: u32, mut dice: Dice) {
     }
 }
 
-/// The other process: a waiter. It releases the lock when it is told to.
+/// The other process: a waiter. It releases the lock at the go-ahead.
 async fn waits_there(argument: &str) {
     let (url, hold) = argument.split_once(' ').expect("an address and a hold");
     let client = patient(url.to_owned()).poll_cap(ms(250));
@@ -279,10 +279,10 @@ async fn waits_there(argument: &str) {
     let guard = guard.owner(&owner).await;
     let guard = guard.expect("nothing is wrong with the server");
     let guard = guard.expect("its turn comes");
-    tell("granted");
+    send("granted");
     await_go_ahead();
     guard.unlock().await.expect("it is held");
-    tell("released");
+    send("released");
     await_go_ahead();
 }
 
@@ -363,11 +363,11 @@ async fn a_fair_lock_answers_like_a_queue_whose_first_waiter_is_granted() {
     .await;
 
     stopping.resume();
-    assert_eq!(stopping.hear(), "granted");
+    assert_eq!(stopping.receive(), "granted");
     stopped.granted = Some(record.now());
     stopped.leaves = Some(record.now());
     stopping.go_ahead();
-    assert_eq!(stopping.hear(), "released");
+    assert_eq!(stopping.receive(), "released");
     stopped.left = Some(record.now());
     record.add(stopped);
     let ended = tokio::time::timeout(SOON * 3, tasks.join_all()).await;

@@ -14,7 +14,7 @@ pub(super) trait Program {
 
     /// The next call of a thread after this answer, with each answer that the object may give. The
     /// object gives the first one that fits.
-    fn call(told: Option<&CallOf<Self>>, number: u32, dice: &mut Dice) -> Vec<CallOf<Self>>;
+    fn call(last: Option<&CallOf<Self>>, number: u32, dice: &mut Dice) -> Vec<CallOf<Self>>;
 
     /// What undoes a call whose outcome is unknown, if anything.
     fn undo(call: &CallOf<Self>) -> Option<CallOf<Self>>;
@@ -50,7 +50,7 @@ pub(super) fn history<P: Program>(
     let mut object = start.clone();
     let mut history = Vec::new();
     let mut threads: Vec<Thread<CallOf<P>>> = (0..size.threads).map(|_| Thread::Idle).collect();
-    let mut told: Vec<Option<CallOf<P>>> = vec![None; size.threads];
+    let mut last: Vec<Option<CallOf<P>>> = vec![None; size.threads];
     let mut pending: Vec<CallOf<P>> = Vec::new();
     let mut begun = 0;
     let mut now = 0;
@@ -68,7 +68,7 @@ pub(super) fn history<P: Program>(
             Thread::Idle if begun == size.calls => Thread::Idle,
             Thread::Idle => {
                 begun += 1;
-                let answers = P::call(told[any].as_ref(), begun as u32, dice);
+                let answers = P::call(last[any].as_ref(), begun as u32, dice);
                 if dice.roll(100) < size.unknown && P::may_be_unknown(&answers[0]) {
                     let call = answers[0].clone();
                     let undo = P::undo(&call);
@@ -80,7 +80,7 @@ pub(super) fn history<P: Program>(
                         });
                         pending.push(call);
                     }
-                    told[any] = None;
+                    last[any] = None;
                     Thread::Idle
                 } else {
                     Thread::Asked {
@@ -98,7 +98,7 @@ pub(super) fn history<P: Program>(
                 Thread::Answered { began, call }
             }
             Thread::Answered { began, call } => {
-                told[any] = Some(call.clone());
+                last[any] = Some(call.clone());
                 history.push(Timed {
                     call,
                     began,
@@ -116,8 +116,8 @@ pub(super) struct Locking;
 impl Program for Locking {
     type Object = OneHolder;
 
-    fn call(told: Option<&LockCall>, number: u32, dice: &mut Dice) -> Vec<LockCall> {
-        let has = match told {
+    fn call(last: Option<&LockCall>, number: u32, dice: &mut Dice) -> Vec<LockCall> {
+        let has = match last {
             Some(LockCall::Acquire { hold, .. }) => Some((*hold, 1)),
             Some(LockCall::Again { hold, count }) => Some((*hold, *count)),
             Some(LockCall::Release { hold, left }) if *left > 0 => Some((*hold, *left)),
@@ -159,8 +159,8 @@ pub(super) struct Reading;
 impl Program for Reading {
     type Object = Register;
 
-    fn call(told: Option<&RegisterCall>, number: u32, dice: &mut Dice) -> Vec<RegisterCall> {
-        match (told, dice.roll(10)) {
+    fn call(last: Option<&RegisterCall>, number: u32, dice: &mut Dice) -> Vec<RegisterCall> {
+        match (last, dice.roll(10)) {
             (Some(RegisterCall::Read(hold) | RegisterCall::Write(hold)), _) => {
                 vec![RegisterCall::Release(*hold)]
             }
@@ -200,8 +200,8 @@ pub(super) struct Taking;
 impl Program for Taking {
     type Object = Permits;
 
-    fn call(told: Option<&PermitsCall>, number: u32, dice: &mut Dice) -> Vec<PermitsCall> {
-        match (told, dice.roll(10)) {
+    fn call(last: Option<&PermitsCall>, number: u32, dice: &mut Dice) -> Vec<PermitsCall> {
+        match (last, dice.roll(10)) {
             (Some(PermitsCall::Acquire { request, permits }), _) => {
                 vec![PermitsCall::Release {
                     request: *request,
@@ -240,7 +240,7 @@ pub(super) struct Counting;
 impl Program for Counting {
     type Object = Count;
 
-    fn call(_told: Option<&CountCall>, _number: u32, dice: &mut Dice) -> Vec<CountCall> {
+    fn call(_last: Option<&CountCall>, _number: u32, dice: &mut Dice) -> Vec<CountCall> {
         match dice.roll(10) {
             0..3 => {
                 let count = 1 + dice.roll(3);
@@ -263,9 +263,9 @@ pub(super) struct Grouping;
 impl Program for Grouping {
     type Object = Values;
 
-    fn call(told: Option<&ValuesCall>, number: u32, dice: &mut Dice) -> Vec<ValuesCall> {
+    fn call(last: Option<&ValuesCall>, number: u32, dice: &mut Dice) -> Vec<ValuesCall> {
         let values = 1 + dice.roll(15) as u8;
-        match (told, dice.roll(10)) {
+        match (last, dice.roll(10)) {
             (Some(ValuesCall::Acquire { hold, .. }), _) => {
                 vec![ValuesCall::Release { hold: *hold }]
             }
@@ -298,8 +298,8 @@ pub(super) struct Queueing;
 impl Program for Queueing {
     type Object = FairQueue;
 
-    fn call(told: Option<&FairCall>, number: u32, dice: &mut Dice) -> Vec<FairCall> {
-        match (told, dice.roll(10)) {
+    fn call(last: Option<&FairCall>, number: u32, dice: &mut Dice) -> Vec<FairCall> {
+        match (last, dice.roll(10)) {
             // A waiter that is not first, or finds the lock taken, gives up.
             (Some(FairCall::Enter(hold)), 0..7) => {
                 vec![FairCall::Grant(*hold), FairCall::Leave(*hold)]

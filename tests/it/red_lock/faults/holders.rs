@@ -12,7 +12,7 @@ use super::fixture::{Fixture, assert_busy, await_letters, client, give_back, red
 use super::story::Watched;
 use super::{LEASE, NAME};
 use crate::red_lock::{SOON, ms};
-use crate::support::child::{Copy, argument, await_go_ahead, tell};
+use crate::support::child::{Copy, argument, await_go_ahead, send};
 use crate::support::{eventually, logs, until_ok};
 
 #[tokio::test]
@@ -27,13 +27,13 @@ async fn a_process_frozen_beyond_the_lease_sees_the_loss_at_its_first_check() {
     let guard = take(&red_lock(&clients).fenced()).await;
     let token = guard.token().expect("it is fenced");
     assert!(guard.is_valid());
-    tell(&token.to_string());
+    send(&token.to_string());
     // No task of this runtime runs after this line.
     await_go_ahead();
     let is_valid = guard.is_valid();
-    tell(if is_valid { "still valid" } else { "lost" });
+    send(if is_valid { "still valid" } else { "lost" });
     let lost = guard.lost().await;
-    tell(&format!("{:?}", lost.reason()));
+    send(&format!("{:?}", lost.reason()));
     await_go_ahead();
 }
 
@@ -43,7 +43,7 @@ async fn frozen_with_the_lock() {
                 a_process_frozen_beyond_the_lease_sees_the_loss_at_its_first_check";
     let urls: Vec<String> = test.servers.iter().map(|server| server.url()).collect();
     let mut holder = Copy::run(name, &urls.join(" "));
-    let stale: u64 = holder.hear().parse().unwrap();
+    let stale: u64 = holder.receive().parse().unwrap();
     let lock = test.lock().await.fenced();
     assert_busy(&lock).await;
     let mut resource = Resource::default();
@@ -55,8 +55,8 @@ async fn frozen_with_the_lock() {
     assert!(resource.write(token));
     holder.go_ahead();
     holder.resume();
-    assert_eq!(holder.hear(), "lost");
-    assert_eq!(holder.hear(), "Deadline");
+    assert_eq!(holder.receive(), "lost");
+    assert_eq!(holder.receive(), "Deadline");
     // Without this check the resource would refuse the write.
     assert!(!resource.write(stale), "a late write got through");
     assert!(next.is_valid());

@@ -64,9 +64,9 @@ async fn two_of_five_killed_during_an_acquire_do_not_end_it() {
     give_back(take(&mine).await).await;
     test.await_taken(0).await;
     let gates = [Gate::new(), Gate::new(), Gate::new()];
-    let [unsent, unheard, late] = &gates;
+    let [unsent, unanswered, late] = &gates;
     test.proxies[0].on(is_acquire, Action::HoldRequest(unsent.clone()));
-    let executed = test.proxies[1].on(is_acquire, Action::HoldReply(unheard.clone()));
+    let executed = test.proxies[1].on(is_acquire, Action::HoldReply(unanswered.clone()));
     test.proxies[2].on(is_acquire, Action::HoldReply(late.clone()));
     // Again if a busy machine takes longer than that.
     let request = mine.try_lock().wait(SOON).lease(lease);

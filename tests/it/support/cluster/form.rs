@@ -42,7 +42,7 @@ impl ClusterBuilder {
         }
     }
 
-    /// Puts a proxy in front of each node, which the node tells clients instead of itself.
+    /// Puts a proxy in front of each node, whose address the node announces in place of its own.
     pub(crate) fn announce_proxies(mut self) -> Self {
         self.announce_proxies = true;
         self

@@ -87,7 +87,7 @@ impl Migration<'_> {
         }
     }
 
-    /// Tells all masters whose the slot is now, the new owner first, and waits until all agree.
+    /// Makes all masters record the owner of the slot, the new owner first, and waits until all agree.
     ///
     /// # Panics
     /// If the old owner still has keys of it.

@@ -92,7 +92,7 @@ impl Answers {
 
     /// How many confirmations a command about subscriptions gets; `None` for any other command.
     fn confirmations(&mut self, name: &str, channels: &[String]) -> Option<usize> {
-        // What precedes the word tells plain channels, patterns (`p`) and shards (`s`) apart; `un`
+        // The letter before the word is the kind: none for plain channels, `p` for patterns, `s` for shards; `un`
         // stands after it.
         let prefix = name.strip_suffix("subscribe")?;
         let kind = prefix.strip_suffix("un").unwrap_or(prefix);

@@ -132,12 +132,12 @@ impl Proxy {
         self.shared.faults.heal();
     }
 
-    /// Closes all connections in good order, and tells how many.
+    /// Closes all connections in good order, and returns how many.
     pub(crate) fn cut_all(&self) -> usize {
         self.shared.end_all(Ending::Cut)
     }
 
-    /// Closes all connections with a RST, and tells how many.
+    /// Closes all connections with a RST, and returns how many.
     pub(crate) fn reset_all(&self) -> usize {
         self.shared.end_all(Ending::Reset)
     }

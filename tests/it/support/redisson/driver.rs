@@ -19,7 +19,7 @@ pub(super) struct Driver {
 struct Calls {
     /// False once the JVM is gone.
     open: bool,
-    /// For the thread that writes them to the JVM; `None` once the driver was told to end.
+    /// For the thread that writes them to the JVM; `None` once the driver got the command to end.
     lines: Option<mpsc::Sender<String>>,
     last_id: u64,
     last_session: u64,

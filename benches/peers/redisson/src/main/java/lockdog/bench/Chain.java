@@ -10,7 +10,7 @@ final class Chain implements Phase.Owner {
     private Phase phase;
     private Tally tally;
 
-    /** {@code threadId} tells owners apart, where threads have an id of their own. */
+    /** {@code threadId} distinguishes owners, where threads have an id of their own. */
     Chain(RLock lock, long threadId) {
         this.lock = lock;
         this.threadId = threadId;

@@ -44,11 +44,11 @@ final class Gate implements ThreadOwner.Work {
         first.countDown();
         long last = begin;
         for (CompletableFuture<Long> waiter : waiting) {
-            long told = waiter.join();
-            if (told < begin) {
-                throw new IllegalStateException("a waiter was told before the latch was at zero");
+            long notified = waiter.join();
+            if (notified < begin) {
+                throw new IllegalStateException("a waiter was notified before the latch was at zero");
             }
-            last = Math.max(last, told);
+            last = Math.max(last, notified);
         }
         return last - begin;
     }

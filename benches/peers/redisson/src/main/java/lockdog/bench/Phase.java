@@ -117,7 +117,7 @@ final class Phase {
 
     /** A worker that repeats work, on a thread of its own or none. */
     interface Owner {
-        /** Returns at once; makes {@code phase} hear when it is ready and when it has ended. */
+        /** Returns at once; notifies {@code phase} when it is ready and when it has ended. */
         void start(Phase phase, Tally tally);
     }
 }

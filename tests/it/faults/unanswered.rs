@@ -13,16 +13,16 @@ use crate::support::{Action, Gate, eventually, named, until_ok};
 async fn an_acquire_cancelled_before_its_reply_is_undone() {
     let stand = stand().await;
     let lock = stand.lock();
-    unheard(&stand, acquire_to(1), lock.lock()).await;
+    unanswered(&stand, acquire_to(1), lock.lock()).await;
     stand.assert_recovered().await;
     given_up(&stand, 1).await;
-    unheard(&stand, acquire_to(1), lock.try_lock()).await;
+    unanswered(&stand, acquire_to(1), lock.try_lock()).await;
     stand.assert_recovered().await;
     given_up(&stand, 2).await;
-    unheard(&stand, acquire_to(1), lock.try_lock().wait(SOON)).await;
+    unanswered(&stand, acquire_to(1), lock.try_lock().wait(SOON)).await;
     stand.assert_recovered().await;
     given_up(&stand, 3).await;
-    unheard(&stand, acquire_to(1), lock.with(async |_held| ())).await;
+    unanswered(&stand, acquire_to(1), lock.with(async |_held| ())).await;
     stand.assert_recovered().await;
     // No client renews a hold without an owner.
     assert_eq!(stand.proxy.count(renew()), 0);
@@ -32,7 +32,7 @@ async fn an_acquire_cancelled_before_its_reply_is_undone() {
 async fn an_inner_acquire_cancelled_before_its_reply_is_undone() {
     let stand = stand().await;
     let outer = take(&stand.lock()).await;
-    unheard(&stand, acquire_to(2), stand.lock().lock()).await;
+    unanswered(&stand, acquire_to(2), stand.lock().lock()).await;
     eventually(SOON, "the count is lowered again", async || {
         stand.counts().await == ["1"]
     })
@@ -47,17 +47,17 @@ async fn an_unlock_cancelled_before_its_reply_releases_the_lock() {
     let stand = stand().await;
     let outer = take(&stand.lock()).await;
     let inner = take(&stand.lock()).await;
-    unheard(&stand, unlock_to(1), inner.unlock()).await;
+    unanswered(&stand, unlock_to(1), inner.unlock()).await;
     assert_eq!(
         (outer.hold_count(), stand.counts().await),
         (1, vec!["1".to_owned()])
     );
     given_up(&stand, 1).await;
-    unheard(&stand, unlock_to(0), outer.unlock()).await;
+    unanswered(&stand, unlock_to(0), outer.unlock()).await;
     stand.assert_recovered().await;
     given_up(&stand, 2).await;
     take(&stand.lock()).await.forget();
-    unheard(&stand, unlock_to(0), stand.lock().unlock()).await;
+    unanswered(&stand, unlock_to(0), stand.lock().unlock()).await;
     stand.assert_recovered().await;
 }
 
@@ -65,7 +65,7 @@ async fn an_unlock_cancelled_before_its_reply_releases_the_lock() {
 async fn a_force_unlock_cancelled_before_its_reply_frees_the_lock() {
     let stand = stand().await;
     let others = take(&stand.others_lock().await).await;
-    unheard(&stand, force_unlock(), stand.lock().force_unlock()).await;
+    unanswered(&stand, force_unlock(), stand.lock().force_unlock()).await;
     assert!(stand.is_free().await);
     drop(others);
     stand.assert_recovered().await;
@@ -75,7 +75,7 @@ async fn a_force_unlock_cancelled_before_its_reply_frees_the_lock() {
 async fn a_shutdown_cancelled_before_its_reply_releases_the_lock() {
     let stand = stand().await;
     let guard = take(&stand.lock()).await;
-    unheard(&stand, settle(), stand.client.shutdown()).await;
+    unanswered(&stand, settle(), stand.client.shutdown()).await;
     assert!(stand.is_free().await && !guard.is_valid());
     stand.assert_recovered().await;
 }
@@ -176,7 +176,7 @@ async fn stand() -> Stand {
 }
 
 /// Starts a call, lets the server run its command, drops the reply, and drops the call.
-async fn unheard(stand: &Stand, matches: impl Matches, call: impl IntoFuture) {
+async fn unanswered(stand: &Stand, matches: impl Matches, call: impl IntoFuture) {
     let rule = stand.proxy.on(matches, Action::DropReply);
     let mut call = pin!(call.into_future());
     tokio::select! {
