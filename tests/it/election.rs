@@ -13,7 +13,6 @@ use std::time::Duration;
 use lockdog::{Client, ClientBuilder, Election, Leadership, Owner};
 use tokio::task::JoinHandle;
 
-use crate::stand::Stand;
 use crate::support::eventually;
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 
@@ -22,7 +21,7 @@ struct Scheduler {
     election: Election,
 }
 
-type Fixture = Stand<Scheduler>;
+type Fixture = crate::fixture::Fixture<Scheduler>;
 
 impl Fixture {
     async fn start() -> Self {

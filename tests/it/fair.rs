@@ -14,7 +14,6 @@ use std::time::Duration;
 use lockdog::{Client, ClientBuilder, Guard, Lock, Owner};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::stand::Stand;
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::support::{Cell, Redis, eventually};
 
@@ -23,7 +22,7 @@ struct Door {
     lock: Lock,
 }
 
-type Fixture = Stand<Door>;
+type Fixture = crate::fixture::Fixture<Door>;
 
 impl Fixture {
     async fn start() -> Self {

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod cancelled;
+mod fixture;
 mod half_open;
 mod hand_over;
 mod holders;
@@ -17,7 +18,6 @@ mod refusals;
 mod relock;
 mod repeated;
 pub(crate) mod scripts;
-mod stand;
 mod too_late;
 mod unanswered;
 mod unpolled;

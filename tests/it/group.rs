@@ -9,11 +9,10 @@ mod replay;
 
 use lockdog::{Client, ClientBuilder, Lock, Owner, Value};
 
-use crate::stand::Stand;
 use crate::support::eventually;
 use crate::support::prelude::{LONG, SOON, ms};
 
-type Fixture = Stand;
+type Fixture = crate::fixture::Fixture;
 
 impl Fixture {
     async fn start() -> Self {

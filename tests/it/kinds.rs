@@ -125,7 +125,7 @@ pub(crate) const VALUES: [&str; 2] = ["Jack", "Mary"];
 /// Makes a test for each kind out of each of these functions, which take the kind: `plain::<name>` and so
 /// on. A number behind a name is that of the runtime's worker threads.
 ///
-/// The functions stand in groups: `every` is for all kinds, `reentrant` for those whose owner may acquire
+/// The functions are in groups: `every` is for all kinds, `reentrant` for those whose owner may acquire
 /// them again, `without_modes` and `reentrant_without_modes` for those whose
 /// hash has nothing but its holder, `published` for those whose releases are published, `whole_key` for those
 /// whose key is the lock's alone.

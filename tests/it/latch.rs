@@ -9,7 +9,6 @@ mod waits;
 
 use lockdog::{Client, ClientBuilder, CountDownLatch};
 
-use crate::stand::Stand;
 use crate::support::eventually;
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 
@@ -18,7 +17,7 @@ struct Start {
     start: CountDownLatch,
 }
 
-type Fixture = Stand<Start>;
+type Fixture = crate::fixture::Fixture<Start>;
 
 impl Fixture {
     /// `count` is that of the latch, if it has one.

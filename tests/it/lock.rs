@@ -36,8 +36,8 @@ use std::time::Duration;
 use lockdog::{Client, Guard, Lock};
 
 use crate::faults::scripts;
+use crate::fixture::patient;
 use crate::kinds::{self, Kind, each_kind};
-use crate::stand::{Stand, patient};
 use crate::support::Deployment;
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::turn::{renewed, waiter};
@@ -48,7 +48,7 @@ struct OfKind {
 }
 
 /// The client's server is the deployment of the test run.
-type Fixture = Stand<OfKind, Deployment>;
+type Fixture = crate::fixture::Fixture<OfKind, Deployment>;
 
 impl Fixture {
     /// For tests of the plain lock.

@@ -12,7 +12,7 @@ mod lost;
 
 use lockdog::{Client, Guard, Lock, MultiLock, Owner};
 
-use crate::stand::Servers;
+use crate::fixture::Servers;
 use crate::support::eventually;
 use crate::support::prelude::{LONG, SOON, ms};
 

@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use lockdog::{Client, ClientBuilder, PermitId, PermitSemaphore};
 
-use crate::stand::Stand;
 use crate::support::eventually;
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 
@@ -27,7 +26,7 @@ struct Seats {
     total: u32,
 }
 
-type Fixture = Stand<Seats>;
+type Fixture = crate::fixture::Fixture<Seats>;
 
 impl Fixture {
     async fn with_permits(total: u32) -> Self {

@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 use lockdog::{Client, ClientBuilder, Owner, ReadGuard, ReadWriteLock, WriteGuard};
 use tokio::task::JoinHandle;
 
-use crate::stand::Stand;
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::support::{eventually, until_ok};
 
@@ -30,7 +29,7 @@ struct Document {
     rw: ReadWriteLock,
 }
 
-type Fixture = Stand<Document>;
+type Fixture = crate::fixture::Fixture<Document>;
 
 impl Fixture {
     async fn new() -> Self {

@@ -25,7 +25,7 @@ use lockdog::error::InstanceState;
 use lockdog::request::TryLockRequest;
 use lockdog::{Client, Guard, RedLock};
 
-use crate::stand::Servers;
+use crate::fixture::Servers;
 use crate::support::eventually;
 use crate::support::prelude::{WITHIN_A_LEASE as SOON, ms};
 

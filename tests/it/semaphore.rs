@@ -17,7 +17,6 @@ mod waits;
 
 use lockdog::{Client, ClientBuilder, Semaphore};
 
-use crate::stand::Stand;
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::support::wait::comes_true;
 use crate::support::{Redis, eventually};
@@ -28,7 +27,7 @@ struct Seats {
     total: u32,
 }
 
-type Fixture = Stand<Seats>;
+type Fixture = crate::fixture::Fixture<Seats>;
 
 impl Fixture {
     async fn with_permits(total: u32) -> Self {

@@ -22,7 +22,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use lockdog::{Client, ClientBuilder, Guard};
 
-use crate::stand::connected;
+use crate::fixture::connected;
 use crate::support::{Proxy, Redis};
 
 /// A hold outlasts a stall of three seconds before its first renewal, and a test sees several periods.

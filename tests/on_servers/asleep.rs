@@ -91,17 +91,17 @@ async fn a_late_renewal_does_not_revive_a_lost_hold() {
 
 #[tokio::test]
 async fn a_machine_that_slept_longer_than_the_lease_sees_the_quorum_lost_at_once() {
-    let stand = ThreeServers::start(LEASE).await;
-    let guard = stand.take().await;
+    let servers = ThreeServers::start(LEASE).await;
+    let guard = servers.take().await;
     assert!(guard.is_valid());
-    stand.machine.sleep(LEASE);
+    servers.machine.sleep(LEASE);
     assert!(!guard.is_valid(), "its deadline is over");
     assert!(guard.remaining().is_zero());
     let lost = timeout(SOON, guard.lost()).await;
     assert_eq!(lost.expect("it is notified").reason(), LostReason::Deadline);
     drop(guard);
-    give_back(stand.take().await).await;
-    stand.await_taken(0).await;
+    give_back(servers.take().await).await;
+    servers.await_taken(0).await;
 }
 
 /// After a suspension of more than a third of the lease, the client extends the remaining instances and
@@ -109,19 +109,19 @@ async fn a_machine_that_slept_longer_than_the_lease_sees_the_quorum_lost_at_once
 /// guard meanwhile do not change that.
 #[tokio::test]
 async fn an_instance_lost_before_a_round_is_reacquired_in_that_round() {
-    let stand = ThreeServers::start(ms(9_000)).await;
-    let guard = stand.take().await;
-    stand.await_taken(3).await;
+    let servers = ThreeServers::start(ms(9_000)).await;
+    let guard = servers.take().await;
+    servers.await_taken(3).await;
     let mut fastest = SOON;
     for turn in 0..6 {
         sleep(ms(50)).await;
-        stand.machine.sleep(ms(3_100));
-        let member = stand.clients[turn % 3].lock(NAME);
+        servers.machine.sleep(ms(3_100));
+        let member = servers.clients[turn % 3].lock(NAME);
         assert!(member.force_unlock().await.unwrap());
         let looks = turn % 2 == 0;
         assert!(!looks || guard.lost().now_or_never().is_none());
         let began = Instant::now();
-        stand.await_taken(3).await;
+        servers.await_taken(3).await;
         if !looks {
             fastest = fastest.min(began.elapsed());
         }

@@ -166,16 +166,16 @@ async fn a_multi_lock_over_all_masters_is_acquired_and_released_as_a_whole() {
     let shared = slot(&members[0]);
     members.push(names("same", 1, |it| it == shared).remove(0));
     let multi = |client: &Client| MultiLock::new(members.iter().map(|name| client.lock(name)));
-    let stand = async || {
-        let mut stand = 0;
+    let existing = async || {
+        let mut existing = 0;
         for name in &members {
             let redis = cluster.owner_of(name).await.redis().await;
-            stand += usize::from(redis.exists(name).await);
+            existing += usize::from(redis.exists(name).await);
         }
-        stand
+        existing
     };
     let guard = multi(&client).lock().await.unwrap();
-    assert_eq!(stand().await, members.len());
+    assert_eq!(existing().await, members.len());
     for name in &members {
         assert!(other.lock(name).try_lock().await.unwrap().is_none());
     }
@@ -186,17 +186,17 @@ async fn a_multi_lock_over_all_masters_is_acquired_and_released_as_a_whole() {
     assert!(!waiting.is_finished());
     guard.unlock().await.unwrap();
     let guard = soon("the other has it", waiting).await.unwrap().unwrap();
-    assert_eq!(stand().await, members.len());
+    assert_eq!(existing().await, members.len());
     // Another client frees one of them: the multi lock is lost, and its other locks are released.
     let freed = client.lock(&members[3]).force_unlock().await.unwrap();
     assert!(freed);
     drop(guard);
-    eventually(SOON, "all are free", async || stand().await == 0).await;
+    eventually(SOON, "all are free", async || existing().await == 0).await;
 
     // If an owner holds one of them, the other owner gets none of them.
     let held = client.lock(&members[5]).lock().await.unwrap();
     assert!(multi(&other).try_lock().await.unwrap().is_none());
-    eventually(SOON, "one stands", async || stand().await == 1).await;
+    eventually(SOON, "one is left", async || existing().await == 1).await;
     held.unlock().await.unwrap();
     cluster.assert_clean().await;
     for client in [client, other] {
@@ -215,20 +215,20 @@ async fn shutdown_and_drops_release_at_every_master() {
         let lock = client.lock(name);
         guards.push(lock.lock().owner(&Owner::new()).await.unwrap());
     }
-    let stand = async || {
-        let mut stand = 0;
+    let existing = async || {
+        let mut existing = 0;
         for node in &cluster.nodes {
-            stand += node.redis().await.keys().await.len();
+            existing += node.redis().await.keys().await.len();
         }
-        stand
+        existing
     };
-    assert_eq!((stand().await, client.holds().len()), (30, 30));
+    assert_eq!((existing().await, client.holds().len()), (30, 30));
     guards.truncate(15);
     eventually(SOON, "half of the locks are free", async || {
-        stand().await == 15
+        existing().await == 15
     })
     .await;
     client.shutdown().await;
-    assert_eq!(stand().await, 0);
+    assert_eq!(existing().await, 0);
     assert!(guards.iter().all(|guard| !guard.is_valid()));
 }

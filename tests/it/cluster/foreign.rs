@@ -3,7 +3,7 @@
 use lockdog::{Client, Owner};
 
 use super::{LONG, SOON, ms};
-use crate::stand::patient;
+use crate::fixture::patient;
 use crate::support::cluster::take_slots;
 use crate::support::{Cluster, Proxy, eventually};
 

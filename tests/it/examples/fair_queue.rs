@@ -86,7 +86,7 @@ async fn a_java_thread_takes_its_turn_between_two_processes() {
 }
 
 async fn queued(redis: &crate::support::Redis, waiters: usize) {
-    eventually(SOON, "they stand in the queue", async || {
+    eventually(SOON, "they are in the queue", async || {
         redis.ask::<usize>(&["LLEN", QUEUE]).await == waiters
     })
     .await;

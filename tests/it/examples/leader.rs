@@ -53,7 +53,7 @@ async fn another_node_leads_after_a_kill_and_at_once_after_a_resignation() {
 }
 
 async fn queued(redis: &Redis, waiters: usize) {
-    eventually(TAKEN_OVER, "they stand in the queue", async || {
+    eventually(TAKEN_OVER, "they are in the queue", async || {
         redis.ask::<usize>(&["LLEN", QUEUE]).await == waiters
     })
     .await;

@@ -287,7 +287,7 @@ async fn a_server_out_of_memory_refuses_a_waiter_and_releases_the_lock() {
         another.try_lock().wait(SOON).await.map(drop),
     ];
     for wait in waits {
-        let refused = wait.expect_err("it cannot stand in the queue");
+        let refused = wait.expect_err("it cannot enter the queue");
         assert!(refused.to_string().contains("OOM"), "{refused}");
     }
     test.eventually_queued(0).await;

@@ -13,7 +13,7 @@ async fn waits_there(argument: &str) {
     for _ in 0..waiters {
         waiting.push(crate::turn::waiter(&lock));
     }
-    eventually(SOON, "they stand in the queue", async || {
+    eventually(SOON, "they are in the queue", async || {
         lock.waiters().await.unwrap().len() == waiters
     })
     .await;

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use lockdog::{Client, ClientBuilder, Error};
 
-use crate::faults::stand::{NAME, Stand};
+use crate::faults::fixture::{Fixture, NAME};
 
 /// Invariant 13: nothing panics.
 #[tokio::test]
 async fn leases_and_names_out_of_range_are_refused_and_nothing_is_sent() {
     let max = Duration::from_secs(60);
-    let stand = Stand::with(|client| client.max_lease(max)).await;
-    let before = stand.proxy.commands().len();
-    let lock = stand.lock();
+    let fixture = Fixture::with(|client| client.max_lease(max)).await;
+    let before = fixture.proxy.commands().len();
+    let lock = fixture.lock();
     let short = Duration::from_millis(9);
     for lease in [Duration::ZERO, short, max + short, Duration::MAX] {
         invalid(lock.lock().lease(lease).await, "lease");
@@ -24,7 +24,7 @@ async fn leases_and_names_out_of_range_are_refused_and_nothing_is_sent() {
         invalid(lock.lock().max_hold(max_hold).await, "max_hold");
     }
     for name in [String::new(), "x".repeat(513), "x".repeat(100_000)] {
-        let lock = stand.client.lock(name);
+        let lock = fixture.client.lock(name);
         invalid(lock.lock().await, "lock name");
         invalid(lock.try_lock().await, "lock name");
         invalid(lock.unlock().await, "lock name");
@@ -35,16 +35,16 @@ async fn leases_and_names_out_of_range_are_refused_and_nothing_is_sent() {
         invalid(lock.remaining_ttl().await, "lock name");
         invalid(lock.holder().await, "lock name");
     }
-    assert_eq!(stand.sent_since(before), [""; 0]);
-    assert!(stand.client.holds().is_empty());
+    assert_eq!(fixture.sent_since(before), [""; 0]);
+    assert!(fixture.client.holds().is_empty());
     // The limits themselves are valid, and so is a wait longer than any clock.
     let shortest = lock.try_lock().lease(Duration::from_millis(10)).await;
     drop(shortest);
-    stand.await_free().await;
+    fixture.await_free().await;
     drop(lock.lock().lease(max).await.unwrap());
     let longest = lock.try_lock().wait(Duration::MAX).await.unwrap();
     drop(longest.expect("it is free"));
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 #[tokio::test]
@@ -96,8 +96,8 @@ async fn an_unreachable_host_is_unavailable() {
 
 #[tokio::test]
 async fn settings_out_of_range_are_refused_and_nothing_is_sent() {
-    let stand = Stand::start().await;
-    let before = (stand.proxy.commands().len(), stand.proxy.connections());
+    let fixture = Fixture::start().await;
+    let before = (fixture.proxy.commands().len(), fixture.proxy.connections());
     let none = Duration::ZERO;
     let short = Duration::from_millis(9);
     let hour = Duration::from_secs(3600);
@@ -124,25 +124,25 @@ async fn settings_out_of_range_are_refused_and_nothing_is_sent() {
         ("client_name", Box::new(|b| b.client_name("line\nbreak"))),
     ];
     for (what, set) in cases {
-        let builder = set(Client::builder().url(stand.proxy.url()));
+        let builder = set(Client::builder().url(fixture.proxy.url()));
         invalid(builder.build().await, what);
     }
     invalid(Client::builder().build().await, "client");
     assert_eq!(
-        (stand.proxy.commands().len(), stand.proxy.connections()),
+        (fixture.proxy.commands().len(), fixture.proxy.connections()),
         before
     );
-    stand.redis.assert_clean().await;
+    fixture.redis.assert_clean().await;
 }
 
 #[tokio::test]
 async fn an_unlock_without_a_hold_is_refused_and_nothing_is_sent() {
-    let stand = Stand::start().await;
-    let before = stand.proxy.commands().len();
-    let error = stand.client.lock(NAME).unlock().await.unwrap_err();
+    let fixture = Fixture::start().await;
+    let before = fixture.proxy.commands().len();
+    let error = fixture.client.lock(NAME).unlock().await.unwrap_err();
     assert!(matches!(error, Error::NotHeld(_)), "{error}");
     assert!(!error.is_retriable() && !error.may_be_held() && !error.is_lost());
-    assert_eq!(stand.sent_since(before), [""; 0]);
+    assert_eq!(fixture.sent_since(before), [""; 0]);
 }
 
 fn invalid<T>(outcome: Result<T, Error>, argument: &str) {

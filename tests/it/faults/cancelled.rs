@@ -6,16 +6,16 @@ use std::time::Duration;
 use lockdog::{Client, Error, Lock};
 
 use crate::faults::SOON;
+use crate::faults::fixture::{Fixture, NAME, assert_recovered, load_scripts, take};
 use crate::faults::poll::{LINGERS, poll_n_times};
 use crate::faults::scripts;
-use crate::faults::stand::{NAME, Stand, assert_recovered, load_scripts, take};
 use crate::support::{Direction, Proxy, RedisServer, eventually};
 
 #[tokio::test]
 async fn a_dropped_lock_leaves_nothing() {
     let stages = &["acquire"];
-    everywhere(stages, async |stand, n, linger| {
-        poll_n_times(stand.lock().lock().into_future(), n, linger)
+    everywhere(stages, async |fixture, n, linger| {
+        poll_n_times(fixture.lock().lock().into_future(), n, linger)
             .await
             .map(|guard| drop(guard.expect("it is free")))
     })
@@ -25,8 +25,8 @@ async fn a_dropped_lock_leaves_nothing() {
 #[tokio::test]
 async fn a_dropped_try_lock_leaves_nothing() {
     let stages = &["acquire"];
-    everywhere(stages, async |stand, n, linger| {
-        poll_n_times(stand.lock().try_lock().into_future(), n, linger)
+    everywhere(stages, async |fixture, n, linger| {
+        poll_n_times(fixture.lock().try_lock().into_future(), n, linger)
             .await
             .map(|guard| drop(guard.expect("nothing is wrong").expect("it is free")))
     })
@@ -36,9 +36,9 @@ async fn a_dropped_try_lock_leaves_nothing() {
 #[tokio::test]
 async fn a_dropped_wait_leaves_nothing() {
     let stages = &["acquire", "acquire subscribe", "acquire subscribe acquire"];
-    everywhere(stages, async |stand, n, linger| {
-        let others = take(&stand.others_lock().await).await;
-        let wait = stand.lock().try_lock().wait(Duration::from_secs(20));
+    everywhere(stages, async |fixture, n, linger| {
+        let others = take(&fixture.others_lock().await).await;
+        let wait = fixture.lock().try_lock().wait(Duration::from_secs(20));
         let release = async {
             tokio::time::sleep(Duration::from_millis(40)).await;
             others.unlock().await.expect("it is held");
@@ -56,18 +56,18 @@ async fn a_dropped_nested_lock_leaves_the_outer_hold_unchanged() {
         "acquire acquire acquire unlock unlock",
         "acquire acquire unlock unlock",
     ];
-    everywhere(stages, async |stand, n, linger| {
-        let outer = stand.lock().lock().await.unwrap();
-        let done = poll_n_times(stand.lock().lock().into_future(), n, linger)
+    everywhere(stages, async |fixture, n, linger| {
+        let outer = fixture.lock().lock().await.unwrap();
+        let done = poll_n_times(fixture.lock().lock().into_future(), n, linger)
             .await
             .map(|inner| drop(inner.expect("it is ours")));
         assert!(outer.is_valid());
         assert_eq!(outer.hold_count(), 1);
-        let next = stand.lock().lock().await.unwrap();
+        let next = fixture.lock().lock().await.unwrap();
         // By then the earlier commands of the hold are done.
-        assert_eq!(stand.counts().await, ["2"]);
+        assert_eq!(fixture.counts().await, ["2"]);
         next.unlock().await.unwrap();
-        assert_eq!(stand.counts().await, ["1"]);
+        assert_eq!(fixture.counts().await, ["1"]);
         outer.unlock().await.unwrap();
         done
     })
@@ -77,17 +77,17 @@ async fn a_dropped_nested_lock_leaves_the_outer_hold_unchanged() {
 #[tokio::test]
 async fn a_dropped_unlock_releases_the_lock() {
     let stages = &["acquire unlock"];
-    everywhere(stages, async |stand, n, linger| {
-        let guard = stand.lock().lock().await.unwrap();
+    everywhere(stages, async |fixture, n, linger| {
+        let guard = fixture.lock().lock().await.unwrap();
         poll_n_times(guard.unlock(), n, linger)
             .await
             .map(|unlocked| assert!(unlocked.is_ok(), "{unlocked:?}"))
     })
     .await;
     let stages = &["acquire acquire unlock unlock"];
-    everywhere(stages, async |stand, n, linger| {
-        let outer = stand.lock().lock().await.unwrap();
-        let inner = stand.lock().lock().await.unwrap();
+    everywhere(stages, async |fixture, n, linger| {
+        let outer = fixture.lock().lock().await.unwrap();
+        let inner = fixture.lock().lock().await.unwrap();
         let done = poll_n_times(inner.unlock(), n, linger)
             .await
             .map(|unlocked| assert!(unlocked.is_ok(), "{unlocked:?}"));
@@ -101,9 +101,9 @@ async fn a_dropped_unlock_releases_the_lock() {
 #[tokio::test]
 async fn a_dropped_unlock_of_a_forgotten_hold_releases_the_lock() {
     let stages = &["acquire unlock"];
-    everywhere(stages, async |stand, n, linger| {
-        stand.lock().lock().await.unwrap().forget();
-        poll_n_times(stand.lock().unlock().into_future(), n, linger)
+    everywhere(stages, async |fixture, n, linger| {
+        fixture.lock().lock().await.unwrap().forget();
+        poll_n_times(fixture.lock().unlock().into_future(), n, linger)
             .await
             .map(|unlocked| assert!(unlocked.is_ok(), "{unlocked:?}"))
     })
@@ -113,12 +113,12 @@ async fn a_dropped_unlock_of_a_forgotten_hold_releases_the_lock() {
 #[tokio::test]
 async fn a_dropped_with_releases_the_lock_and_drops_the_work() {
     let stages = &["acquire", "acquire unlock"];
-    everywhere(stages, async |stand, n, linger| {
+    everywhere(stages, async |fixture, n, linger| {
         let work = async |held: lockdog::Held| {
             assert!(held.is_valid());
             tokio::time::sleep(Duration::from_millis(20)).await;
         };
-        poll_n_times(stand.lock().with(work), n, linger)
+        poll_n_times(fixture.lock().with(work), n, linger)
             .await
             .map(|done| done.expect("it was held throughout"))
     })
@@ -128,9 +128,9 @@ async fn a_dropped_with_releases_the_lock_and_drops_the_work() {
 #[tokio::test]
 async fn a_dropped_force_unlock_leaves_the_lock_held_or_free() {
     let stages = &["hgetall", "hgetall force_unlock"];
-    everywhere(stages, async |stand, n, linger| {
-        let others = take(&stand.others_lock().await).await;
-        let done = poll_n_times(stand.lock().force_unlock().into_future(), n, linger)
+    everywhere(stages, async |fixture, n, linger| {
+        let others = take(&fixture.others_lock().await).await;
+        let done = poll_n_times(fixture.lock().force_unlock().into_future(), n, linger)
             .await
             .map(|freed| assert!(freed.expect("nothing is wrong")));
         drop(others);
@@ -146,8 +146,8 @@ async fn a_dropped_query_does_not_disturb_other_calls() {
         "acquire exists hget hgetall pttl unlock",
         "acquire exists hget hget pttl hgetall pttl hget hgetall pttl unlock",
     ];
-    everywhere(stages, async |stand, n, linger| {
-        let lock = stand.lock();
+    everywhere(stages, async |fixture, n, linger| {
+        let lock = fixture.lock();
         let guard = lock.lock().await.unwrap();
         let questions = async {
             assert!(lock.is_locked().await.unwrap());
@@ -251,17 +251,17 @@ impl Stages {
 
 /// Runs `call` with every number of polls up to its end, and checks each time that nothing is left. On a
 /// busy machine a sweep may miss one of the stages, so it is repeated.
-async fn everywhere(stages: &[&str], call: impl AsyncFn(&Stand, usize, Duration) -> Option<()>) {
-    let stand = Stand::start().await;
+async fn everywhere(stages: &[&str], call: impl AsyncFn(&Fixture, usize, Duration) -> Option<()>) {
+    let fixture = Fixture::start().await;
     let mut seen = BTreeSet::new();
     for _ in 0..SWEEPS {
         for linger in LINGERS {
             for n in 1.. {
                 assert!(n < 100, "it is polled again and again");
-                let before = stand.proxy.commands().len();
-                let done = call(&stand, n, linger).await;
-                seen.insert(stages_of(&stand, before));
-                stand.assert_recovered().await;
+                let before = fixture.proxy.commands().len();
+                let done = call(&fixture, n, linger).await;
+                seen.insert(stages_of(&fixture, before));
+                fixture.assert_recovered().await;
                 if done.is_some() {
                     assert!(n > 1, "it waits for something");
                     break;
@@ -278,9 +278,9 @@ async fn everywhere(stages: &[&str], call: impl AsyncFn(&Stand, usize, Duration)
 const SWEEPS: usize = 5;
 
 /// Without the commands of the background, and without opening connections.
-fn stages_of(stand: &Stand, before: usize) -> String {
+fn stages_of(fixture: &Fixture, before: usize) -> String {
     let background = ["client", "info", "settle", "unsubscribe", "hello"];
-    sent(&stand.proxy, before, &background)
+    sent(&fixture.proxy, before, &background)
 }
 
 fn sent(proxy: &Proxy, before: usize, without: &[&str]) -> String {

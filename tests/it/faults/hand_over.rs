@@ -11,16 +11,16 @@ use lockdog::{Guard, Lock, Owner, Result, Unlocked};
 use tokio::task::JoinHandle;
 
 use crate::faults::SOON;
+use crate::faults::fixture::Fixture;
 use crate::faults::scripts::transfer;
-use crate::faults::stand::Stand;
 use crate::support::prelude::{LONG, poll_once};
 
 type Waiting = JoinHandle<Result<Guard>>;
 
-/// A stand whose client hands a lock over to a waiter that was not polled for some seconds. By default a
+/// A fixture whose client hands a lock over to a waiter that was not polled for some seconds. By default a
 /// client releases the lock instead if the waiter was not polled for a second.
-async fn patient() -> Stand {
-    Stand::with(|client| client.poll_cap(LONG).command_timeout(SOON)).await
+async fn patient() -> Fixture {
+    Fixture::with(|client| client.poll_cap(LONG).command_timeout(SOON)).await
 }
 
 /// A waiter with its own owner.
@@ -32,8 +32,8 @@ async fn in_line(lock: &Lock) -> Waiting {
 }
 
 /// A held lock, and a waiter of the same client that is next.
-async fn held_with_next(stand: &Stand) -> (Guard, Waiting) {
-    let lock = stand.lock();
+async fn held_with_next(fixture: &Fixture) -> (Guard, Waiting) {
+    let lock = fixture.lock();
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
     (held, in_line(&lock).await)
 }
@@ -46,13 +46,13 @@ async fn got(waiting: Waiting) -> Guard {
 }
 
 /// Unlocks the last guard of a test, and checks that nothing is left.
-async fn finish(stand: &Stand, last: Guard) {
+async fn finish(fixture: &Fixture, last: Guard) {
     assert_eq!(last.hold_count(), 1);
-    assert_eq!(stand.counts().await, ["1"]);
+    assert_eq!(fixture.counts().await, ["1"]);
     assert_eq!(last.unlock().await.unwrap(), Unlocked::Released);
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
-fn transfers(stand: &Stand) -> usize {
-    stand.proxy.count(transfer())
+fn transfers(fixture: &Fixture) -> usize {
+    fixture.proxy.count(transfer())
 }

@@ -7,53 +7,53 @@ use lockdog::{Client, Guard, Owner};
 use tokio::runtime::Runtime;
 
 use crate::faults::SOON;
-use crate::faults::stand::{NAME, Stand};
+use crate::faults::fixture::{Fixture, NAME};
 use crate::support::eventually;
 
 #[tokio::test]
 async fn aborting_the_task_that_holds_a_guard_frees_the_lock() {
-    let stand = Stand::start().await;
-    let lock = stand.lock();
+    let fixture = Fixture::start().await;
+    let lock = fixture.lock();
     let holder = tokio::spawn(async move {
         let _guard = lock.lock().await.unwrap();
         std::future::pending::<()>().await;
     });
-    held(&stand).await;
+    held(&fixture).await;
     holder.abort();
     assert!(holder.await.unwrap_err().is_cancelled());
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 #[tokio::test]
 async fn a_panic_of_the_holder_frees_the_lock() {
-    let stand = Stand::start().await;
-    let lock = stand.lock();
+    let fixture = Fixture::start().await;
+    let lock = fixture.lock();
     let holder = tokio::spawn(async move {
         let _guard = lock.lock().await.unwrap();
         panic!("on purpose");
     });
     assert!(holder.await.unwrap_err().is_panic());
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 #[tokio::test]
 async fn a_guard_dropped_outside_a_runtime_frees_the_lock() {
-    let stand = Stand::start().await;
-    let guard = owned(&stand).await;
+    let fixture = Fixture::start().await;
+    let guard = owned(&fixture).await;
     std::thread::spawn(move || {
         assert!(tokio::runtime::Handle::try_current().is_err());
         drop(guard);
     })
     .join()
     .unwrap();
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 #[tokio::test]
 async fn a_guard_dropped_or_unlocked_in_another_runtime_frees_the_lock() {
-    let stand = Stand::start().await;
+    let fixture = Fixture::start().await;
     for unlock in [false, true] {
-        let guard = owned(&stand).await;
+        let guard = owned(&fixture).await;
         elsewhere(move |runtime| {
             runtime.block_on(async move {
                 if unlock {
@@ -64,14 +64,14 @@ async fn a_guard_dropped_or_unlocked_in_another_runtime_frees_the_lock() {
             });
         })
         .await;
-        stand.assert_recovered().await;
+        fixture.assert_recovered().await;
     }
 }
 
 #[tokio::test]
 async fn a_guard_in_a_runtime_that_shuts_down_frees_the_lock() {
-    let stand = Stand::start().await;
-    let lock = stand.lock();
+    let fixture = Fixture::start().await;
+    let lock = fixture.lock();
     let (taken, is_taken) = std::sync::mpsc::channel();
     elsewhere(move |runtime| {
         runtime.spawn(async move {
@@ -83,14 +83,14 @@ async fn a_guard_in_a_runtime_that_shuts_down_frees_the_lock() {
         runtime.shutdown_background();
     })
     .await;
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 /// Design: invariant 11.
 #[tokio::test]
 async fn a_command_connection_of_an_ended_runtime_is_reopened_on_the_callers_runtime() {
-    let stand = Stand::start().await;
-    let url = stand.proxy.url().to_owned();
+    let fixture = Fixture::start().await;
+    let url = fixture.proxy.url().to_owned();
     // The client's first connection belongs to a runtime that ends with this call.
     let (client, guard) = elsewhere(move |runtime| {
         let opened = runtime.block_on(async move {
@@ -102,23 +102,23 @@ async fn a_command_connection_of_an_ended_runtime_is_reopened_on_the_callers_run
         opened
     })
     .await;
-    assert!(guard.is_valid() && !stand.is_free().await);
+    assert!(guard.is_valid() && !fixture.is_free().await);
     guard.unlock().await.unwrap();
-    assert!(stand.is_free().await);
+    assert!(fixture.is_free().await);
     drop(client.lock(NAME).lock().await.unwrap());
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 /// A guard for another owner than this task.
-async fn owned(stand: &Stand) -> Guard {
+async fn owned(fixture: &Fixture) -> Guard {
     let owner = Owner::new();
-    let guard = stand.lock().lock().owner(&owner).await.unwrap();
-    assert!(!stand.is_free().await);
+    let guard = fixture.lock().lock().owner(&owner).await.unwrap();
+    assert!(!fixture.is_free().await);
     guard
 }
 
-async fn held(stand: &Stand) {
-    eventually(SOON, "it is held", async || !stand.is_free().await).await;
+async fn held(fixture: &Fixture) {
+    eventually(SOON, "it is held", async || !fixture.is_free().await).await;
     tokio::time::sleep(Duration::from_millis(20)).await;
 }
 

@@ -3,61 +3,61 @@
 use lockdog::{Error, Owner, Unlocked};
 
 use crate::faults::SOON;
+use crate::faults::fixture::{Fixture, NAME, PATIENCE, take};
 use crate::faults::scripts::{acquire, acquire_to, kill, settle, unlock_to};
-use crate::faults::stand::{NAME, PATIENCE, Stand, take};
 use crate::support::{Action, Gate, eventually};
 
 #[tokio::test]
 async fn an_acquire_repeated_after_a_lost_reply_counts_once() {
-    let stand = Stand::start().await;
-    let rule = stand.proxy.on(acquire(), Action::ExecuteThenCut);
-    let guard = stand.lock().lock().await.unwrap();
-    assert_eq!((rule.hits(), stand.proxy.count(acquire())), (1, 2));
-    assert_eq!((guard.hold_count(), stand.counts().await), (1, one("1")));
+    let fixture = Fixture::start().await;
+    let rule = fixture.proxy.on(acquire(), Action::ExecuteThenCut);
+    let guard = fixture.lock().lock().await.unwrap();
+    assert_eq!((rule.hits(), fixture.proxy.count(acquire())), (1, 2));
+    assert_eq!((guard.hold_count(), fixture.counts().await), (1, one("1")));
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
-    assert!(stand.is_free().await);
-    stand.redis.assert_clean().await;
+    assert!(fixture.is_free().await);
+    fixture.redis.assert_clean().await;
 }
 
 #[tokio::test]
 async fn an_inner_acquire_repeated_after_a_lost_reply_counts_once() {
-    let stand = Stand::start().await;
-    let outer = stand.lock().lock().await.unwrap();
-    let rule = stand.proxy.on(acquire_to(2), Action::ExecuteThenCut);
-    let inner = stand.lock().lock().await.unwrap();
-    assert_eq!((rule.hits(), stand.proxy.count(acquire_to(2))), (1, 2));
-    assert_eq!((inner.hold_count(), stand.counts().await), (2, one("2")));
+    let fixture = Fixture::start().await;
+    let outer = fixture.lock().lock().await.unwrap();
+    let rule = fixture.proxy.on(acquire_to(2), Action::ExecuteThenCut);
+    let inner = fixture.lock().lock().await.unwrap();
+    assert_eq!((rule.hits(), fixture.proxy.count(acquire_to(2))), (1, 2));
+    assert_eq!((inner.hold_count(), fixture.counts().await), (2, one("2")));
     let kept = Unlocked::StillHeld { count: 1 };
     assert_eq!(inner.unlock().await.unwrap(), kept);
     assert_eq!(outer.unlock().await.unwrap(), Unlocked::Released);
-    assert!(stand.is_free().await);
+    assert!(fixture.is_free().await);
 }
 
 #[tokio::test]
 async fn an_inner_unlock_repeated_after_a_lost_reply_counts_once() {
-    let stand = Stand::start().await;
-    let outer = stand.lock().lock().await.unwrap();
-    let middle = stand.lock().lock().await.unwrap();
-    let inner = stand.lock().lock().await.unwrap();
-    let rule = stand.proxy.on(unlock_to(2), Action::ExecuteThenCut);
+    let fixture = Fixture::start().await;
+    let outer = fixture.lock().lock().await.unwrap();
+    let middle = fixture.lock().lock().await.unwrap();
+    let inner = fixture.lock().lock().await.unwrap();
+    let rule = fixture.proxy.on(unlock_to(2), Action::ExecuteThenCut);
     let kept = Unlocked::StillHeld { count: 2 };
     assert_eq!(inner.unlock().await.unwrap(), kept);
-    assert_eq!((rule.hits(), stand.proxy.count(unlock_to(2))), (1, 2));
-    assert_eq!((outer.hold_count(), stand.counts().await), (2, one("2")));
+    assert_eq!((rule.hits(), fixture.proxy.count(unlock_to(2))), (1, 2));
+    assert_eq!((outer.hold_count(), fixture.counts().await), (2, one("2")));
     middle.unlock().await.unwrap();
     assert_eq!(outer.unlock().await.unwrap(), Unlocked::Released);
-    assert!(stand.is_free().await);
+    assert!(fixture.is_free().await);
 }
 
 #[tokio::test]
 async fn a_final_unlock_repeated_after_a_lost_reply_succeeds() {
-    let stand = Stand::start().await;
-    let messages = stand.redis.messages("*").await;
-    let guard = stand.lock().lock().await.unwrap();
-    let rule = stand.proxy.on(unlock_to(0), Action::ExecuteThenCut);
+    let fixture = Fixture::start().await;
+    let messages = fixture.redis.messages("*").await;
+    let guard = fixture.lock().lock().await.unwrap();
+    let rule = fixture.proxy.on(unlock_to(0), Action::ExecuteThenCut);
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
-    assert_eq!((rule.hits(), stand.proxy.count(unlock_to(0))), (1, 2));
-    assert!(stand.is_free().await);
+    assert_eq!((rule.hits(), fixture.proxy.count(unlock_to(0))), (1, 2));
+    assert!(fixture.is_free().await);
     eventually(SOON, "the message came", async || {
         !messages.seen().is_empty()
     })
@@ -71,100 +71,102 @@ async fn a_final_unlock_repeated_after_a_lost_reply_succeeds() {
 
 #[tokio::test]
 async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
-    let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
-    let rule = stand.proxy.on(acquire(), Action::DropReply);
-    let error = stand.lock().lock().await.unwrap_err();
+    let fixture = Fixture::with(|client| client.command_timeout(PATIENCE)).await;
+    let rule = fixture.proxy.on(acquire(), Action::DropReply);
+    let error = fixture.lock().lock().await.unwrap_err();
     assert!(error.is_timeout() && error.is_retriable(), "{error}");
     assert!(error.may_be_held() && !error.is_lost(), "{error}");
     rule.wait_hits(1).await;
-    stand.await_free().await;
+    fixture.await_free().await;
     // The settlement is sent on the connection of the acquire, and on another one if there is no answer.
-    let asked_on = connections_of(&stand, acquire());
-    let settled_on = connections_of(&stand, settle());
+    let asked_on = connections_of(&fixture, acquire());
+    let settled_on = connections_of(&fixture, settle());
     assert_eq!(asked_on[..1], settled_on[..1]);
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 #[tokio::test]
 async fn an_inner_acquire_without_an_answer_leaves_the_outer_hold_unchanged() {
-    let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
-    let outer = take(&stand.lock()).await;
-    let rule = stand.proxy.on(acquire_to(2), Action::DropReply);
-    let error = stand.lock().lock().await.unwrap_err();
+    let fixture = Fixture::with(|client| client.command_timeout(PATIENCE)).await;
+    let outer = take(&fixture.lock()).await;
+    let rule = fixture.proxy.on(acquire_to(2), Action::DropReply);
+    let error = fixture.lock().lock().await.unwrap_err();
     assert!(error.is_timeout(), "{error}");
     rule.wait_hits(1).await;
     eventually(SOON, "the count is lowered again", async || {
-        stand.counts().await == one("1")
+        fixture.counts().await == one("1")
     })
     .await;
     assert!(outer.is_valid());
     assert_eq!(outer.hold_count(), 1);
     assert_eq!(outer.unlock().await.unwrap(), Unlocked::Released);
-    assert!(stand.is_free().await);
+    assert!(fixture.is_free().await);
 }
 
 #[tokio::test]
 async fn an_unlock_without_an_answer_is_unconfirmed_and_is_settled_later() {
-    let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
-    let outer = take(&stand.lock()).await;
-    let inner = take(&stand.lock()).await;
-    let rule = stand.proxy.on(unlock_to(1), Action::DropReply);
+    let fixture = Fixture::with(|client| client.command_timeout(PATIENCE)).await;
+    let outer = take(&fixture.lock()).await;
+    let inner = take(&fixture.lock()).await;
+    let rule = fixture.proxy.on(unlock_to(1), Action::DropReply);
     let error = inner.unlock().await.unwrap_err();
     assert!(matches!(error, Error::UnlockUnconfirmed(_)), "{error}");
     assert!(error.is_timeout() && error.may_be_held(), "{error}");
     rule.wait_hits(1).await;
     assert_eq!(outer.hold_count(), 1);
     eventually(SOON, "the count is lowered", async || {
-        stand.counts().await == one("1")
+        fixture.counts().await == one("1")
     })
     .await;
     assert!(outer.is_valid());
 
     // By now the client has closed the silent connection.
-    stand.proxy.wait_for(kill(), 1).await;
-    let rule = stand.proxy.on(unlock_to(0), Action::DropReply);
+    fixture.proxy.wait_for(kill(), 1).await;
+    let rule = fixture.proxy.on(unlock_to(0), Action::DropReply);
     let error = outer.unlock().await.unwrap_err();
     assert!(matches!(error, Error::UnlockUnconfirmed(_)), "{error}");
     rule.wait_hits(1).await;
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 /// Design: invariant 6.
 #[tokio::test]
 async fn a_timeout_settles_on_the_same_connection_and_keeps_it() {
     // The settlement has a command timeout, also if the machine stands still before the gate opens.
-    let stand = Stand::start().await;
+    let fixture = Fixture::start().await;
     let gate = Gate::new();
-    stand.proxy.on(acquire(), Action::HoldRequest(gate.clone()));
-    let error = stand.lock().try_lock().wait(PATIENCE).await.unwrap_err();
+    fixture
+        .proxy
+        .on(acquire(), Action::HoldRequest(gate.clone()));
+    let error = fixture.lock().try_lock().wait(PATIENCE).await.unwrap_err();
     assert!(error.is_timeout(), "{error}");
     gate.wait_reached().await;
     gate.open();
     gate.wait_passed().await;
     // The settlement was behind the gate. On another connection it would have come before the acquire, and
     // the lock would be held for a lease.
-    stand.await_free().await;
+    fixture.await_free().await;
     assert_eq!(
-        connections_of(&stand, acquire()),
-        connections_of(&stand, settle())[..1]
+        connections_of(&fixture, acquire()),
+        connections_of(&fixture, settle())[..1]
     );
-    let guard = take(&stand.lock()).await;
-    assert_eq!(stand.proxy.count(kill()), 0, "nothing was given up");
+    let guard = take(&fixture.lock()).await;
+    assert_eq!(fixture.proxy.count(kill()), 0, "nothing was given up");
     guard.unlock().await.unwrap();
-    assert_eq!(connections_of(&stand, acquire()).len(), 2);
-    stand.assert_recovered().await;
+    assert_eq!(connections_of(&fixture, acquire()).len(), 2);
+    fixture.assert_recovered().await;
 }
 
 /// Design: invariant 6.
 #[tokio::test]
 async fn an_abandoned_connection_is_killed_before_its_commands_can_run() {
-    let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
-    let lost = stand.proxy.on(acquire(), Action::DropReply);
-    let ids = callers(&stand).await;
-    assert!(stand.lock().lock().await.is_err());
+    let fixture = Fixture::with(|client| client.command_timeout(PATIENCE)).await;
+    let lost = fixture.proxy.on(acquire(), Action::DropReply);
+    let ids = callers(&fixture).await;
+    assert!(fixture.lock().lock().await.is_err());
     lost.wait_hits(1).await;
-    stand.proxy.wait_for(kill(), 1).await;
-    let commands = stand.proxy.commands();
+    fixture.proxy.wait_for(kill(), 1).await;
+    let commands = fixture.proxy.commands();
     let killed = commands.iter().find(|seen| kill()(&seen.args)).unwrap();
     assert!(
         ids.contains(&killed.args[3]),
@@ -176,32 +178,32 @@ async fn an_abandoned_connection_is_killed_before_its_commands_can_run() {
         .skip_while(|seen| !kill()(&seen.args))
         .any(|seen| settle()(&seen.args));
     if !settled_after {
-        stand.proxy.wait_for(settle(), 2).await;
+        fixture.proxy.wait_for(settle(), 2).await;
     }
     eventually(SOON, "the connection is closed", async || {
-        let there = callers(&stand).await;
+        let there = callers(&fixture).await;
         !there.contains(&killed.args[3])
     })
     .await;
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 #[tokio::test]
 async fn a_request_cut_in_the_middle_is_sent_again() {
-    let stand = Stand::start().await;
+    let fixture = Fixture::start().await;
     let owner = Owner::new();
-    stand
+    fixture
         .proxy
         .cut_after_bytes(crate::support::Direction::ToServer, 40);
-    let guard = stand.lock().lock().owner(&owner).await.unwrap();
-    assert_eq!(stand.proxy.counts().cut_after_bytes, 1);
-    assert_eq!(stand.counts().await, one("1"));
-    stand
+    let guard = fixture.lock().lock().owner(&owner).await.unwrap();
+    assert_eq!(fixture.proxy.counts().cut_after_bytes, 1);
+    assert_eq!(fixture.counts().await, one("1"));
+    fixture
         .proxy
         .cut_after_bytes(crate::support::Direction::ToClient, 1);
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
-    assert_eq!(stand.proxy.counts().cut_after_bytes, 2);
-    assert!(!stand.redis.exists(NAME).await);
+    assert_eq!(fixture.proxy.counts().cut_after_bytes, 2);
+    assert!(!fixture.redis.exists(NAME).await);
 }
 
 fn one(count: &str) -> Vec<String> {
@@ -209,14 +211,14 @@ fn one(count: &str) -> Vec<String> {
 }
 
 /// The connections on which such a command was sent, in the order of sending.
-fn connections_of(stand: &Stand, matches: impl Fn(&[String]) -> bool) -> Vec<u64> {
-    let commands = stand.proxy.commands();
+fn connections_of(fixture: &Fixture, matches: impl Fn(&[String]) -> bool) -> Vec<u64> {
+    let commands = fixture.proxy.commands();
     let matching = commands.iter().filter(|seen| matches(&seen.args));
     matching.map(|seen| seen.connection).collect()
 }
 
 /// The server's ids of these connections.
-async fn callers(stand: &Stand) -> Vec<String> {
-    let clients = stand.redis.clients().await;
+async fn callers(fixture: &Fixture) -> Vec<String> {
+    let clients = fixture.redis.clients().await;
     clients.iter().map(|client| client.id.to_string()).collect()
 }

@@ -8,7 +8,7 @@ use lockdog::{Client, Guard, Lock};
 use tokio::task::JoinHandle;
 
 use crate::faults::SOON;
-use crate::faults::stand::{NAME, Stand, take};
+use crate::faults::fixture::{Fixture, NAME, take};
 use crate::support::{Action, RedisServer, eventually, named};
 
 /// Design: invariant 8.
@@ -54,18 +54,18 @@ async fn without_permission_to_subscribe_waits_are_only_slower() {
 /// Design: invariant 8. The runtime of the first waiter reads the messages, if it has its own threads.
 #[tokio::test]
 async fn the_runtime_that_reads_the_messages_may_end() {
-    let stand = Stand::with(|client| client.poll_cap(SOON * 4)).await;
-    let others = stand.others_lock().await;
+    let fixture = Fixture::with(|client| client.poll_cap(SOON * 4)).await;
+    let others = fixture.others_lock().await;
     let threads = tokio::runtime::Runtime::new().unwrap();
     for ends in [false, true] {
         let held = take(&others).await;
-        let lock = stand.lock();
+        let lock = fixture.lock();
         let there = threads.spawn(async move { lock.lock().await });
         eventually(SOON, "its subscription", async || {
-            !stand.redis.channels().await.is_empty()
+            !fixture.redis.channels().await.is_empty()
         })
         .await;
-        let here = wait_for(&stand.lock());
+        let here = wait_for(&fixture.lock());
         if ends {
             there.abort();
             let _cancelled = there.await;
@@ -78,15 +78,15 @@ async fn the_runtime_that_reads_the_messages_may_end() {
         drop(tokio::time::timeout(SOON, there).await.unwrap().unwrap());
         drop(tokio::time::timeout(SOON, here).await.unwrap().unwrap());
     }
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 /// Design: invariant 8.
 #[tokio::test]
 async fn a_subscription_killed_repeatedly_only_slows_waits() {
-    let stand = Stand::with(|client| client.poll_cap(CAP)).await;
-    let others = stand.others_lock().await;
-    let redis = stand.redis.clone();
+    let fixture = Fixture::with(|client| client.poll_cap(CAP)).await;
+    let others = fixture.others_lock().await;
+    let redis = fixture.redis.clone();
     let killed = Arc::new(AtomicU64::new(0));
     let count = killed.clone();
     let killer = tokio::spawn(async move {
@@ -105,37 +105,40 @@ async fn a_subscription_killed_repeatedly_only_slows_waits() {
             killed.load(Ordering::Relaxed)
         );
         let held = take(&others).await;
-        let waiting = wait_for(&stand.lock());
+        let waiting = wait_for(&fixture.lock());
         tokio::time::sleep(CAP).await;
         assert!(!waiting.is_finished());
         held.unlock().await.unwrap();
         drop(waiting.await.unwrap());
     }
     killer.abort();
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 /// After a reconnection every waiter queries once, because a message may have been missed.
 #[tokio::test]
 async fn a_message_missed_during_a_reconnect_loses_no_wake_up() {
-    let stand = Stand::with(|client| client.poll_cap(SOON * 6)).await;
-    let held = take(&stand.others_lock().await).await;
-    let waiting = wait_for(&stand.lock());
-    listening(&stand).await;
+    let fixture = Fixture::with(|client| client.poll_cap(SOON * 6)).await;
+    let held = take(&fixture.others_lock().await).await;
+    let waiting = wait_for(&fixture.lock());
+    listening(&fixture).await;
     // The connection is killed, and the client can reconnect only after the message.
-    stand.proxy.refuse();
-    let killed: u64 = stand.redis.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+    fixture.proxy.refuse();
+    let killed: u64 = fixture
+        .redis
+        .ask(&["CLIENT", "KILL", "TYPE", "pubsub"])
+        .await;
     assert_eq!(killed, 1);
     held.unlock().await.unwrap();
     eventually(SOON, "a connection is refused", async || {
-        stand.proxy.counts().refused >= 1
+        fixture.proxy.counts().refused >= 1
     })
     .await;
     assert!(!waiting.is_finished());
-    stand.proxy.heal();
+    fixture.proxy.heal();
     let woken = tokio::time::timeout(SOON, waiting).await;
     drop(woken.expect("no timer could have woken it").unwrap());
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 /// Only the waiter of the changed channel queries, and a new connection has no subscriptions.
@@ -184,17 +187,17 @@ async fn a_new_connection_subscribes_to_all_channels_and_then_follows_changes() 
 /// Design: invariant 8. The connection stays open and delivers nothing.
 #[tokio::test]
 async fn messages_lost_on_a_half_open_connection_only_slow_waits() {
-    let stand = Stand::with(|client| client.poll_cap(CAP)).await;
-    let others = stand.others_lock().await;
+    let fixture = Fixture::with(|client| client.poll_cap(CAP)).await;
+    let others = fixture.others_lock().await;
     let held = take(&others).await;
-    let silenced = stand
+    let silenced = fixture
         .proxy
         .on(named("SUBSCRIBE"), Action::DropReply)
         .always();
-    let waiting = wait_for(&stand.lock());
+    let waiting = wait_for(&fixture.lock());
     silenced.wait_hits(1).await;
-    listening(&stand).await;
-    let messages = stand.redis.messages("*").await;
+    listening(&fixture).await;
+    let messages = fixture.redis.messages("*").await;
     tokio::time::sleep(CAP).await;
     assert!(!waiting.is_finished());
     held.unlock().await.unwrap();
@@ -205,43 +208,43 @@ async fn messages_lost_on_a_half_open_connection_only_slow_waits() {
     drop(waiting.await.unwrap());
     drop(messages);
     silenced.remove();
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 /// Design: invariant 8. The same, but this subscription was confirmed, so only a timer wakes the waiter.
 #[tokio::test]
 async fn messages_lost_after_the_subscription_only_slow_waits() {
-    let stand = Stand::with(|client| client.poll_cap(CAP).command_timeout(SOON * 3)).await;
-    let others = stand.others_lock().await;
+    let fixture = Fixture::with(|client| client.poll_cap(CAP).command_timeout(SOON * 3)).await;
+    let others = fixture.others_lock().await;
     let held = take(&others).await;
-    let waiting = wait_for(&stand.lock());
-    listening(&stand).await;
+    let waiting = wait_for(&fixture.lock());
+    listening(&fixture).await;
     // The shared connection becomes silent at the reply of another channel.
-    stand.redis.cmd(&["HSET", "foreign", "holder", "1"]).await;
-    let silenced = stand.proxy.on(named("SUBSCRIBE"), Action::DropReply);
-    let other = wait_for(&stand.client.lock("foreign"));
+    fixture.redis.cmd(&["HSET", "foreign", "holder", "1"]).await;
+    let silenced = fixture.proxy.on(named("SUBSCRIBE"), Action::DropReply);
+    let other = wait_for(&fixture.client.lock("foreign"));
     silenced.wait_hits(1).await;
-    let messages = stand.redis.messages("*").await;
+    let messages = fixture.redis.messages("*").await;
     held.unlock().await.unwrap();
     eventually(SOON, "it is published", async || {
         !messages.seen().is_empty()
     })
     .await;
     drop(waiting.await.unwrap());
-    stand.redis.cmd(&["DEL", "foreign"]).await;
+    fixture.redis.cmd(&["DEL", "foreign"]).await;
     drop(other.await.unwrap());
     drop(messages);
 }
 
 /// Waits until the server has answered the holder's acquire and two acquires of the waiter, the second of
 /// which follows its subscription. From then on only a message or a timer wakes the waiter.
-async fn listening(stand: &Stand) {
+async fn listening(fixture: &Fixture) {
     eventually(
         SOON,
         "the waiter has subscribed and looked again",
         async || {
-            let acquires = stand.redis.commandstats().await["evalsha"];
-            stand.redis.channels().await.len() == 1 && acquires >= 3
+            let acquires = fixture.redis.commandstats().await["evalsha"];
+            fixture.redis.channels().await.len() == 1 && acquires >= 3
         },
     )
     .await;

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use lockdog::{Client, Guard, Owner};
 
 use crate::faults::SOON;
-use crate::faults::stand::{NAME, Stand, take};
+use crate::faults::fixture::{Fixture, NAME, take};
 use crate::support::logs::{self, Recent};
 use crate::support::{Cell, Dice, Direction, Redis, eventually, until_ok};
 
@@ -58,14 +58,14 @@ async fn story(seen: &Seen) {
             .command_timeout(Duration::from_millis(300))
             .poll_cap(Duration::from_millis(100))
     };
-    let stand = Arc::new(Stand::with(set).await);
-    let mut clients = vec![stand.client.clone()];
+    let fixture = Arc::new(Fixture::with(set).await);
+    let mut clients = vec![fixture.client.clone()];
     for _ in 0..2 {
-        let builder = set(Client::builder()).url(stand.proxy.url());
+        let builder = set(Client::builder()).url(fixture.proxy.url());
         clients.push(until_ok(SOON, async || builder.clone().build().await).await);
     }
     *seen.clients.lock().unwrap() = clients.clone();
-    *seen.redis.lock().unwrap() = Some(stand.redis.clone());
+    *seen.redis.lock().unwrap() = Some(fixture.redis.clone());
     let run = Arc::new(Run::default());
     let mut tasks = tokio::task::JoinSet::new();
     for client in &clients {
@@ -74,7 +74,7 @@ async fn story(seen: &Seen) {
         }
     }
     let dice = Dice::from_environment();
-    let done = harass(&stand, dice, &run).await;
+    let done = harass(&fixture, dice, &run).await;
     run.over.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {
         task.expect("no task panics");
@@ -87,7 +87,7 @@ async fn story(seen: &Seen) {
         drop(take(&client.lock(NAME)).await);
         eventually(SOON, "nothing is held", async || client.holds().is_empty()).await;
     }
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 #[derive(Default)]
@@ -135,7 +135,7 @@ async fn visit(guard: &Guard, run: &Run) {
 
 /// Causes random faults for a time, ends them all, and counts them by kind. On a busy machine it takes
 /// longer, until there were enough kinds of faults and enough visits.
-async fn harass(stand: &Stand, mut dice: Dice, run: &Run) -> BTreeMap<&'static str, u32> {
+async fn harass(fixture: &Fixture, mut dice: Dice, run: &Run) -> BTreeMap<&'static str, u32> {
     let mut next = |faces: u64| dice.roll(faces);
     let mut done = BTreeMap::new();
     let began = Instant::now();
@@ -153,7 +153,7 @@ async fn harass(stand: &Stand, mut dice: Dice, run: &Run) -> BTreeMap<&'static s
         let what = match next(7) {
             0 => {
                 "cut".to_owned()
-                    + if stand.proxy.cut_all() > 0 {
+                    + if fixture.proxy.cut_all() > 0 {
                         ""
                     } else {
                         " nothing"
@@ -161,41 +161,41 @@ async fn harass(stand: &Stand, mut dice: Dice, run: &Run) -> BTreeMap<&'static s
             }
             1 => {
                 "reset".to_owned()
-                    + if stand.proxy.reset_all() > 0 {
+                    + if fixture.proxy.reset_all() > 0 {
                         ""
                     } else {
                         " nothing"
                     }
             }
             2 => {
-                stand.proxy.delay(direction, lasts);
+                fixture.proxy.delay(direction, lasts);
                 tokio::time::sleep(lasts).await;
                 "delay".to_owned()
             }
             3 => {
-                stand.proxy.blackhole(direction);
+                fixture.proxy.blackhole(direction);
                 tokio::time::sleep(lasts * 2).await;
                 "blackhole".to_owned()
             }
             4 => {
                 let kill = ["CLIENT", "KILL", "TYPE", "pubsub"];
-                let _ = stand.redis.try_cmd(&kill).await;
+                let _ = fixture.redis.try_cmd(&kill).await;
                 "kill pubsub".to_owned()
             }
             5 => {
-                stand.server.pause();
+                fixture.server.pause();
                 tokio::time::sleep(lasts).await;
-                stand.server.resume();
+                fixture.server.resume();
                 "pause".to_owned()
             }
             _ => {
-                stand.proxy.refuse();
-                stand.proxy.cut_all();
+                fixture.proxy.refuse();
+                fixture.proxy.cut_all();
                 tokio::time::sleep(lasts).await;
                 "refuse".to_owned()
             }
         };
-        stand.proxy.heal();
+        fixture.proxy.heal();
         let known = [
             "cut",
             "reset",

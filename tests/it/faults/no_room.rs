@@ -8,33 +8,33 @@ use lockdog::report::Verdict;
 use lockdog::{Client, Error, Unlocked};
 
 use crate::faults::SOON;
+use crate::faults::fixture::{Fixture, MOMENT, NAME, take};
 use crate::faults::scripts::renew;
-use crate::faults::stand::{MOMENT, NAME, Stand, take};
 use crate::support::{Redis, RedisServer, eventually};
 use crate::turn::refusal;
 
 /// The server answers `NOREPLICAS` while it has no replica.
 #[tokio::test]
 async fn a_held_lock_is_renewed_when_the_replicas_are_back() {
-    let stand = Stand::with(|client| client.watchdog_lease(LEASE).command_timeout(SOON)).await;
+    let fixture = Fixture::with(|client| client.watchdog_lease(LEASE).command_timeout(SOON)).await;
     let set = async |setting: [&str; 2]| {
         let set = [&["CONFIG", "SET"][..], &setting].concat();
-        stand.redis.cmd(&set).await;
+        fixture.redis.cmd(&set).await;
     };
     set(["repl-diskless-sync-delay", "0"]).await;
     let replica = RedisServer::start().await;
-    let replica = Replica::of(&stand, &replica).await;
+    let replica = Replica::of(&fixture, &replica).await;
     set(["min-replicas-to-write", "1"]).await;
-    let guard = stand.lock().lock().await.unwrap();
-    replica.leave(&stand).await;
-    let before = stand.proxy.count(renew());
-    stand.proxy.wait_for(renew(), before + 3).await;
+    let guard = fixture.lock().lock().await.unwrap();
+    replica.leave(&fixture).await;
+    let before = fixture.proxy.count(renew());
+    fixture.proxy.wait_for(renew(), before + 3).await;
     eventually(SOON, "its renewals fail", async || {
         guard.verdict() == Verdict::Jeopardy
     })
     .await;
     assert!(guard.is_valid());
-    let free = stand.client.lock("other");
+    let free = fixture.client.lock("other");
     let error = refusal(&free).await;
     let Error::Refused { code, .. } = &error else {
         panic!("{error}")
@@ -42,7 +42,7 @@ async fn a_held_lock_is_renewed_when_the_replicas_are_back() {
     assert!(code == "NOREPLICAS" && error.is_retriable(), "{error}");
 
     let waiting = tokio::spawn(free.lock().into_future());
-    replica.follow(&stand).await;
+    replica.follow(&fixture).await;
     eventually(SOON, "it is renewed", async || {
         guard.verdict() == Verdict::Held && guard.remaining() > LEASE / 2
     })
@@ -53,44 +53,44 @@ async fn a_held_lock_is_renewed_when_the_replicas_are_back() {
         .await
         .unwrap();
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 /// If the replicas are away for longer than a lease, the hold is lost at its deadline, and its guard
 /// reports that.
 #[tokio::test]
 async fn a_held_lock_is_lost_at_its_deadline_if_the_replicas_stay_away() {
-    let stand = Stand::with(|client| client.watchdog_lease(LEASE / 2)).await;
-    let guard = stand.lock().lock().await.unwrap();
+    let fixture = Fixture::with(|client| client.watchdog_lease(LEASE / 2)).await;
+    let guard = fixture.lock().lock().await.unwrap();
     let require = async |number: &str| {
         let set = ["CONFIG", "SET", "min-replicas-to-write", number];
-        stand.redis.cmd(&set).await;
+        fixture.redis.cmd(&set).await;
     };
     require("1").await;
     let lost = tokio::time::timeout(SOON * 3, guard.lost()).await;
     assert_eq!(lost.expect("it is notified").reason(), LostReason::Deadline);
-    assert!(refusals(&stand.redis, "NOREPLICAS").await >= 1);
+    assert!(refusals(&fixture.redis, "NOREPLICAS").await >= 1);
     assert!(guard.unlock().await.unwrap_err().is_lost());
     require("0").await;
-    take(&stand.lock()).await.unlock().await.unwrap();
-    stand.assert_recovered().await;
+    take(&fixture.lock()).await.unlock().await.unwrap();
+    fixture.assert_recovered().await;
 }
 
 /// Calls, waiters and the watchdog all meet a full `maxclients`.
 #[tokio::test]
 async fn a_held_lock_is_renewed_when_maxclients_allows_its_client_again() {
-    let stand = Stand::with(|client| client.watchdog_lease(LEASE).command_timeout(SOON)).await;
-    let guard = stand.lock().lock().await.unwrap();
-    stand.proxy.wait_for(renew(), 2).await;
-    let held = Client::connect(stand.server.url()).await.unwrap();
+    let fixture = Fixture::with(|client| client.watchdog_lease(LEASE).command_timeout(SOON)).await;
+    let guard = fixture.lock().lock().await.unwrap();
+    fixture.proxy.wait_for(renew(), 2).await;
+    let held = Client::connect(fixture.server.url()).await.unwrap();
     let held = held.lock("other").lock().await.unwrap();
-    let waiting = tokio::spawn(stand.client.lock("other").lock().into_future());
+    let waiting = tokio::spawn(fixture.client.lock("other").lock().into_future());
     eventually(SOON, "the waiter listens", async || {
-        !stand.redis.channels().await.is_empty()
+        !fixture.redis.channels().await.is_empty()
     })
     .await;
 
-    let full = Full::without(&stand).await;
+    let full = Full::without(&fixture).await;
     eventually(SOON, "its renewals fail", async || {
         guard.verdict() == Verdict::Jeopardy
     })
@@ -106,15 +106,15 @@ async fn a_held_lock_is_renewed_when_maxclients_allows_its_client_again() {
     let got = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
     got.unwrap().unlock().await.unwrap();
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 /// The first connection of a client behaves like later ones.
 #[tokio::test]
 async fn a_new_client_on_a_full_server_waits_or_reports_it() {
-    let stand = Stand::start().await;
-    let full = Full::without(&stand).await;
-    let builder = || Client::builder().url(stand.server.url());
+    let fixture = Fixture::start().await;
+    let full = Full::without(&fixture).await;
+    let builder = || Client::builder().url(fixture.server.url());
     let error = builder().command_timeout(MOMENT).build().await;
     let error = error.unwrap_err();
     assert!(error.is_retriable(), "{error}");
@@ -131,40 +131,40 @@ async fn a_new_client_on_a_full_server_waits_or_reports_it() {
     let (waited, ()) = tokio::join!(waiting.into_future(), room);
     let guard = waited.unwrap().expect("no other owner has it");
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
-/// A replica of the stand's server.
+/// A replica of the fixture's server.
 struct Replica {
     redis: Redis,
 }
 
 impl Replica {
-    async fn of(stand: &Stand, server: &RedisServer) -> Self {
+    async fn of(fixture: &Fixture, server: &RedisServer) -> Self {
         let redis = server.redis().await;
         let replica = Self { redis };
-        replica.follow(stand).await;
+        replica.follow(fixture).await;
         replica
     }
 
-    async fn follow(&self, stand: &Stand) {
-        let port = stand.server.port().to_string();
+    async fn follow(&self, fixture: &Fixture) {
+        let port = fixture.server.port().to_string();
         self.redis.cmd(&["REPLICAOF", "127.0.0.1", &port]).await;
-        count(stand, 1).await;
+        count(fixture, 1).await;
     }
 
-    async fn leave(&self, stand: &Stand) {
+    async fn leave(&self, fixture: &Fixture) {
         self.redis.cmd(&["REPLICAOF", "NO", "ONE"]).await;
-        count(stand, 0).await;
+        count(fixture, 0).await;
     }
 }
 
 /// Waits until the server has this number of good replicas.
-async fn count(stand: &Stand, number: usize) {
+async fn count(fixture: &Fixture, number: usize) {
     let line = format!("connected_slaves:{number}\r\n");
     let state = "state=online";
     eventually(SOON, "the replica is there, or gone", async || {
-        let info: String = stand.redis.ask(&["INFO", "replication"]).await;
+        let info: String = fixture.redis.ask(&["INFO", "replication"]).await;
         info.contains(&line) && info.matches(state).count() == number
     })
     .await;
@@ -178,15 +178,15 @@ struct Full {
 }
 
 impl Full {
-    async fn without(stand: &Stand) -> Self {
-        let redis = stand.redis.clone();
+    async fn without(fixture: &Fixture) -> Self {
+        let redis = fixture.redis.clone();
         let before = turned_away(&redis).await;
         // The connections of other clients stay.
-        let own = stand.proxy.connections();
+        let own = fixture.proxy.connections();
         let there = redis.clients().await.len() - own;
         assert!(own >= 1 && there >= 1);
         set(&redis, there).await;
-        assert_eq!(stand.proxy.reset_all(), own);
+        assert_eq!(fixture.proxy.reset_all(), own);
         Self { redis, before }
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lockdog::{Client, Error, Unlocked};
 
 use crate::faults::SOON;
-use crate::faults::stand::{MOMENT, Stand, error_of, take};
+use crate::faults::fixture::{Fixture, MOMENT, error_of, take};
 use crate::support::{Data, Redis, RedisServer, eventually};
 
 #[tokio::test]
@@ -18,22 +18,22 @@ async fn a_call_waits_until_loading_ends() {
         .arg("--rdbcompression", "no")
         .start()
         .await;
-    let stand = Stand::on(server, |client| client.command_timeout(SOON * 3)).await;
+    let fixture = Fixture::on(server, |client| client.command_timeout(SOON * 3)).await;
     // A loading server processes commands once every two megabytes, so the values are large.
     let fill = "for i = 1, 10000 do redis.call('SET', i, string.rep('x', 4096), 'EX', 100) end";
-    stand.redis.cmd(&["EVAL", fill, "0"]).await;
-    let guard = stand.lock().lock().await.unwrap();
-    stand.server.restart(Data::Kept).await;
-    let loading = stand.server.redis().await;
+    fixture.redis.cmd(&["EVAL", fill, "0"]).await;
+    let guard = fixture.lock().lock().await.unwrap();
+    fixture.server.restart(Data::Kept).await;
+    let loading = fixture.server.redis().await;
     let refused = loading.try_cmd(&["GET", "1"]).await.unwrap_err();
     assert_eq!(refused.code(), Some("LOADING"));
-    let impatient = stand.client.lock("other").try_lock().wait(MOMENT);
+    let impatient = fixture.client.lock("other").try_lock().wait(MOMENT);
     let error = impatient.await.unwrap_err();
     assert!(error.is_retriable() && !error.is_lost(), "{error}");
     // It loads for fifteen seconds at least.
     let refused = loading.try_cmd(&["GET", "1"]).await;
     assert!(refused.is_err(), "it has loaded already");
-    let waiting = stand.client.lock("third").try_lock().wait(SOON * 3);
+    let waiting = fixture.client.lock("third").try_lock().wait(SOON * 3);
     let hasten = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         let set = ["CONFIG", "SET", "key-load-delay", "0"];
@@ -42,52 +42,52 @@ async fn a_call_waits_until_loading_ends() {
     let (unlocked, waited, ()) = tokio::join!(guard.unlock(), waiting.into_future(), hasten);
     assert_eq!(unlocked.unwrap(), Unlocked::Released);
     drop(waited.unwrap().expect("it is free"));
-    let redis = stand.server.redis().await;
+    let redis = fixture.server.redis().await;
     assert!(redis.errorstats().await["LOADING"] >= 2);
     redis.assert_clean().await;
 }
 
 #[tokio::test]
 async fn a_call_waits_until_a_busy_script_ends() {
-    let stand = Stand::with(|client| client.command_timeout(SOON)).await;
-    stand
+    let fixture = Fixture::with(|client| client.command_timeout(SOON)).await;
+    fixture
         .redis
         .cmd(&["CONFIG", "SET", "lua-time-limit", "20"])
         .await;
     let busy = async || {
-        let runner = stand.server.redis().await;
+        let runner = fixture.server.redis().await;
         tokio::spawn(async move { runner.try_cmd(&["EVAL", "while true do end", "0"]).await });
         eventually(SOON, "the script keeps the server busy", async || {
-            let answer = stand.redis.try_cmd(&["GET", "n"]).await;
+            let answer = fixture.redis.try_cmd(&["GET", "n"]).await;
             answer.is_err_and(|error| error.code() == Some("BUSY"))
         })
         .await;
     };
-    waited_out(&stand, "BUSY", busy, async || {
-        stand.redis.cmd(&["SCRIPT", "KILL"]).await;
+    waited_out(&fixture, "BUSY", busy, async || {
+        fixture.redis.cmd(&["SCRIPT", "KILL"]).await;
     })
     .await;
 }
 
 #[tokio::test]
 async fn a_call_waits_until_a_replica_is_a_master() {
-    let stand = Stand::with(|client| client.command_timeout(SOON)).await;
-    let demote = async || drop(stand.redis.cmd(&["REPLICAOF", "127.0.0.1", "1"]).await);
-    waited_out(&stand, "READONLY", demote, async || {
-        stand.redis.cmd(&["REPLICAOF", "NO", "ONE"]).await;
+    let fixture = Fixture::with(|client| client.command_timeout(SOON)).await;
+    let demote = async || drop(fixture.redis.cmd(&["REPLICAOF", "127.0.0.1", "1"]).await);
+    waited_out(&fixture, "READONLY", demote, async || {
+        fixture.redis.cmd(&["REPLICAOF", "NO", "ONE"]).await;
     })
     .await;
 }
 
 #[tokio::test]
 async fn a_call_waits_for_missing_replicas() {
-    let stand = Stand::with(|client| client.command_timeout(SOON)).await;
+    let fixture = Fixture::with(|client| client.command_timeout(SOON)).await;
     let require = async |n: &str| {
         let set = ["CONFIG", "SET", "min-replicas-to-write", n];
-        stand.redis.cmd(&set).await;
+        fixture.redis.cmd(&set).await;
     };
     waited_out(
-        &stand,
+        &fixture,
         "NOREPLICAS",
         async || require("1").await,
         async || {
@@ -99,20 +99,23 @@ async fn a_call_waits_for_missing_replicas() {
 
 #[tokio::test]
 async fn a_call_waits_for_a_server_full_of_clients() {
-    let stand = Stand::with(|client| client.command_timeout(SOON)).await;
+    let fixture = Fixture::with(|client| client.command_timeout(SOON)).await;
     let set = async |n: usize| {
         let n = n.to_string();
-        stand.redis.cmd(&["CONFIG", "SET", "maxclients", &n]).await;
+        fixture
+            .redis
+            .cmd(&["CONFIG", "SET", "maxclients", &n])
+            .await;
     };
-    let guard = stand.lock().lock().await.unwrap();
-    let caller = caller(&stand.redis).await;
-    stand.redis.kill_client(caller).await;
-    let there = stand.redis.clients().await.len();
+    let guard = fixture.lock().lock().await.unwrap();
+    let caller = caller(&fixture.redis).await;
+    fixture.redis.kill_client(caller).await;
+    let there = fixture.redis.clients().await.len();
     set(there).await;
-    let lock = stand.client.lock("other");
+    let lock = fixture.client.lock("other");
     let error = error_of(&lock).await;
     assert!(error.is_retriable() && !error.is_timeout(), "{error}");
-    let rejected = rejected(&stand.redis).await;
+    let rejected = rejected(&fixture.redis).await;
     assert!(rejected >= 1, "{rejected} were turned away");
     let release = async {
         tokio::time::sleep(MOMENT).await;
@@ -121,106 +124,106 @@ async fn a_call_waits_for_a_server_full_of_clients() {
     let (unlocked, ()) = tokio::join!(guard.unlock(), release);
     assert_eq!(unlocked.unwrap(), Unlocked::Released);
     take(&lock).await.unlock().await.unwrap();
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 #[tokio::test]
 async fn a_call_waits_for_a_server_that_is_down() {
     let server = RedisServer::builder().persistent().start().await;
-    let stand = Stand::on(server, |client| client.command_timeout(SOON * 2)).await;
-    let guard = stand.lock().lock().await.unwrap();
-    stand.server.kill();
-    let lock = stand.client.lock("other");
+    let fixture = Fixture::on(server, |client| client.command_timeout(SOON * 2)).await;
+    let guard = fixture.lock().lock().await.unwrap();
+    fixture.server.kill();
+    let lock = fixture.client.lock("other");
     let error = error_of(&lock).await;
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
     assert!(error.is_retriable() && error.may_be_held() && !error.is_timeout());
-    assert!(stand.proxy.counts().unreachable >= 1);
+    assert!(fixture.proxy.counts().unreachable >= 1);
     let come_back = async {
         tokio::time::sleep(MOMENT).await;
-        stand.server.restart(Data::Kept).await;
+        fixture.server.restart(Data::Kept).await;
     };
     let waiting = lock.try_lock().wait(SOON * 2);
     let (unlocked, waited, ()) = tokio::join!(guard.unlock(), waiting.into_future(), come_back);
     assert_eq!(unlocked.unwrap(), Unlocked::Released);
     drop(waited.unwrap().expect("it is free"));
-    let redis = stand.server.redis().await;
+    let redis = fixture.server.redis().await;
     eventually(SOON, "all is free", async || redis.keys().await.is_empty()).await;
 }
 
 #[tokio::test]
 async fn connections_that_are_reset_or_killed_are_reopened() {
-    let stand = Stand::start().await;
+    let fixture = Fixture::start().await;
     let total = AtomicU64::new(0);
     for round in 0..60 {
         let end = async || {
             let ended = if round % 2 == 0 {
-                stand.proxy.reset_all() as u64
+                fixture.proxy.reset_all() as u64
             } else {
                 let kill = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
-                stand.redis.ask(&kill).await
+                fixture.redis.ask(&kill).await
             };
             total.fetch_add(ended, Ordering::Relaxed);
         };
-        let (guard, ()) = tokio::join!(stand.lock().lock().into_future(), end());
+        let (guard, ()) = tokio::join!(fixture.lock().lock().into_future(), end());
         let guard = guard.unwrap();
         let (unlocked, ()) = tokio::join!(guard.unlock(), end());
         assert_eq!(unlocked.unwrap(), Unlocked::Released);
     }
-    assert!(stand.proxy.counts().reset >= 30);
+    assert!(fixture.proxy.counts().reset >= 30);
     assert!(total.into_inner() >= 60);
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 #[tokio::test]
 async fn a_call_waits_for_a_paused_or_sleeping_server() {
-    let stand = Stand::with(|client| client.command_timeout(SOON)).await;
-    let lock = stand.lock();
+    let fixture = Fixture::with(|client| client.command_timeout(SOON)).await;
+    let lock = fixture.lock();
     for command in [&["CLIENT", "PAUSE", "700"][..], &["DEBUG", "SLEEP", "0.7"]] {
         for inner in [false, true] {
             let outer = if inner { Some(take(&lock).await) } else { None };
-            let guard = during(&stand, command, lock.lock().into_future()).await;
+            let guard = during(&fixture, command, lock.lock().into_future()).await;
             let expected = match outer {
                 Some(_) => Unlocked::StillHeld { count: 1 },
                 None => Unlocked::Released,
             };
-            let unlocked = during(&stand, command, guard.unwrap().unlock()).await;
+            let unlocked = during(&fixture, command, guard.unwrap().unlock()).await;
             assert_eq!(unlocked.unwrap(), expected);
         }
     }
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 #[tokio::test]
 async fn flushed_scripts_are_sent_again() {
-    let stand = Stand::start().await;
-    let redis = stand.redis.clone();
+    let fixture = Fixture::start().await;
+    let redis = fixture.redis.clone();
     let flusher = tokio::spawn(async move {
         loop {
             redis.cmd(&["SCRIPT", "FLUSH"]).await;
             tokio::task::yield_now().await;
         }
     });
-    let lock = stand.lock();
+    let lock = fixture.lock();
     for _ in 0..100 {
         let outer = lock.lock().await.unwrap();
         let inner = lock.lock().await.unwrap();
-        assert_eq!(stand.counts().await, ["2"]);
+        assert_eq!(fixture.counts().await, ["2"]);
         inner.unlock().await.unwrap();
         drop(outer);
     }
     flusher.abort();
-    let missed = stand.redis.errorstats().await["NOSCRIPT"];
+    let missed = fixture.redis.errorstats().await["NOSCRIPT"];
     assert!(missed >= 10, "{missed} scripts were missing");
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 /// Acquire and unlock fail with `code` while the state lasts, and succeed when it ends.
-async fn waited_out(stand: &Stand, code: &str, enter: impl AsyncFn(), leave: impl AsyncFn()) {
-    let lock = stand.lock();
+async fn waited_out(fixture: &Fixture, code: &str, enter: impl AsyncFn(), leave: impl AsyncFn()) {
+    let lock = fixture.lock();
     let guard = lock.lock().await.unwrap();
-    let free = stand.client.lock("other");
-    let impatient = Client::connect(stand.server.url()).await.unwrap();
-    let before = errors(stand, code).await;
+    let free = fixture.client.lock("other");
+    let impatient = Client::connect(fixture.server.url()).await.unwrap();
+    let before = errors(fixture, code).await;
     enter().await;
     let mut error = impatient.lock("1").try_lock().await.unwrap_err();
     for name in ["2", "3", "4"] {
@@ -242,21 +245,21 @@ async fn waited_out(stand: &Stand, code: &str, enter: impl AsyncFn(), leave: imp
     let (unlocked, waited, ()) = tokio::join!(guard.unlock(), waiting.into_future(), later);
     assert_eq!(unlocked.unwrap(), Unlocked::Released);
     drop(waited.unwrap().expect("it is free"));
-    assert!(errors(stand, code).await > before);
-    stand.assert_recovered().await;
+    assert!(errors(fixture, code).await > before);
+    fixture.assert_recovered().await;
 }
 
-async fn errors(stand: &Stand, code: &str) -> u64 {
-    let stats = stand.redis.errorstats().await;
+async fn errors(fixture: &Fixture, code: &str) -> u64 {
+    let stats = fixture.redis.errorstats().await;
     // Redis 6.2 counts an error inside a script as a plain ERR.
     let count = |name| stats.get(name).copied().unwrap_or(0);
     count(code) + count("ERR")
 }
 
 /// Runs `call` after the server has started `command`, and checks that the call waited for it.
-async fn during<T>(stand: &Stand, command: &[&str], call: impl Future<Output = T>) -> T {
-    let admin = stand.server.redis().await;
-    let before = stand.proxy.commands().len();
+async fn during<T>(fixture: &Fixture, command: &[&str], call: impl Future<Output = T>) -> T {
+    let admin = fixture.server.redis().await;
+    let before = fixture.proxy.commands().len();
     let command: Vec<String> = command.iter().map(|&arg| arg.to_owned()).collect();
     let began = Instant::now();
     let stalled = tokio::spawn(async move {
@@ -265,7 +268,7 @@ async fn during<T>(stand: &Stand, command: &[&str], call: impl Future<Output = T
     });
     // On a busy machine the PING may come after the stall.
     eventually(SOON, "the server stalls", async || {
-        let answer = stand.redis.try_cmd(&["PING"]);
+        let answer = fixture.redis.try_cmd(&["PING"]);
         let answer = tokio::time::timeout(Duration::from_millis(50), answer).await;
         answer.is_err() || stalled.is_finished()
     })
@@ -273,7 +276,7 @@ async fn during<T>(stand: &Stand, command: &[&str], call: impl Future<Output = T
     let answer = call.await;
     let took = began.elapsed();
     assert!(took >= STALL, "it did not wait for the stall: {took:?}");
-    assert!(stand.proxy.commands().len() > before);
+    assert!(fixture.proxy.commands().len() > before);
     stalled.await.unwrap();
     answer
 }

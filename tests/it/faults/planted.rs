@@ -8,35 +8,35 @@ use futures_util::FutureExt;
 use lockdog::{Client, Guard, Owner, RedLock, Unlocked};
 
 use crate::faults::SOON;
+use crate::faults::fixture::{Fixture, NAME, load_scripts, take};
 use crate::faults::scripts::{acquire, renew, transfer};
-use crate::faults::stand::{NAME, Stand, load_scripts, take};
 use crate::support::prelude::{LONG, poll_once};
 use crate::support::{Action, Gate, Proxy, Redis, RedisServer, eventually};
 
 /// `blind_force_unlock`: a late command deletes the key, also if another owner has it by then.
 #[tokio::test]
 async fn a_delayed_force_unlock_does_not_free_the_next_holders_lock() {
-    let stand = Stand::start().await;
-    let others = stand.others_lock().await;
+    let fixture = Fixture::start().await;
+    let others = fixture.others_lock().await;
     let first = take(&others).await;
-    let holder = stand.holder().await;
+    let holder = fixture.holder().await;
     let gate = Gate::new();
     let names_the_holder = move |args: &[String]| {
         let is_script = args[0].to_ascii_uppercase().starts_with("EVAL");
         is_script && args.contains(&holder)
     };
     let action = Action::HoldRequest(gate.clone());
-    stand.proxy.on(names_the_holder, action);
-    let force = tokio::spawn(stand.lock().force_unlock().into_future());
+    fixture.proxy.on(names_the_holder, action);
+    let force = tokio::spawn(fixture.lock().force_unlock().into_future());
     gate.wait_reached().await;
     assert_eq!(first.unlock().await.unwrap(), Unlocked::Released);
     let next = take(&others).await;
     gate.open();
     let forced = force.await.unwrap().unwrap();
     assert!(!forced, "the holder that it was for has gone");
-    assert_eq!(stand.counts().await, ["1"], "the next holder keeps it");
+    assert_eq!(fixture.counts().await, ["1"], "the next holder keeps it");
     assert_eq!(next.unlock().await.unwrap(), Unlocked::Released);
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 /// `late_renewal_revives`: a successful renewal that is read after the deadline makes a lost hold valid
@@ -51,20 +51,20 @@ async fn a_renewal_answered_after_the_loss_revives_nothing() {
 /// False if no renewal was in flight at the end of the lease.
 async fn revives_nothing() -> bool {
     const LEASE: Duration = Duration::from_secs(4);
-    let stand = Stand::with(|client| client.watchdog_lease(LEASE)).await;
+    let fixture = Fixture::with(|client| client.watchdog_lease(LEASE)).await;
     let began = Instant::now();
-    let guard = stand.lock().lock().await.unwrap();
+    let guard = fixture.lock().lock().await.unwrap();
     let refused = Action::ReplyWith("-ERR not now".to_owned());
-    let before = stand.proxy.on(renew(), refused.clone()).always();
+    let before = fixture.proxy.on(renew(), refused.clone()).always();
     // The client waits for an answer for a third of the lease, so the loss comes in that time.
     tokio::time::sleep_until((began + LEASE * 4 / 5).into()).await;
     if !guard.is_valid() || before.hits() == 0 {
         return false;
     }
     let gate = Gate::new();
-    let held = stand.proxy.on(renew(), Action::HoldReply(gate.clone()));
+    let held = fixture.proxy.on(renew(), Action::HoldReply(gate.clone()));
     // The renewals that the client sends meanwhile on another connection.
-    stand.proxy.on(renew(), refused).always();
+    fixture.proxy.on(renew(), refused).always();
     before.remove();
     tokio::select! {
         biased;
@@ -79,11 +79,11 @@ async fn revives_nothing() -> bool {
     let until = Instant::now() + LEASE / 4;
     while Instant::now() < until {
         assert!(!guard.is_valid(), "a lost guard is valid again");
-        assert!(stand.client.holds().is_empty(), "a lost hold is listed");
+        assert!(fixture.client.holds().is_empty(), "a lost hold is listed");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     drop(guard);
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
     true
 }
 
@@ -92,18 +92,18 @@ async fn revives_nothing() -> bool {
 async fn a_lock_handed_over_to_a_waiter_that_left_is_free_at_once() {
     // Neither the end of a lease nor the watchdog's check of untaken grants comes before the end of the
     // test.
-    let stand = Stand::with(|client| client.poll_cap(LONG)).await;
-    let lock = stand.lock();
+    let fixture = Fixture::with(|client| client.poll_cap(LONG)).await;
+    let lock = fixture.lock();
     for is_under_way in [false, true] {
         let held = lock.lock().owner(&Owner::new()).await.unwrap();
         let next = lock.lock().lease(LONG).owner(&Owner::new());
         let mut next = next.into_future();
         assert!(poll_once(&mut next).await.is_none());
-        let before = stand.proxy.count(transfer());
+        let before = fixture.proxy.count(transfer());
         if is_under_way {
             let gate = Gate::new();
             let action = Action::HoldReply(gate.clone());
-            stand.proxy.on(transfer(), action);
+            fixture.proxy.on(transfer(), action);
             let unlock = tokio::spawn(async move { held.unlock().await });
             gate.wait_reached().await;
             drop(next);
@@ -111,13 +111,13 @@ async fn a_lock_handed_over_to_a_waiter_that_left_is_free_at_once() {
             assert_eq!(unlock.await.unwrap().unwrap(), Unlocked::Released);
         } else {
             assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
-            assert_eq!(stand.counts().await, ["1"], "the waiter has it");
+            assert_eq!(fixture.counts().await, ["1"], "the waiter has it");
             drop(next);
         }
-        assert_eq!(stand.proxy.count(transfer()), before + 1);
-        stand.await_free().await;
+        assert_eq!(fixture.proxy.count(transfer()), before + 1);
+        fixture.await_free().await;
     }
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 /// `quorum_releases_acquired_only`: a grant of a server that comes after the release of the lock stays.

@@ -8,8 +8,8 @@ use lockdog::{Client, Error, Guard, Unlocked};
 use tokio::task::JoinHandle;
 
 use crate::faults::SOON;
+use crate::faults::fixture::{Fixture, NAME, PATIENCE};
 use crate::faults::scripts::{acquire, renew};
-use crate::faults::stand::{NAME, PATIENCE, Stand};
 use crate::kinds::{FENCED, FENCED_FROM_ONE};
 use crate::support::redis::WAITING;
 use crate::support::{Data, RedisServer, eventually};
@@ -36,30 +36,36 @@ fn unconfirmed(error: &Error) -> (&str, &str) {
 #[tokio::test]
 async fn without_memory_only_acquires_are_refused() {
     let lease = Duration::from_millis(4_500);
-    let stand = Stand::with(|client| client.watchdog_lease(lease)).await;
-    let outer = stand.lock().lock().await.unwrap();
-    let inner = stand.lock().lock().await.unwrap();
-    stand.redis.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
-    let free = stand.client.lock("other");
+    let fixture = Fixture::with(|client| client.watchdog_lease(lease)).await;
+    let outer = fixture.lock().lock().await.unwrap();
+    let inner = fixture.lock().lock().await.unwrap();
+    fixture
+        .redis
+        .cmd(&["CONFIG", "SET", "maxmemory", "1"])
+        .await;
+    let free = fixture.client.lock("other");
     let error = free.lock().await.unwrap_err();
     assert_eq!(refused(&error).0, "OOM");
     let error = free.try_lock().wait(SOON).await.unwrap_err();
     assert_eq!(refused(&error).0, "OOM");
-    let error = stand.lock().lock().await.unwrap_err();
+    let error = fixture.lock().lock().await.unwrap_err();
     assert_eq!(refused(&error).0, "OOM");
-    assert!(!stand.redis.exists("other").await);
+    assert!(!fixture.redis.exists("other").await);
 
-    let renewed = stand.proxy.count(renew());
-    stand.proxy.wait_for(renew(), renewed + 2).await;
-    assert!(outer.is_valid() && !stand.is_free().await);
+    let renewed = fixture.proxy.count(renew());
+    fixture.proxy.wait_for(renew(), renewed + 2).await;
+    assert!(outer.is_valid() && !fixture.is_free().await);
 
     let kept = Unlocked::StillHeld { count: 1 };
     assert_eq!(inner.unlock().await.unwrap(), kept);
     assert_eq!(outer.unlock().await.unwrap(), Unlocked::Released);
-    assert!(stand.is_free().await);
-    assert!(stand.redis.errorstats().await.values().sum::<u64>() >= 3);
-    stand.redis.cmd(&["CONFIG", "SET", "maxmemory", "0"]).await;
-    stand.assert_recovered().await;
+    assert!(fixture.is_free().await);
+    assert!(fixture.redis.errorstats().await.values().sum::<u64>() >= 3);
+    fixture
+        .redis
+        .cmd(&["CONFIG", "SET", "maxmemory", "0"])
+        .await;
+    fixture.assert_recovered().await;
 }
 
 /// The server refuses the entry in the list of waiting clients for now, and not permanently.
@@ -107,13 +113,13 @@ async fn a_client_that_waited_without_memory_is_listed_the_next_time() {
 #[tokio::test]
 async fn without_memory_no_token_is_issued_and_none_goes_back() {
     for kind in [&FENCED, &FENCED_FROM_ONE] {
-        let stand = Stand::start().await;
-        let lock = |name| kind.lock(&stand.client, name);
+        let fixture = Fixture::start().await;
+        let lock = |name| kind.lock(&fixture.client, name);
         let counter = async |name: &str| {
             let counter = format!("redisson_lock_token:{{{name}}}");
-            stand.redis.ask::<Option<u64>>(&["GET", &counter]).await
+            fixture.redis.ask::<Option<u64>>(&["GET", &counter]).await
         };
-        let set = async |to: &str| stand.redis.cmd(&["CONFIG", "SET", "maxmemory", to]).await;
+        let set = async |to: &str| fixture.redis.cmd(&["CONFIG", "SET", "maxmemory", to]).await;
         let first = lock("free").lock().await.unwrap();
         let last = first.token().expect("it has one");
         first.unlock().await.unwrap();
@@ -125,7 +131,7 @@ async fn without_memory_no_token_is_issued_and_none_goes_back() {
             assert_eq!(refused(&error).0, "OOM");
             let error = lock(name).try_lock().wait(SOON).await.unwrap_err();
             assert_eq!(refused(&error).0, "OOM");
-            assert!(!stand.redis.exists(name).await, "half a lock is left");
+            assert!(!fixture.redis.exists(name).await, "half a lock is left");
         }
         assert_eq!(counter("free").await, Some(last));
         assert_eq!(counter("new").await, None);
@@ -135,7 +141,7 @@ async fn without_memory_no_token_is_issued_and_none_goes_back() {
         assert!(held.is_valid() && held.token() == token);
         assert_eq!(counter("held").await, token);
         assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
-        assert!(stand.redis.errorstats().await["OOM"] >= 5);
+        assert!(fixture.redis.errorstats().await["OOM"] >= 5);
 
         set("0").await;
         let next = lock("free").lock().await.unwrap();
@@ -145,36 +151,36 @@ async fn without_memory_no_token_is_issued_and_none_goes_back() {
         let next = lock("held").lock().await.unwrap();
         assert!(next.token() > token);
         next.unlock().await.unwrap();
-        stand.assert_recovered().await;
+        fixture.assert_recovered().await;
     }
 }
 
 #[tokio::test]
 async fn a_server_that_cannot_save_refuses_with_the_reason() {
-    let stand = Stand::start().await;
-    stand
+    let fixture = Fixture::start().await;
+    fixture
         .redis
         .cmd(&["CONFIG", "SET", "save", "3600 100000"])
         .await;
-    let guard = stand.lock().lock().await.unwrap();
-    std::fs::remove_dir_all(stand.server.data_dir()).unwrap();
-    let _ = stand.redis.try_cmd(&["BGSAVE"]).await;
+    let guard = fixture.lock().lock().await.unwrap();
+    std::fs::remove_dir_all(fixture.server.data_dir()).unwrap();
+    let _ = fixture.redis.try_cmd(&["BGSAVE"]).await;
     eventually(SOON, "saving failed", async || {
-        let info: String = stand.redis.ask(&["INFO", "persistence"]).await;
+        let info: String = fixture.redis.ask(&["INFO", "persistence"]).await;
         info.contains("rdb_last_bgsave_status:err")
     })
     .await;
-    let free = stand.client.lock("other");
+    let free = fixture.client.lock("other");
     let error = free.lock().await.unwrap_err();
     assert_eq!(refused(&error).0, "MISCONF");
     let error = guard.unlock().await.unwrap_err();
     assert_eq!(unconfirmed(&error).0, "MISCONF");
-    assert!(!stand.is_free().await);
+    assert!(!fixture.is_free().await);
     let set = ["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"];
-    stand.redis.cmd(&set).await;
+    fixture.redis.cmd(&set).await;
     // The background retries it all the time.
-    stand.await_free().await;
-    stand.assert_recovered().await;
+    fixture.await_free().await;
+    fixture.assert_recovered().await;
 }
 
 #[tokio::test]
@@ -236,10 +242,10 @@ async fn a_revoked_permission_is_an_error_that_names_it() {
 
 #[tokio::test]
 async fn a_key_of_another_type_is_an_error_that_names_it() {
-    let stand = Stand::start().await;
+    let fixture = Fixture::start().await;
     let set = ["SET", NAME, "a string", "EX", "100"];
-    stand.redis.cmd(&set).await;
-    let lock = stand.lock();
+    fixture.redis.cmd(&set).await;
+    let lock = fixture.lock();
     for error in [
         lock.lock().await.unwrap_err(),
         lock.try_lock().await.unwrap_err(),
@@ -250,24 +256,30 @@ async fn a_key_of_another_type_is_an_error_that_names_it() {
         assert_eq!(refused(&error).0, "WRONGTYPE");
     }
     assert!(lock.is_locked().await.unwrap());
-    stand.redis.cmd(&["DEL", NAME]).await;
+    fixture.redis.cmd(&["DEL", NAME]).await;
 
     let guard = lock.lock().await.unwrap();
-    stand.redis.cmd(&set).await;
+    fixture.redis.cmd(&set).await;
     let error = guard.unlock().await.unwrap_err();
     assert_eq!(unconfirmed(&error).0, "WRONGTYPE");
-    let value: String = stand.redis.ask(&["GET", NAME]).await;
+    let value: String = fixture.redis.ask(&["GET", NAME]).await;
     assert_eq!(value, "a string", "it is not ours to delete");
-    stand.redis.cmd(&["DEL", NAME]).await;
-    stand.assert_recovered().await;
+    fixture.redis.cmd(&["DEL", NAME]).await;
+    fixture.assert_recovered().await;
 }
 
 #[tokio::test]
 async fn a_guard_on_a_server_that_lost_its_data_is_lost() {
-    let stand = Stand::with(|client| client.watchdog_lease(SOON / 4)).await;
-    let guard = stand.lock().lock().await.unwrap();
-    let fixed = stand.client.lock("fixed").lock().lease(SOON).await.unwrap();
-    stand.server.restart(Data::Lost).await;
+    let fixture = Fixture::with(|client| client.watchdog_lease(SOON / 4)).await;
+    let guard = fixture.lock().lock().await.unwrap();
+    let fixed = fixture
+        .client
+        .lock("fixed")
+        .lock()
+        .lease(SOON)
+        .await
+        .unwrap();
+    fixture.server.restart(Data::Lost).await;
     let lost = tokio::time::timeout(SOON, guard.lost()).await;
     let reason = lost.expect("it is notified").reason();
     // The answer to a renewal or, on a very busy machine, the deadline.
@@ -280,22 +292,22 @@ async fn a_guard_on_a_server_that_lost_its_data_is_lost() {
     // The client does not renew a fixed lease, so it detects the loss at the unlock. The callers'
     // connection is new by then: an unlock that is repeated after a broken connection cannot distinguish a loss
     // from its own release.
-    assert!(!stand.lock().is_locked().await.unwrap());
+    assert!(!fixture.lock().is_locked().await.unwrap());
     let error = fixed.unlock().await.unwrap_err();
     assert!(error.is_lost() && !error.may_be_held(), "{error}");
-    let redis = stand.server.redis().await;
+    let redis = fixture.server.redis().await;
     assert!(redis.keys().await.is_empty());
-    drop(stand.lock().lock().await.unwrap());
+    drop(fixture.lock().lock().await.unwrap());
 }
 
 /// A refused command is not repeated.
 #[tokio::test]
 async fn a_refused_command_is_not_retried() {
-    let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
-    stand
+    let fixture = Fixture::with(|client| client.command_timeout(PATIENCE)).await;
+    fixture
         .redis
         .cmd(&["SET", NAME, "a string", "EX", "100"])
         .await;
-    assert!(stand.lock().try_lock().wait(SOON).await.is_err());
-    assert_eq!(stand.proxy.count(acquire()), 1);
+    assert!(fixture.lock().try_lock().wait(SOON).await.is_err());
+    assert_eq!(fixture.proxy.count(acquire()), 1);
 }

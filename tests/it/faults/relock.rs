@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use lockdog::Owner;
 
-use crate::faults::stand::Stand;
+use crate::faults::fixture::Fixture;
 
 /// The same owner locks again while the release of its dropped guard is in flight. After each of the rounds
 /// the key has the field of the new hold.
 #[tokio::test]
 async fn a_lock_reacquired_at_once_survives_the_release_of_the_dropped_guard() {
-    let stand = Stand::start().await;
+    let fixture = Fixture::start().await;
     let mut owners = tokio::task::JoinSet::new();
     for name in 0..OWNERS {
-        let lock = stand.client.lock(format!("relock:{name}"));
-        let redis = stand.redis.clone();
-        let client = stand.client.clone();
+        let lock = fixture.client.lock(format!("relock:{name}"));
+        let redis = fixture.redis.clone();
+        let client = fixture.client.clone();
         owners.spawn(async move {
             let owner = Owner::new();
             let mut guard = lock.lock().owner(&owner).await.unwrap();
@@ -39,7 +39,7 @@ async fn a_lock_reacquired_at_once_survives_the_release_of_the_dropped_guard() {
         });
     }
     owners.join_all().await;
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 const OWNERS: usize = 20;

@@ -4,110 +4,110 @@
 use std::pin::pin;
 
 use crate::faults::SOON;
+use crate::faults::fixture::{Fixture, PATIENCE, take};
 use crate::faults::scripts::{Matches, acquire_to, force_unlock, kill, renew, settle, unlock_to};
-use crate::faults::stand::{PATIENCE, Stand, take};
 use crate::support::prelude::poll_once;
 use crate::support::{Action, Gate, eventually, named, until_ok};
 
 #[tokio::test]
 async fn an_acquire_cancelled_before_its_reply_is_undone() {
-    let stand = stand().await;
-    let lock = stand.lock();
-    unanswered(&stand, acquire_to(1), lock.lock()).await;
-    stand.assert_recovered().await;
-    given_up(&stand, 1).await;
-    unanswered(&stand, acquire_to(1), lock.try_lock()).await;
-    stand.assert_recovered().await;
-    given_up(&stand, 2).await;
-    unanswered(&stand, acquire_to(1), lock.try_lock().wait(SOON)).await;
-    stand.assert_recovered().await;
-    given_up(&stand, 3).await;
-    unanswered(&stand, acquire_to(1), lock.with(async |_held| ())).await;
-    stand.assert_recovered().await;
+    let fixture = fixture().await;
+    let lock = fixture.lock();
+    unanswered(&fixture, acquire_to(1), lock.lock()).await;
+    fixture.assert_recovered().await;
+    given_up(&fixture, 1).await;
+    unanswered(&fixture, acquire_to(1), lock.try_lock()).await;
+    fixture.assert_recovered().await;
+    given_up(&fixture, 2).await;
+    unanswered(&fixture, acquire_to(1), lock.try_lock().wait(SOON)).await;
+    fixture.assert_recovered().await;
+    given_up(&fixture, 3).await;
+    unanswered(&fixture, acquire_to(1), lock.with(async |_held| ())).await;
+    fixture.assert_recovered().await;
     // No client renews a hold without an owner.
-    assert_eq!(stand.proxy.count(renew()), 0);
+    assert_eq!(fixture.proxy.count(renew()), 0);
 }
 
 #[tokio::test]
 async fn an_inner_acquire_cancelled_before_its_reply_is_undone() {
-    let stand = stand().await;
-    let outer = take(&stand.lock()).await;
-    unanswered(&stand, acquire_to(2), stand.lock().lock()).await;
+    let fixture = fixture().await;
+    let outer = take(&fixture.lock()).await;
+    unanswered(&fixture, acquire_to(2), fixture.lock().lock()).await;
     eventually(SOON, "the count is lowered again", async || {
-        stand.counts().await == ["1"]
+        fixture.counts().await == ["1"]
     })
     .await;
     assert!(outer.is_valid() && outer.hold_count() == 1);
     outer.unlock().await.unwrap();
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 #[tokio::test]
 async fn an_unlock_cancelled_before_its_reply_releases_the_lock() {
-    let stand = stand().await;
-    let outer = take(&stand.lock()).await;
-    let inner = take(&stand.lock()).await;
-    unanswered(&stand, unlock_to(1), inner.unlock()).await;
+    let fixture = fixture().await;
+    let outer = take(&fixture.lock()).await;
+    let inner = take(&fixture.lock()).await;
+    unanswered(&fixture, unlock_to(1), inner.unlock()).await;
     assert_eq!(
-        (outer.hold_count(), stand.counts().await),
+        (outer.hold_count(), fixture.counts().await),
         (1, vec!["1".to_owned()])
     );
-    given_up(&stand, 1).await;
-    unanswered(&stand, unlock_to(0), outer.unlock()).await;
-    stand.assert_recovered().await;
-    given_up(&stand, 2).await;
-    take(&stand.lock()).await.forget();
-    unanswered(&stand, unlock_to(0), stand.lock().unlock()).await;
-    stand.assert_recovered().await;
+    given_up(&fixture, 1).await;
+    unanswered(&fixture, unlock_to(0), outer.unlock()).await;
+    fixture.assert_recovered().await;
+    given_up(&fixture, 2).await;
+    take(&fixture.lock()).await.forget();
+    unanswered(&fixture, unlock_to(0), fixture.lock().unlock()).await;
+    fixture.assert_recovered().await;
 }
 
 #[tokio::test]
 async fn a_force_unlock_cancelled_before_its_reply_frees_the_lock() {
-    let stand = stand().await;
-    let others = take(&stand.others_lock().await).await;
-    unanswered(&stand, force_unlock(), stand.lock().force_unlock()).await;
-    assert!(stand.is_free().await);
+    let fixture = fixture().await;
+    let others = take(&fixture.others_lock().await).await;
+    unanswered(&fixture, force_unlock(), fixture.lock().force_unlock()).await;
+    assert!(fixture.is_free().await);
     drop(others);
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 #[tokio::test]
 async fn a_shutdown_cancelled_before_its_reply_releases_the_lock() {
-    let stand = stand().await;
-    let guard = take(&stand.lock()).await;
-    unanswered(&stand, settle(), stand.client.shutdown()).await;
-    assert!(stand.is_free().await && !guard.is_valid());
-    stand.assert_recovered().await;
+    let fixture = fixture().await;
+    let guard = take(&fixture.lock()).await;
+    unanswered(&fixture, settle(), fixture.client.shutdown()).await;
+    assert!(fixture.is_free().await && !guard.is_valid());
+    fixture.assert_recovered().await;
 }
 
 /// A query changes nothing on the server, so only the next command detects the silent connection.
 #[tokio::test]
 async fn a_connection_that_answers_no_query_is_abandoned() {
-    let stand = stand().await;
-    let rule = stand.proxy.on(named("EXISTS"), Action::DropReply);
-    let error = stand.lock().is_locked().await.unwrap_err();
+    let fixture = fixture().await;
+    let rule = fixture.proxy.on(named("EXISTS"), Action::DropReply);
+    let error = fixture.lock().is_locked().await.unwrap_err();
     assert!(error.is_timeout(), "{error}");
     rule.wait_hits(1).await;
     // On a busy machine the answer may come too late.
-    assert!(!until_ok(SOON, async || stand.lock().is_locked().await).await);
-    let _held = take(&stand.others_lock().await).await;
-    let rule = stand.proxy.on(force_unlock(), Action::DropReply);
-    let error = stand.lock().force_unlock().await.unwrap_err();
+    assert!(!until_ok(SOON, async || fixture.lock().is_locked().await).await);
+    let _held = take(&fixture.others_lock().await).await;
+    let rule = fixture.proxy.on(force_unlock(), Action::DropReply);
+    let error = fixture.lock().force_unlock().await.unwrap_err();
     assert!(error.is_timeout(), "{error}");
     rule.wait_hits(1).await;
-    assert!(!until_ok(SOON, async || stand.lock().force_unlock().await).await);
+    assert!(!until_ok(SOON, async || fixture.lock().force_unlock().await).await);
 }
 
 #[tokio::test]
 async fn a_waiter_dropped_while_it_subscribes_leaves_no_channel_and_the_next_waiter_subscribes() {
     for dropped in [true, false] {
-        let stand = Stand::with(|client| client.poll_cap(SOON * 6)).await;
-        let others = take(&stand.others_lock().await).await;
+        let fixture = Fixture::with(|client| client.poll_cap(SOON * 6)).await;
+        let others = take(&fixture.others_lock().await).await;
         let gate = Gate::new();
-        stand
+        fixture
             .proxy
             .on(named("SUBSCRIBE"), Action::HoldReply(gate.clone()));
-        let lock = stand.lock();
+        let lock = fixture.lock();
         if dropped {
             let mut wait = pin!(lock.try_lock().wait(SOON * 6).into_future());
             tokio::select! {
@@ -126,27 +126,27 @@ async fn a_waiter_dropped_while_it_subscribes_leaves_no_channel_and_the_next_wai
         gate.wait_passed().await;
         let channel = "redisson_lock__channel:{orders:42}";
         eventually(SOON, "it is subscribed", async || {
-            stand.redis.channels().await == [channel]
+            fixture.redis.channels().await == [channel]
         })
         .await;
         others.unlock().await.unwrap();
         // Neither the poll cap nor a lease woke it.
         let woken = tokio::time::timeout(SOON, wait).await.expect("a message");
         drop(woken.unwrap().unwrap().expect("it came free"));
-        stand.assert_recovered().await;
+        fixture.assert_recovered().await;
     }
 }
 
 /// Invariant 9: a wake-up is not lost with the waiter that it was for.
 #[tokio::test]
 async fn a_waiter_dropped_after_its_wake_up_passes_the_lock_on() {
-    let stand = Stand::with(|client| client.poll_cap(SOON * 6)).await;
-    let others = take(&stand.others_lock().await).await;
-    let lock = stand.lock();
+    let fixture = Fixture::with(|client| client.poll_cap(SOON * 6)).await;
+    let others = take(&fixture.others_lock().await).await;
+    let lock = fixture.lock();
     let mut first = pin!(lock.lock().into_future());
     eventually(SOON, "the first waits with a subscription", async || {
         assert!(poll_once(first.as_mut()).await.is_none(), "it is held");
-        stand.redis.channels().await.len() == 1 && stand.proxy.count(acquire_to(1)) >= 2
+        fixture.redis.channels().await.len() == 1 && fixture.proxy.count(acquire_to(1)) >= 2
     })
     .await;
     // The second attempt has to be answered before the future is left.
@@ -156,7 +156,7 @@ async fn a_waiter_dropped_after_its_wake_up_passes_the_lock_on() {
     }
     let second = tokio::spawn(lock.try_lock().wait(SOON * 6).into_future());
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    let messages = stand.redis.messages("*").await;
+    let messages = fixture.redis.messages("*").await;
     others.unlock().await.unwrap();
     eventually(SOON, "the message came", async || {
         !messages.seen().is_empty()
@@ -168,16 +168,16 @@ async fn a_waiter_dropped_after_its_wake_up_passes_the_lock_on() {
     let woken = tokio::time::timeout(SOON, second).await.expect("passed on");
     drop(woken.unwrap().unwrap().expect("it came free"));
     drop(messages);
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
-async fn stand() -> Stand {
-    Stand::with(|client| client.command_timeout(PATIENCE)).await
+async fn fixture() -> Fixture {
+    Fixture::with(|client| client.command_timeout(PATIENCE)).await
 }
 
 /// Starts a call, lets the server run its command, drops the reply, and drops the call.
-async fn unanswered(stand: &Stand, matches: impl Matches, call: impl IntoFuture) {
-    let rule = stand.proxy.on(matches, Action::DropReply);
+async fn unanswered(fixture: &Fixture, matches: impl Matches, call: impl IntoFuture) {
+    let rule = fixture.proxy.on(matches, Action::DropReply);
     let mut call = pin!(call.into_future());
     tokio::select! {
         biased;
@@ -188,6 +188,6 @@ async fn unanswered(stand: &Stand, matches: impl Matches, call: impl IntoFuture)
 }
 
 /// Waits until the client has closed the `n`-th silent connection, because no rule applies on a silent one.
-async fn given_up(stand: &Stand, n: usize) {
-    stand.proxy.wait_for(kill(), n).await;
+async fn given_up(fixture: &Fixture, n: usize) {
+    fixture.proxy.wait_for(kill(), n).await;
 }

@@ -23,12 +23,12 @@ async fn java_clocks_that_are_a_minute_off_cost_what_the_documents_say() {
     );
     let client = ours_at(&server).watchdog_lease(LEASE);
     let redis = server.redis().await;
-    let stand = Stand::at(server, redis, client, |_| Peers { behind, ahead }).await;
+    let fixture = Fixture::at(server, redis, client, |_| Peers { behind, ahead }).await;
     tokio::join!(
-        permits(&stand),
-        values_of_a_group(&stand),
-        places_in_a_queue(&stand),
-        places_shorter_than_the_difference(&stand),
+        permits(&fixture),
+        values_of_a_group(&fixture),
+        places_in_a_queue(&fixture),
+        places_shorter_than_the_difference(&fixture),
     );
 }
 
@@ -38,18 +38,18 @@ struct Peers {
     ahead: Redisson,
 }
 
-type Stand = crate::stand::Stand<Peers>;
+type Fixture = crate::fixture::Fixture<Peers>;
 
 /// A client with a slow clock keeps permits longer and takes none early. A client whose clock is ahead by
 /// more than the lease takes ours, and the next renewal reports that. What the first one acquires ends
 /// early for us.
-async fn permits(stand: &Stand) {
-    let seats = stand.client.permit_semaphore("seats");
+async fn permits(fixture: &Fixture) {
+    let seats = fixture.client.permit_semaphore("seats");
     seats.set_permits(1).await.unwrap();
     let ours = seats.acquire().await.unwrap();
     let (behind, ahead) = (
-        stand.behind.thread("permits"),
-        stand.ahead.thread("permits"),
+        fixture.behind.thread("permits"),
+        fixture.ahead.thread("permits"),
     );
     let tries = |thread: &JavaThread, args| {
         thread.start_permits::<Option<String>>("seats", "tryAcquire", args)
@@ -85,15 +85,18 @@ async fn permits(stand: &Stand) {
 }
 
 /// The same for the expiry times of values, except that a lock reads only the times of other owners.
-async fn values_of_a_group(stand: &Stand) {
+async fn values_of_a_group(fixture: &Fixture) {
     let group = |name: &'static str| {
         let value = Value::kryo5("Mary").unwrap();
         (
-            stand.client.group_lock(name, [value]),
+            fixture.client.group_lock(name, [value]),
             JavaLock::of_values(name, &["Mary"]),
         )
     };
-    let (behind, ahead) = (stand.behind.thread("group"), stand.ahead.thread("group"));
+    let (behind, ahead) = (
+        fixture.behind.thread("group"),
+        fixture.ahead.thread("group"),
+    );
     let (ours, theirs) = group("class_100");
     let guard = ours.lock().owner(&Owner::new()).await.unwrap();
     assert!(!behind.try_lock(&theirs).await);
@@ -121,12 +124,12 @@ async fn values_of_a_group(stand: &Stand) {
 
 /// A difference far below the five minutes of a waiter's score changes neither the holder of a fair lock,
 /// which the server's TTL decides, nor the order of its queue.
-async fn places_in_a_queue(stand: &Stand) {
-    let lock = stand.client.fair_lock("orders");
+async fn places_in_a_queue(fixture: &Fixture) {
+    let lock = fixture.client.fair_lock("orders");
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
     let order = Arc::new(Mutex::new(Vec::<usize>::new()));
     let mut turns = Vec::new();
-    for (number, java) in [&stand.ahead, &stand.behind, &stand.ahead]
+    for (number, java) in [&fixture.ahead, &fixture.behind, &fixture.ahead]
         .into_iter()
         .enumerate()
     {
@@ -137,14 +140,14 @@ async fn places_in_a_queue(stand: &Stand) {
             done.lock().unwrap().push(number * 2);
             thread.unlock(fair("orders")).await.unwrap();
         }));
-        queued(&stand.redis, "orders", number * 2 + 1).await;
+        queued(&fixture.redis, "orders", number * 2 + 1).await;
         let (waiting, done) = (lock.lock().owner(&Owner::new()), order.clone());
         turns.push(tokio::spawn(async move {
             let guard = waiting.await.unwrap();
             done.lock().unwrap().push(number * 2 + 1);
             guard.unlock().await.unwrap();
         }));
-        queued(&stand.redis, "orders", number * 2 + 2).await;
+        queued(&fixture.redis, "orders", number * 2 + 2).await;
     }
     // Several queries of each client.
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -159,11 +162,11 @@ async fn places_in_a_queue(stand: &Stand) {
 
 /// A Java client whose clock is ahead by more than `fair_wait` and the lease drops a present waiter of
 /// ours. The waiter loses its place, enters the queue again, and gets the lock.
-async fn places_shorter_than_the_difference(stand: &Stand) {
-    let client = ours_at(&stand.server).watchdog_lease(LEASE);
+async fn places_shorter_than_the_difference(fixture: &Fixture) {
+    let client = ours_at(&fixture.server).watchdog_lease(LEASE);
     let client = client.fair_wait(Duration::from_secs(10));
     let lock = client.build().await.unwrap().fair_lock("short");
-    let executed = stand.redis.monitor().await;
+    let executed = fixture.redis.monitor().await;
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
     let (cell, pause) = (Cell::new(), Duration::from_millis(20));
     let (request, visited) = (lock.lock().owner(&Owner::new()), cell.clone());
@@ -172,8 +175,8 @@ async fn places_shorter_than_the_difference(stand: &Stand) {
         visited.bump_as("ours", pause).await;
         guard.unlock().await.unwrap();
     });
-    queued(&stand.redis, "short", 1).await;
-    let thread = stand.ahead.thread("short");
+    queued(&fixture.redis, "short", 1).await;
+    let thread = fixture.ahead.thread("short");
     let (waiting, visited) = (thread.start_lock(fair("short")), cell.clone());
     let theirs = tokio::spawn(async move {
         waiting.value().await;
@@ -199,7 +202,7 @@ fn fair(name: &str) -> JavaLock {
 }
 
 async fn queued(redis: &Redis, name: &str, waiters: usize) {
-    eventually(SAFETY, "they stand in the queue", async || {
+    eventually(SAFETY, "they are in the queue", async || {
         let queue = format!("redisson_lock_queue:{{{name}}}");
         redis.ask::<usize>(&["LLEN", &queue]).await == waiters
     })

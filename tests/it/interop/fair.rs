@@ -112,7 +112,7 @@ fn step(line: &str) -> Option<Step> {
 }
 
 async fn queued(redis: &Redis, waiters: usize) {
-    eventually(SAFETY, "they stand in the queue", async || {
+    eventually(SAFETY, "they are in the queue", async || {
         redis.ask::<usize>(&["LLEN", QUEUE]).await == waiters
     })
     .await;

@@ -38,18 +38,18 @@ const fn alike(object: Object) -> (Object, Object) {
 
 #[tokio::test]
 async fn a_java_release_of_an_object_of_any_kind_wakes_a_lockdog_waiter_within_50_ms() {
-    let stand = Stand::start().await;
+    let fixture = Fixture::start().await;
     for (holds, waits) in SCENES {
-        let attempt = async |name: &str| stand.java_wakes_lockdog(holds, waits, name).await;
+        let attempt = async |name: &str| fixture.java_wakes_lockdog(holds, waits, name).await;
         is_prompt(holds, waits, attempt).await;
     }
 }
 
 #[tokio::test]
 async fn a_lockdog_release_of_an_object_of_any_kind_wakes_a_java_waiter_within_50_ms() {
-    let stand = Stand::start().await;
+    let fixture = Fixture::start().await;
     for (holds, waits) in SCENES {
-        let attempt = async |name: &str| stand.lockdog_wakes_java(holds, waits, name).await;
+        let attempt = async |name: &str| fixture.lockdog_wakes_java(holds, waits, name).await;
         is_prompt(holds, waits, attempt).await;
     }
 }
@@ -77,9 +77,9 @@ struct Peer {
     java: Redisson,
 }
 
-type Stand = crate::stand::Stand<Peer>;
+type Fixture = crate::fixture::Fixture<Peer>;
 
-impl Stand {
+impl Fixture {
     async fn start() -> Self {
         let server = RedisServer::start().await;
         let (redis, client) = (server.redis().await, without_timers(&server));

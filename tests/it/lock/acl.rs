@@ -365,7 +365,7 @@ async fn a_fair_lock_needs_what_is_documented_for_it() {
     redis.cmd(&["RPUSH", queue, "java:1"]).await;
     redis.cmd(&["ZADD", places, "1", "java:1"]).await;
     let waiting = [waiter(&lock), waiter(&theirs), waiter(&lock)];
-    eventually(SOON, "they stand in the queue", async || {
+    eventually(SOON, "they are in the queue", async || {
         lock.waiters().await.unwrap().len() == 3
     })
     .await;

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use lockdog::{Client, ClientBuilder, Error, MultiLock, Owner, Unlocked};
 
 use super::{Fixture, SOON, ms, multi};
-use crate::stand::connected;
+use crate::fixture::connected;
 use crate::support::{Action, Gate, Proxy, RedisServer, eventually, timed, until_ok};
 
 /// Two servers behind a proxy each, and clients that connect to the proxies.

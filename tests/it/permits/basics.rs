@@ -8,7 +8,7 @@ use lockdog::error::LostReason;
 use tokio::task::JoinSet;
 
 use super::{CHANNEL, Fixture, IN_USE, LONG, NAME, SOON, ms, poll_once};
-use crate::stand::patient;
+use crate::fixture::patient;
 use crate::support::{Cell, eventually};
 
 #[tokio::test]

@@ -9,11 +9,11 @@ use crate::support::{RedisServer, eventually};
 
 #[test]
 fn a_call_outside_a_runtime_is_an_error() {
-    let Stand {
+    let Fixture {
         runtime,
         server,
         client,
-    } = Stand::start();
+    } = Fixture::start();
     let locks = || ["a", "b", "c"].map(|name| client.lock(name));
     let (lock, multi, red) = (
         client.lock("l"),
@@ -72,11 +72,11 @@ fn a_call_outside_a_runtime_is_an_error() {
 
 #[test]
 fn a_call_for_permits_a_latch_or_an_election_outside_a_runtime_is_an_error() {
-    let Stand {
+    let Fixture {
         runtime,
         server: _server,
         client,
-    } = Stand::start();
+    } = Fixture::start();
     let leased = client.permit_semaphore("leased");
     let plain = client.semaphore("plain");
     let latch = client.count_down_latch("latch");
@@ -184,13 +184,13 @@ fn a_call_for_permits_a_latch_or_an_election_outside_a_runtime_is_an_error() {
 }
 
 /// A client that was connected in a runtime, which then runs only in `block_on`.
-struct Stand {
+struct Fixture {
     runtime: Runtime,
     server: RedisServer,
     client: Client,
 }
 
-impl Stand {
+impl Fixture {
     fn start() -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let (server, client) = runtime.block_on(async {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockdog::Error;
 
 use super::SOON;
-use crate::stand::patient;
+use crate::fixture::patient;
 use crate::support::{Proxy, RedisServer, eventually, timed};
 use crate::turn::refusal;
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 use tokio::task::JoinSet;
 
 use super::{Fixture, NAME, SOON, ms};
-use crate::stand::patient;
+use crate::fixture::patient;
 use crate::support::{Cell, timed};
 
 /// RedissonSemaphoreTest.testZero.

@@ -5,7 +5,7 @@ use std::time::Instant;
 use lockdog::{Client, ClientBuilder, Error};
 
 use super::{SOON, ms};
-use crate::stand::connected;
+use crate::fixture::connected;
 use crate::support::sentinels::MASTER;
 use crate::support::{Sentinels, dead_port, eventually};
 

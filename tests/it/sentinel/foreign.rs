@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockdog::Owner;
 
 use super::{SOON, ms};
-use crate::stand::patient;
+use crate::fixture::patient;
 use crate::support::sentinels::{MASTER, Sentinel};
 use crate::support::{Proxy, RedisServer, Sentinels, eventually};
 

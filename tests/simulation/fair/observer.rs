@@ -168,7 +168,7 @@ impl Limits {
 
 /// The state of the lock on the server.
 #[derive(Debug)]
-pub(super) struct Stand {
+pub(super) struct LockState {
     pub(super) holders: BTreeMap<String, i64>,
     pub(super) until_ms: Option<u64>,
     pub(super) queue: Vec<String>,
@@ -176,7 +176,7 @@ pub(super) struct Stand {
     presence: BTreeMap<String, f64>,
 }
 
-impl Stand {
+impl LockState {
     /// Whether a waiter has shown that it is present. A waiter of Redisson counts as present until the
     /// time of its score.
     fn is_there(&self, field: &str, now_ms: u64) -> bool {
@@ -271,7 +271,7 @@ impl Observer {
         self.found.dead = Some(client);
         self.watches.die(client);
         self.seen.deaths += 1;
-        let mut holders = self.stand().holders.into_keys();
+        let mut holders = self.on_server().holders.into_keys();
         let led = holders.any(|it| self.found.is_of_dead(&it));
         self.seen.dead_leaders += u64::from(led);
     }
@@ -313,12 +313,12 @@ impl Observer {
     }
 
     /// In a run without faults a stream reports a change in time.
-    fn look_at_watches(&mut self, stand: &Stand) {
+    fn look_at_watches(&mut self, on_server: &LockState) {
         if self.watches.are_none() || !self.limits.without_faults {
             return;
         }
         let now = self.found.now_ms();
-        let leader = Shown::now(&self.redis, &stand.holders, now);
+        let leader = Shown::now(&self.redis, &on_server.holders, now);
         if let Err(wrong) = self.watches.look(leader, now) {
             self.found.violated(wrong);
         }
@@ -349,12 +349,12 @@ impl Observer {
         command: &FairCommand<'_>,
         delivery: &Delivery,
         value: &Value,
-        [before, after]: [&Stand; 2],
+        [before, after]: [&LockState; 2],
     ) {
-        let hash = |stand: &Stand| Hash {
-            counts: stand.holders.clone(),
+        let hash = |on_server: &LockState| Hash {
+            counts: on_server.holders.clone(),
             mode: None,
-            until_ms: stand.until_ms,
+            until_ms: on_server.until_ms,
         };
         let (before, after, now) = (hash(before), hash(after), self.network.now());
         let hashes = [Some(&before), Some(&after)];
@@ -366,18 +366,18 @@ impl Observer {
     }
 
     fn released(&mut self, field: &str) {
-        let is_there = self.stand().holders.contains_key(field);
+        let is_there = self.on_server().holders.contains_key(field);
         let has_expired = self.kept.has_lingered(field) && !is_there;
         let is_deleted = self.deleted.contains(field) || has_expired;
         self.found
             .claim(is_deleted, || format!("{field} is said to be released"));
     }
 
-    fn stand(&self) -> Stand {
+    fn on_server(&self) -> LockState {
         let now = self.found.now_ms();
         let hash = self.redis.hash(KEY, now).unwrap_or_default();
         let (queue, places) = self.redis.queued(QUEUE, PLACES, now);
-        Stand {
+        LockState {
             holders: hash.counts,
             until_ms: hash.until_ms,
             queue,
@@ -387,7 +387,7 @@ impl Observer {
     }
 
     /// FA1 and FA2, for the commands of every client.
-    fn look_at_stand(&mut self, after: &Stand) {
+    fn look_at_server(&mut self, after: &LockState) {
         let mut wrong = |what: String| self.found.violated(what);
         if after.holders.len() > 1 {
             wrong(format!("there are two holders: {:?}", after.holders));
@@ -400,10 +400,10 @@ impl Observer {
 
     /// Executes a command of Redisson. It removes none of lockdog's waiters, and does not free another's lock.
     fn execute_redissons(&mut self, delivery: &Delivery) -> Value {
-        let before = self.stand();
+        let before = self.on_server();
         self.look_at_vacancy(&before);
         let value = self.redis.execute(&delivery.args, self.found.now_ms());
-        let after = self.stand();
+        let after = self.on_server();
         self.found.note(|| {
             format!(
                 "Redisson: {:?} -> {value:?}; {:?} holds, {:?} wait",
@@ -424,15 +424,15 @@ impl Observer {
                 format!("Redisson removed {field}: {before:?}")
             });
         }
-        self.look_at_stand(&after);
+        self.look_at_server(&after);
         self.send_published();
         self.look();
         value
     }
 
-    fn compare(&mut self, command: &FairCommand<'_>, before: &Stand, after: &Stand) {
+    fn compare(&mut self, command: &FairCommand<'_>, before: &LockState, after: &LockState) {
         let now = self.found.now_ms();
-        self.look_at_stand(after);
+        self.look_at_server(after);
         let waits = before.queue.iter().filter(|it| self.is_patient(it));
         let patient: HashSet<&String> = waits.collect();
         let mut wrong = |what: String| self.found.violated(format!("{command:?} {what}"));
@@ -476,7 +476,13 @@ impl Observer {
         }
     }
 
-    fn account(&mut self, command: &FairCommand<'_>, serial: u64, before: &Stand, after: &Stand) {
+    fn account(
+        &mut self,
+        command: &FairCommand<'_>,
+        serial: u64,
+        before: &LockState,
+        after: &LockState,
+    ) {
         let now = self.found.now_ms();
         for field in after.queue.iter().filter(|it| !before.queue.contains(it)) {
             self.seen.entered += 1;
@@ -539,7 +545,7 @@ impl Observer {
         command: &FairCommand<'_>,
         value: &Value,
         had_said: bool,
-        [before, after]: [&Stand; 2],
+        [before, after]: [&LockState; 2],
     ) {
         let holders = [&before.holders, &after.holders];
         match self.terms.see_grant(command, value, holders) {
@@ -578,11 +584,11 @@ impl Observer {
 
     /// LE4. The check runs before a command, too, because the command may end the state that is
     /// checked.
-    fn look_at_vacancy(&mut self, stand: &Stand) {
+    fn look_at_vacancy(&mut self, on_server: &LockState) {
         let Some(mut vacancy) = self.vacancy.take() else {
             return;
         };
-        let looked = vacancy.look(self.found.now_ms(), stand, self);
+        let looked = vacancy.look(self.found.now_ms(), on_server, self);
         self.vacancy = Some(vacancy);
         match looked {
             Ok(None) => {}
@@ -605,23 +611,28 @@ impl Observer {
 
     /// The checks without faults: a waiter that is polled shows that it is present (FA4), and a lock
     /// for which it waits does not stay free (FA6, FA7).
-    fn look_at_patient_waiters(&mut self, stand: &Stand) {
+    fn look_at_patient_waiters(&mut self, on_server: &LockState) {
         let now = self.found.now_ms();
-        let waits = stand.queue.iter().filter(|it| self.is_patient(it));
+        let waits = on_server.queue.iter().filter(|it| self.is_patient(it));
         let patient: Vec<String> = waits.cloned().collect();
-        let absent = patient.iter().find(|it| !stand.is_there(it, now));
+        let absent = patient.iter().find(|it| !on_server.is_there(it, now));
         // A contender may be abandoned during its poll. It takes this time until another waiter has its
         // role.
         if self.limits.silence_ms >= TAKEN_OVER_MS
             && let Some(absent) = absent
         {
-            self.found
-                .violated(format!("{absent} waits, and does not show it: {stand:?}"));
+            self.found.violated(format!(
+                "{absent} waits, and does not show it: {on_server:?}"
+            ));
         }
-        let head = stand.queue.iter().find(|it| stand.is_there(it, now));
+        let head = on_server
+            .queue
+            .iter()
+            .find(|it| on_server.is_there(it, now));
         // A waiter of Redisson takes the lock at its next poll, or never.
         let head = head.filter(|it| !is_redissons(it));
-        let Some(head) = head.filter(|_| stand.holders.is_empty() && !patient.is_empty()) else {
+        let Some(head) = head.filter(|_| on_server.holders.is_empty() && !patient.is_empty())
+        else {
             self.free_since = None;
             return;
         };
@@ -633,11 +644,11 @@ impl Observer {
         let is_known = patient.iter().any(|it| client_of(it) == client_of(head));
         let longest = self.limits.longest_free_ms(is_known);
         self.found.claim(now - since <= longest, || {
-            format!("free and awaited for {} ms: {stand:?}", now - since)
+            format!("free and awaited for {} ms: {on_server:?}", now - since)
         });
     }
 
-    fn look_at_hold(&mut self, client: usize, hold: &Hold, stand: &Stand) {
+    fn look_at_hold(&mut self, client: usize, hold: &Hold, on_server: &LockState) {
         let (core, clock) = &self.found.clients[client];
         let field = core.field(hold);
         let (phase, valid, deadline) = {
@@ -666,10 +677,11 @@ impl Observer {
             self.found
                 .violated(format!("{field} was lost and is valid again"));
         }
-        let until_ms = stand.until_ms.unwrap_or(u64::MAX) as f64;
-        if !stand.holders.contains_key(&field) {
-            self.found
-                .violated(format!("{field} is believed in, and Redis has {stand:?}"));
+        let until_ms = on_server.until_ms.unwrap_or(u64::MAX) as f64;
+        if !on_server.holders.contains_key(&field) {
+            self.found.violated(format!(
+                "{field} is believed in, and Redis has {on_server:?}"
+            ));
         } else if until > until_ms + 1.0 {
             let beyond = until - until_ms;
             self.found.violated(format!(
@@ -684,8 +696,8 @@ impl Observer {
         for (_, core) in self.found.living() {
             listed.extend(core.holds.all().iter().map(|hold| core.field(hold)));
         }
-        let stand = self.stand();
-        for field in stand.queue.iter().chain(stand.presence.keys()) {
+        let on_server = self.on_server();
+        for field in on_server.queue.iter().chain(on_server.presence.keys()) {
             let is_undone = self.executed.get(field).copied() == self.network.last_sent(field);
             let is_known =
                 listed.contains(field) || is_redissons(field) || self.found.is_of_dead(field);
@@ -698,7 +710,7 @@ impl Observer {
 
     /// How long a place of Redisson lasts at most from now on.
     pub(super) fn redissons_last_ms(&self) -> u64 {
-        let places = self.stand().places;
+        let places = self.on_server().places;
         let own = places.into_iter().filter(|(field, _)| is_redissons(field));
         let last = own.map(|(_, ends)| ends).fold(0.0, f64::max);
         (last as u64).saturating_sub(self.found.now_ms())
@@ -714,9 +726,10 @@ impl Observer {
 
     /// FA8: the last acquires have removed the entries that late commands left.
     pub(super) fn look_whether_all_left(&mut self) {
-        let stand = self.stand();
-        let is_empty = stand.holders.is_empty() && stand.queue.is_empty();
-        self.found.claim(is_empty, || format!("left is {stand:?}"));
+        let on_server = self.on_server();
+        let is_empty = on_server.holders.is_empty() && on_server.queue.is_empty();
+        self.found
+            .claim(is_empty, || format!("left is {on_server:?}"));
         // LE3: a leader's value ends with its hold.
         let said = self.redis.text(SAID, self.found.now_ms());
         self.found.claim(said.is_none(), || {
@@ -750,14 +763,14 @@ impl Observes for Observer {
             self.seen.counters_lost += 1;
             self.found.note(|| "the counter is deleted".to_owned());
         }
-        let before = self.stand();
+        let before = self.on_server();
         let had_said = self.redis.exists(SAID, now_ms);
         self.look_at_vacancy(&before);
         let value = match self.network.execute(delivery) {
             Some(value) => value,
             None => self.redis.execute(&delivery.args, now_ms),
         };
-        let after = self.stand();
+        let after = self.on_server();
         self.seen.executed += 1;
         self.seen.copies += u64::from(delivery.copy);
         self.found.note(|| {
@@ -788,19 +801,19 @@ impl Observes for Observer {
     }
 
     fn look(&mut self) {
-        let stand = self.stand();
+        let on_server = self.on_server();
         let living = self.found.living();
         let numbers: Vec<usize> = living.map(|(number, _)| number).collect();
         for client in numbers {
             for hold in self.found.clients[client].0.holds.all() {
-                self.look_at_hold(client, &hold, &stand);
+                self.look_at_hold(client, &hold, &on_server);
             }
         }
         if self.limits.without_faults {
-            self.look_at_patient_waiters(&stand);
+            self.look_at_patient_waiters(&on_server);
         }
-        self.look_at_vacancy(&stand);
-        self.look_at_watches(&stand);
+        self.look_at_vacancy(&on_server);
+        self.look_at_watches(&on_server);
         if self.kept.is_used() {
             let hash = self.redis.hash(KEY, self.found.now_ms());
             let looked = self

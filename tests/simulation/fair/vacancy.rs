@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::observer::Stand;
+use super::observer::LockState;
 use super::plan::Plan;
 
 /// The checks in a run without faults. The times are in milliseconds.
@@ -51,11 +51,11 @@ impl Vacancy {
     pub(super) fn look(
         &mut self,
         now: u64,
-        stand: &Stand,
+        on_server: &LockState,
         who: &impl Candidates,
     ) -> Result<Option<bool>, String> {
-        self.seen.retain(|field, _| stand.queue.contains(field));
-        for field in &stand.queue {
+        self.seen.retain(|field, _| on_server.queue.contains(field));
+        for field in &on_server.queue {
             let is_active = who.is_active(field);
             let seen = self.seen.entry(field.clone());
             let seen = seen.or_insert((is_active, now));
@@ -63,7 +63,7 @@ impl Vacancy {
                 *seen = (is_active, now);
             }
         }
-        let leader = stand.holders.keys().next();
+        let leader = on_server.holders.keys().next();
         if leader.is_some_and(|leader| !who.is_dead(leader)) {
             let ended = self.open.take().filter(|open| open.is_awaited);
             return Ok(ended.map(|open| open.lease > 0));
@@ -75,26 +75,26 @@ impl Vacancy {
         });
         if leader.is_some() {
             // A hold without an end would stay forever.
-            let left = stand
+            let left = on_server
                 .until_ms
                 .map_or(u64::MAX, |until| until.saturating_sub(open.since));
             open.lease = open.lease.max(left.min(self.longest_lease));
         }
-        let Some(first) = stand.queue.iter().position(|it| who.is_active(it)) else {
+        let Some(first) = on_server.queue.iter().position(|it| who.is_active(it)) else {
             return Ok(None);
         };
         open.is_awaited = true;
-        let before = &stand.queue[..first];
+        let before = &on_server.queue[..first];
         if before.iter().any(|it| who.is_redissons(it)) {
             self.redissons = now;
         }
         // A waiter is served only when those before it are no longer present.
-        let since = stand.queue[..=first].iter().map(|it| self.seen[it].1);
+        let since = on_server.queue[..=first].iter().map(|it| self.seen[it].1);
         let since = since.fold(self.redissons.max(open.since), u64::max);
         let (lasts, longest) = (now - since, open.lease + self.longest);
         match lasts <= longest {
             true => Ok(None),
-            false => Err(format!("no client leads for {lasts} ms: {stand:?}")),
+            false => Err(format!("no client leads for {lasts} ms: {on_server:?}")),
         }
     }
 }

@@ -3,9 +3,9 @@
 
 pub(super) mod command;
 mod observer;
+mod on_server;
 mod plan;
 mod run;
-mod stand;
 mod task;
 
 use super::suite::Simulation;

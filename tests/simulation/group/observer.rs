@@ -6,7 +6,7 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::command::GroupCommand;
-use super::stand::{EPOCH_MS, Stand};
+use super::on_server::{EPOCH_MS, GroupState};
 use crate::hold::{Hold, HoldPhase};
 use crate::simulation::findings::Findings;
 use crate::simulation::network::{Delivery, Network};
@@ -88,8 +88,8 @@ impl Observer {
             .claim(is_deleted, || format!("{field} is said to be released"));
     }
 
-    fn stand(&self) -> Stand {
-        Stand::of(&self.redis, self.found.now_ms())
+    fn on_server(&self) -> GroupState {
+        GroupState::of(&self.redis, self.found.now_ms())
     }
 
     fn account(
@@ -97,7 +97,7 @@ impl Observer {
         command: &GroupCommand<'_>,
         serial: u64,
         value: &Value,
-        [before, after]: [&Stand; 2],
+        [before, after]: [&GroupState; 2],
     ) {
         let now = self.found.now_ms() as f64;
         if let Some(field) = command.counted() {
@@ -142,7 +142,12 @@ impl Observer {
         }
     }
 
-    fn compare(&mut self, command: &GroupCommand<'_>, value: &Value, [before, after]: [&Stand; 2]) {
+    fn compare(
+        &mut self,
+        command: &GroupCommand<'_>,
+        value: &Value,
+        [before, after]: [&GroupState; 2],
+    ) {
         let now = self.found.now_ms() as f64;
         let mut wrong = |what: String| {
             self.found
@@ -167,7 +172,7 @@ impl Observer {
         let GroupCommand::Acquire { field, values, .. } = command else {
             return;
         };
-        let own = |stand: &Stand| stand.of_field(field).count();
+        let own = |on_server: &GroupState| on_server.of_field(field).count();
         match value {
             // GL2.
             Value::Nil if own(after) != values.len() => wrong("granted a part".to_owned()),
@@ -189,9 +194,9 @@ impl Observer {
     /// Executes a command of Redisson. The command must take no value of a lockdog owner before the end
     /// of its time.
     fn execute_redissons(&mut self, delivery: &Delivery) -> Value {
-        let before = self.stand();
+        let before = self.on_server();
         let value = self.redis.execute(&delivery.args, self.found.now_ms());
-        let after = self.stand();
+        let after = self.on_server();
         self.found.note(|| {
             format!(
                 "Redisson: {:?} -> {value:?}; {:?}",
@@ -219,7 +224,7 @@ impl Observer {
         value
     }
 
-    fn wrong_with(&mut self, client: usize, hold: &Hold, stand: &Stand) -> Option<String> {
+    fn wrong_with(&mut self, client: usize, hold: &Hold, on_server: &GroupState) -> Option<String> {
         let (core, clock) = &self.found.clients[client];
         let (phase, valid, deadline) = {
             let state = hold.state();
@@ -241,9 +246,9 @@ impl Observer {
             return Some(format!("hold {id:?} was lost and is valid again"));
         }
         let until = clock.at_server(deadline) as f64 / 1e6;
-        let key_ends = stand.until_ms.map_or(f64::MAX, |it| it as f64 + 1.0);
+        let key_ends = on_server.until_ms.map_or(f64::MAX, |it| it as f64 + 1.0);
         for value in hold.key().values() {
-            match stand.values.get(&**value) {
+            match on_server.values.get(&**value) {
                 Some(has) if has.field == field => {
                     let ends = has.ends.min(key_ends);
                     if until > ends {
@@ -261,7 +266,7 @@ impl Observer {
 
     /// The checks when no command is in flight and no job is pending.
     pub(super) fn look_at_rest(&mut self) {
-        let stand = self.stand();
+        let on_server = self.on_server();
         let mut listed = HashSet::new();
         for client in 0..self.found.clients.len() {
             for hold in self.found.clients[client].0.holds.all() {
@@ -275,7 +280,7 @@ impl Observer {
                 if !is_valid || !self.in_order(&field) {
                     continue;
                 }
-                for (value, has) in stand.of_field(&field) {
+                for (value, has) in on_server.of_field(&field) {
                     self.found.claim(has.count == here, || {
                         format!("{field} counts {here}, and {value} has {}", has.count)
                     });
@@ -284,7 +289,7 @@ impl Observer {
         }
         // Shortly before the end of a lease the client no longer lists the hold.
         let ends = (self.found.now_ms() + ENDS_MS) as f64;
-        for (value, has) in stand.values.iter().filter(|(_, has)| has.ends > ends) {
+        for (value, has) in on_server.values.iter().filter(|(_, has)| has.ends > ends) {
             let field = &has.field;
             let is_known = listed.contains(field)
                 || is_redissons(field)
@@ -324,12 +329,12 @@ impl Observes for Observer {
         }
         let now_ms = self.found.now_ms();
         let command = GroupCommand::of(&delivery.args);
-        let before = self.stand();
+        let before = self.on_server();
         let value = match delivery.args[0].as_str() {
             "CLIENT" if delivery.args[1] == "KILL" => self.network.kill(&delivery.args[3]),
             _ => self.redis.execute(&delivery.args, now_ms),
         };
-        let after = self.stand();
+        let after = self.on_server();
         self.seen.executed += 1;
         self.seen.copies += u64::from(delivery.copy);
         self.found.note(|| {
@@ -358,10 +363,10 @@ impl Observes for Observer {
     }
 
     fn look(&mut self) {
-        let stand = self.stand();
+        let on_server = self.on_server();
         for client in 0..self.found.clients.len() {
             for hold in self.found.clients[client].0.holds.all() {
-                if let Some(wrong) = self.wrong_with(client, &hold, &stand) {
+                if let Some(wrong) = self.wrong_with(client, &hold, &on_server) {
                     self.found.violated(wrong);
                 }
             }

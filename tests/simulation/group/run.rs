@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::command::{self, VALUES};
 use super::observer::{Observer, Seen};
+use super::on_server::EPOCH_MS;
 use super::plan::Plan;
-use super::stand::EPOCH_MS;
 use super::task::{self, Report};
 use crate::key::{Value, kind};
 use crate::lock::Lock;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockdog::error::LostReason;
 use tokio::time::sleep;
 
-use crate::support::locks::Stand;
+use crate::support::locks::Fixture;
 
 const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
@@ -13,8 +13,8 @@ const fn secs(secs: u64) -> Duration {
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_ensured_only_for_the_time_that_is_left() {
-    for stand in Stand::each().await {
-        let guard = stand.lock().lease(secs(10)).await.unwrap();
+    for fixture in Fixture::each().await {
+        let guard = fixture.lock().lease(secs(10)).await.unwrap();
         guard.ensure(secs(5)).unwrap();
         guard.ensure(Duration::ZERO).unwrap();
         sleep(secs(6)).await;
@@ -23,7 +23,7 @@ async fn a_lock_is_ensured_only_for_the_time_that_is_left() {
         assert_eq!(lost.reason(), LostReason::Deadline);
         assert!(guard.ensure(Duration::MAX).is_err());
         // A failed check does not end the hold: the lock can still be used and extended.
-        assert!(guard.is_valid() && stand.is_taken());
+        assert!(guard.is_valid() && fixture.is_taken());
         guard.extend(secs(30)).await.unwrap();
         guard.ensure(secs(5)).unwrap();
         sleep(secs(40)).await;
@@ -35,8 +35,8 @@ async fn a_lock_is_ensured_only_for_the_time_that_is_left() {
 
 #[tokio::test(start_paused = true)]
 async fn a_healthy_watched_lock_is_ensured_at_any_time() {
-    for stand in Stand::each().await {
-        let guard = stand.held().await;
+    for fixture in Fixture::each().await {
+        let guard = fixture.held().await;
         for _ in 0..100 {
             sleep(Duration::from_millis(1700)).await;
             guard.ensure(secs(19)).unwrap();

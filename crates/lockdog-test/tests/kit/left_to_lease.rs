@@ -8,88 +8,88 @@ use lockdog::{Error, Owner, Unlocked};
 use lockdog_test::Server;
 use tokio::time::sleep;
 
-use crate::support::locks::{AnyLock, Stand};
+use crate::support::locks::{AnyLock, Fixture};
 
 const LEASE: Duration = Duration::from_secs(60);
 const MOMENT: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_left_to_its_lease_has_no_owner_and_outlives_the_shutdown() {
-    for stand in Stand::each().await {
-        let guard = stand.try_lock().lease(LEASE).await.unwrap();
+    for fixture in Fixture::each().await {
+        let guard = fixture.try_lock().lease(LEASE).await.unwrap();
         guard.expect("it is free").leave_to_lease();
         // The owner does not hold the lock any more.
-        assert!(stand.try_lock().await.unwrap().is_none());
-        let unlocked = match &stand.lock {
+        assert!(fixture.try_lock().await.unwrap().is_none());
+        let unlocked = match &fixture.lock {
             AnyLock::Plain(lock) => lock.unlock().await,
             AnyLock::Multi(lock) => lock.unlock().await,
             AnyLock::Quorum(lock) => lock.unlock().await,
         };
         assert!(matches!(unlocked, Err(Error::NotHeld(_))), "{unlocked:?}");
-        for client in &stand.clients {
+        for client in &fixture.clients {
             assert!(client.holds().is_empty());
             let report = client.shutdown().await;
             assert_eq!((report.released, report.unconfirmed), (0, 0));
         }
         sleep(LEASE - 5 * MOMENT).await;
-        assert!(stand.is_taken());
+        assert!(fixture.is_taken());
         sleep(6 * MOMENT).await;
-        assert_eq!(stand.taken(), 0);
+        assert_eq!(fixture.taken(), 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_watched_lock_left_to_its_lease_is_no_longer_renewed() {
-    for stand in Stand::each().await {
-        let guard = stand.held().await;
+    for fixture in Fixture::each().await {
+        let guard = fixture.held().await;
         // Longer than the lease of a watchdog.
         sleep(2 * LEASE).await;
         guard.leave_to_lease();
         sleep(15 * MOMENT).await;
-        assert!(stand.is_taken());
+        assert!(fixture.is_taken());
         sleep(16 * MOMENT).await;
-        assert_eq!(stand.taken(), 0);
+        assert_eq!(fixture.taken(), 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn other_guards_keep_a_hold_left_to_its_lease_and_their_end_does_not_release_it() {
     for how in ["unlock", "drop", "shutdown"] {
-        for stand in Stand::each().await {
-            let outer = stand.held().await;
-            stand.held().await.leave_to_lease();
+        for fixture in Fixture::each().await {
+            let outer = fixture.held().await;
+            fixture.held().await.leave_to_lease();
             sleep(2 * LEASE).await;
-            assert!(outer.is_valid() && stand.is_taken());
+            assert!(outer.is_valid() && fixture.is_taken());
             match how {
                 "unlock" => {
                     let unlocked = outer.unlock().await.unwrap();
                     assert_eq!(unlocked, Unlocked::StillHeld { count: 1 });
                 }
                 "drop" => drop(outer),
-                _ if matches!(stand.lock, AnyLock::Quorum(_)) => continue,
+                _ if matches!(fixture.lock, AnyLock::Quorum(_)) => continue,
                 _ => {
-                    for client in &stand.clients {
+                    for client in &fixture.clients {
                         assert_eq!(client.shutdown().await.released, 0);
                     }
                     drop(outer);
                 }
             }
             sleep(15 * MOMENT).await;
-            assert!(stand.is_taken(), "{how}");
+            assert!(fixture.is_taken(), "{how}");
             sleep(16 * MOMENT).await;
-            assert_eq!(stand.taken(), 0);
+            assert_eq!(fixture.taken(), 0);
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pending_inner_release_does_not_delete_a_lock_left_to_its_lease() {
-    for stand in Stand::each().await {
-        let (outer, inner) = (stand.held().await, stand.held().await);
+    for fixture in Fixture::each().await {
+        let (outer, inner) = (fixture.held().await, fixture.held().await);
         drop(inner);
         outer.leave_to_lease();
         sleep(MOMENT).await;
-        assert!(stand.is_taken());
+        assert!(fixture.is_taken());
     }
 }
 

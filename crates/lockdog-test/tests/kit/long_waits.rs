@@ -8,15 +8,15 @@ use lockdog::{Guard, Lock, Owner};
 use lockdog_test::Server;
 use tokio::time::sleep;
 
-use crate::support::locks::Stand;
+use crate::support::locks::Fixture;
 use crate::support::logs::Warnings;
 
 const TEXT: &str = "waiting for a lock that another owner of this client holds";
 
 #[tokio::test(start_paused = true)]
 async fn a_long_wait_for_a_lock_of_the_same_client_logs_one_warning() {
-    for stand in Stand::each().await {
-        logs_one_warning(stand.held().await, stand.try_lock()).await;
+    for fixture in Fixture::each().await {
+        logs_one_warning(fixture.held().await, fixture.try_lock()).await;
     }
 }
 

@@ -46,13 +46,13 @@ async fn nested(service: &Service) -> u32 {
     guard.hold_count()
 }
 
-struct Stand {
+struct Fixture {
     service: Service,
     connection: TcpStream,
     served: JoinHandle<()>,
 }
 
-impl Stand {
+impl Fixture {
     async fn start(with_layer: bool) -> Self {
         let service = Service {
             client: Server::new().client().await,
@@ -108,26 +108,26 @@ impl Stand {
 
 #[tokio::test]
 async fn a_request_does_not_re_enter_what_an_earlier_one_left_to_a_job() {
-    let mut stand = Stand::start(true).await;
-    assert_eq!(stand.get("/leave").await, "held");
-    assert_eq!(stand.get("/leave").await, "busy");
-    stand.end().await;
+    let mut fixture = Fixture::start(true).await;
+    assert_eq!(fixture.get("/leave").await, "held");
+    assert_eq!(fixture.get("/leave").await, "busy");
+    fixture.end().await;
 }
 
 /// The mistake that the layer prevents.
 #[tokio::test]
 async fn without_the_layer_requests_of_a_connection_are_one_owner() {
-    let mut stand = Stand::start(false).await;
-    assert_eq!(stand.get("/leave").await, "held");
-    assert_eq!(stand.get("/leave").await, "held");
-    stand.end().await;
+    let mut fixture = Fixture::start(false).await;
+    assert_eq!(fixture.get("/leave").await, "held");
+    assert_eq!(fixture.get("/leave").await, "held");
+    fixture.end().await;
 }
 
 #[tokio::test]
 async fn calls_inside_a_request_re_enter() {
-    let mut stand = Stand::start(true).await;
+    let mut fixture = Fixture::start(true).await;
     for _ in 0..2 {
-        assert_eq!(stand.get("/nest").await, "2 true");
+        assert_eq!(fixture.get("/nest").await, "2 true");
     }
-    stand.end().await;
+    fixture.end().await;
 }

@@ -6,7 +6,7 @@ use lockdog::Error;
 use lockdog_test::Server;
 use tokio::time::sleep;
 
-use crate::support::locks::Stand;
+use crate::support::locks::Fixture;
 use crate::support::logs::Warnings;
 
 const TEXT: &str = "a lock could not be released yet";
@@ -36,11 +36,11 @@ async fn a_release_of_a_dropped_guard_that_takes_over_a_second_logs_one_warning(
 
 #[tokio::test(start_paused = true)]
 async fn an_unconfirmed_unlock_of_any_shape_reports_the_cause_and_the_duration() {
-    for stand in Stand::each().await {
-        let guard = stand.lock().await.unwrap();
+    for fixture in Fixture::each().await {
+        let guard = fixture.lock().await.unwrap();
         // A background acquire of the third server of a quorum ends.
         sleep(Duration::from_secs(1)).await;
-        stand.servers.iter().for_each(Server::freeze);
+        fixture.servers.iter().for_each(Server::freeze);
         let error = guard.unlock().await.unwrap_err();
         let Error::UnlockUnconfirmed(unlock) = &error else {
             panic!("{error}")
@@ -53,11 +53,11 @@ async fn an_unconfirmed_unlock_of_any_shape_reports_the_cause_and_the_duration()
         assert!(text.contains(" waited=3000ms; "), "{text}");
         // Of several, each server with what it did not answer.
         assert!(
-            text.matches("no answer").count() == stand.servers.len(),
+            text.matches("no answer").count() == fixture.servers.len(),
             "{text}"
         );
-        stand.servers.iter().for_each(Server::thaw);
-        for server in &stand.servers {
+        fixture.servers.iter().for_each(Server::thaw);
+        for server in &fixture.servers {
             server.assert_clean().await;
         }
     }

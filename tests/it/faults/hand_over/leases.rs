@@ -7,14 +7,14 @@ use lockdog::{Client, Owner, Unlocked};
 
 use super::{finish, got, held_with_next, patient, transfers};
 use crate::faults::SOON;
+use crate::faults::fixture::{Fixture, NAME};
 use crate::faults::scripts::{renew, transfer};
-use crate::faults::stand::{NAME, Stand};
 use crate::support::{Action, Gate, eventually};
 
 #[tokio::test]
 async fn the_lease_in_redis_is_the_receivers() {
-    let stand = Stand::with(|client| client.watchdog_lease(WATCHED).poll_cap(LONG)).await;
-    let lock = stand.lock();
+    let fixture = Fixture::with(|client| client.watchdog_lease(WATCHED).poll_cap(LONG)).await;
+    let lock = fixture.lock();
     for (first, next) in [
         (None, Some(SHORT)),
         (Some(SHORT), None),
@@ -30,37 +30,37 @@ async fn the_lease_in_redis_is_the_receivers() {
         let held = request(first).await.unwrap();
         let waiting = tokio::spawn(request(next).into_future());
         tokio::task::yield_now().await;
-        let before = transfers(&stand);
+        let before = transfers(&fixture);
         assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
         let next_guard = got(waiting).await;
-        assert_eq!(transfers(&stand), before + 1);
+        assert_eq!(transfers(&fixture), before + 1);
         let lease = next.unwrap_or(WATCHED);
-        let ttl = Duration::from_millis(stand.redis.pttl(NAME).await as u64);
+        let ttl = Duration::from_millis(fixture.redis.pttl(NAME).await as u64);
         assert!(ttl <= lease && ttl + LATE > lease, "{ttl:?} of {lease:?}");
         assert!(
             next_guard.remaining() <= ttl,
             "{:?}",
             next_guard.remaining()
         );
-        let holds = stand.client.holds();
+        let holds = fixture.client.holds();
         assert_eq!(holds.len(), 1);
         assert_eq!(holds[0].watched, next.is_none());
-        finish(&stand, next_guard).await;
+        finish(&fixture, next_guard).await;
     }
 }
 
 /// Invariant 2: the deadline counts from the moment before the first sending.
 #[tokio::test]
 async fn the_receivers_deadline_counts_from_the_sending_of_the_hand_over() {
-    let stand = patient().await;
-    let lock = stand.lock();
+    let fixture = patient().await;
+    let lock = fixture.lock();
     for action in [Action::HoldReply, Action::HoldRequest] {
         let held = lock.lock().owner(&Owner::new()).await.unwrap();
         let next = lock.lock().lease(LONG).owner(&Owner::new());
         let next = tokio::spawn(next.into_future());
         tokio::task::yield_now().await;
         let gate = Gate::new();
-        stand.proxy.on(transfer(), action(gate.clone()));
+        fixture.proxy.on(transfer(), action(gate.clone()));
         let latest = async {
             gate.wait_reached().await;
             // It was sent before the proxy received it.
@@ -74,22 +74,24 @@ async fn the_receivers_deadline_counts_from_the_sending_of_the_hand_over() {
         let next = got(next).await;
         let deadline = Instant::now() + next.remaining();
         assert!(deadline <= latest, "{:?} too late", deadline - latest);
-        finish(&stand, next).await;
+        finish(&fixture, next).await;
     }
 }
 
 /// Invariant 2: a grant that is answered after its own deadline does not count.
 #[tokio::test]
 async fn a_hand_over_answered_after_its_lease_is_no_grant() {
-    let stand = patient().await;
-    let lock = stand.lock();
+    let fixture = patient().await;
+    let lock = fixture.lock();
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
     let short = Duration::from_millis(200);
     let next = lock.try_lock().wait(SOON).lease(short).owner(&Owner::new());
     let next = tokio::spawn(next.into_future());
     tokio::task::yield_now().await;
     let gate = Gate::new();
-    stand.proxy.on(transfer(), Action::HoldReply(gate.clone()));
+    fixture
+        .proxy
+        .on(transfer(), Action::HoldReply(gate.clone()));
     let late = async {
         gate.wait_reached().await;
         tokio::time::sleep(short * 2).await;
@@ -102,34 +104,34 @@ async fn a_hand_over_answered_after_its_lease_is_no_grant() {
     let next = next.unwrap().expect("it is free");
     assert!(next.remaining() <= short);
     drop(next);
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 /// Invariant 5: the watchdog renews the hold, and its guard reports the loss.
 #[tokio::test]
 async fn a_watched_hold_is_renewed_after_a_hand_over_and_reports_its_loss() {
     let lease = Duration::from_secs(5);
-    let stand = Stand::with(|client| client.watchdog_lease(lease).poll_cap(LONG)).await;
-    let (held, next) = held_with_next(&stand).await;
+    let fixture = Fixture::with(|client| client.watchdog_lease(lease).poll_cap(LONG)).await;
+    let (held, next) = held_with_next(&fixture).await;
     held.unlock().await.unwrap();
     let next = got(next).await;
-    assert_eq!(transfers(&stand), 1);
-    let before = stand.proxy.count(renew());
-    stand.proxy.wait_for(renew(), before + 2).await;
+    assert_eq!(transfers(&fixture), 1);
+    let before = fixture.proxy.count(renew());
+    fixture.proxy.wait_for(renew(), before + 2).await;
     assert!(next.is_valid());
-    assert_eq!(stand.counts().await, ["1"]);
-    stand.redis.cmd(&["DEL", NAME]).await;
+    assert_eq!(fixture.counts().await, ["1"]);
+    fixture.redis.cmd(&["DEL", NAME]).await;
     let lost = tokio::time::timeout(SOON, next.lost()).await.unwrap();
     assert_eq!(lost.reason(), LostReason::NotOurs);
     assert!(next.unlock().await.unwrap_err().is_lost());
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 /// Design: a fixed lease ends the hold, also after a hand-over.
 #[tokio::test]
 async fn a_fixed_lease_ends_after_a_hand_over() {
-    let stand = Stand::start().await;
-    let lock = stand.lock();
+    let fixture = Fixture::start().await;
+    let lock = fixture.lock();
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
     let lease = Duration::from_millis(3_000);
     let next = lock.lock().lease(lease).owner(&Owner::new());
@@ -140,18 +142,18 @@ async fn a_fixed_lease_ends_after_a_hand_over() {
     let lost = tokio::time::timeout(SOON, next.lost()).await.unwrap();
     assert_eq!(lost.reason(), LostReason::Deadline);
     assert!(!next.is_valid());
-    eventually(SOON, "it is free", async || stand.is_free().await).await;
+    eventually(SOON, "it is free", async || fixture.is_free().await).await;
     drop(next);
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 /// With a short lease, a handed-over hold is not lost in its first renewal period.
 #[tokio::test]
 async fn holds_handed_over_repeatedly_outlive_each_lease() {
-    let stand = Stand::start().await;
+    let fixture = Fixture::start().await;
     let lease = Duration::from_millis(4_800);
     let client = Client::builder()
-        .url(stand.server.url())
+        .url(fixture.server.url())
         .watchdog_lease(lease);
     let client = client.build().await.unwrap();
     let lock = client.lock(NAME);
@@ -165,7 +167,7 @@ async fn holds_handed_over_repeatedly_outlive_each_lease() {
         assert!(held.is_valid());
     }
     held.unlock().await.unwrap();
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 const WATCHED: Duration = Duration::from_secs(30);

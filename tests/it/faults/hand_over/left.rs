@@ -6,15 +6,15 @@ use lockdog::{Client, Error, Owner, Unlocked};
 
 use super::{finish, got, held_with_next, in_line, patient, transfers};
 use crate::faults::SOON;
+use crate::faults::fixture::{Fixture, NAME};
 use crate::faults::poll::{LINGERS, poll_n_times};
 use crate::faults::scripts::transfer;
-use crate::faults::stand::{NAME, Stand};
 use crate::support::{Action, Gate, eventually};
 
 /// The unlocking call sends the hand-over. It is dropped before and after the command was sent.
 #[tokio::test]
 async fn the_next_waiter_gets_the_lock_from_an_unlock_dropped_at_any_point() {
-    let stand = Stand::start().await;
+    let fixture = Fixture::start().await;
     let (mut sent, mut unsent) = (0, 0);
     // A waiter that a busy machine polls too late is handed nothing.
     for (sweep, linger) in LINGERS.into_iter().cycle().take(10).enumerate() {
@@ -23,11 +23,11 @@ async fn the_next_waiter_gets_the_lock_from_an_unlock_dropped_at_any_point() {
         }
         for n in 1.. {
             assert!(n < 100, "it is polled again and again");
-            let before = transfers(&stand);
-            let (held, next) = held_with_next(&stand).await;
+            let before = transfers(&fixture);
+            let (held, next) = held_with_next(&fixture).await;
             let done = poll_n_times(held.unlock(), n, linger).await;
-            finish(&stand, got(next).await).await;
-            match transfers(&stand) - before {
+            finish(&fixture, got(next).await).await;
+            match transfers(&fixture) - before {
                 0 => unsent += 1,
                 _ => sent += 1,
             }
@@ -45,16 +45,16 @@ async fn the_next_waiter_gets_the_lock_from_an_unlock_dropped_at_any_point() {
 #[tokio::test]
 async fn the_grant_of_a_cancelled_receiver_passes_on() {
     for executed in [false, true] {
-        let stand = patient().await;
-        let (held, first) = held_with_next(&stand).await;
-        let second = in_line(&stand.lock()).await;
-        let gate = stop_hand_over(&stand, executed);
-        let holder = stand.holder().await;
+        let fixture = patient().await;
+        let (held, first) = held_with_next(&fixture).await;
+        let second = in_line(&fixture.lock()).await;
+        let gate = stop_hand_over(&fixture, executed);
+        let holder = fixture.holder().await;
         let cancel = async {
             gate.wait_reached().await;
             if executed {
                 eventually(SOON, "it is handed on", async || {
-                    stand.holder().await != holder
+                    fixture.holder().await != holder
                 })
                 .await;
             }
@@ -64,22 +64,22 @@ async fn the_grant_of_a_cancelled_receiver_passes_on() {
         };
         let (unlocked, ()) = tokio::join!(held.unlock(), cancel);
         assert_eq!(unlocked.unwrap(), Unlocked::Released);
-        finish(&stand, got(second).await).await;
+        finish(&fixture, got(second).await).await;
     }
 }
 
 #[tokio::test]
 async fn a_receiver_that_times_out_during_a_hand_over_returns_in_time_and_keeps_nothing() {
     for executed in [false, true] {
-        let stand = patient().await;
-        let lock = stand.lock();
+        let fixture = patient().await;
+        let lock = fixture.lock();
         let held = lock.lock().owner(&Owner::new()).await.unwrap();
         let wait = Duration::from_millis(1_500);
         let first = lock.try_lock().wait(wait).owner(&Owner::new());
         let first = tokio::spawn(first.into_future());
         tokio::task::yield_now().await;
         let second = in_line(&lock).await;
-        let gate = stop_hand_over(&stand, executed);
+        let gate = stop_hand_over(&fixture, executed);
         let time_out = async {
             gate.wait_reached().await;
             let ended = tokio::time::timeout(SOON, first).await;
@@ -91,15 +91,15 @@ async fn a_receiver_that_times_out_during_a_hand_over_returns_in_time_and_keeps_
         };
         let (unlocked, ()) = tokio::join!(held.unlock(), time_out);
         assert_eq!(unlocked.unwrap(), Unlocked::Released);
-        finish(&stand, got(second).await).await;
+        finish(&fixture, got(second).await).await;
     }
 }
 
 /// Invariant 9: the receiver's owner waits in two calls.
 #[tokio::test]
 async fn both_calls_of_an_owner_get_the_lock_handed_over_to_one() {
-    let stand = patient().await;
-    let lock = stand.lock();
+    let fixture = patient().await;
+    let lock = fixture.lock();
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
     let owner = Owner::new();
     let first = tokio::spawn(lock.lock().owner(&owner).into_future());
@@ -109,28 +109,28 @@ async fn both_calls_of_an_owner_get_the_lock_handed_over_to_one() {
     tokio::task::yield_now().await;
     assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
     let (first, second) = (got(first).await, got(second).await);
-    assert_eq!(transfers(&stand), 1);
+    assert_eq!(transfers(&fixture), 1);
     assert_eq!(
-        (first.hold_count(), stand.counts().await),
+        (first.hold_count(), fixture.counts().await),
         (2, vec!["2".to_owned()])
     );
     assert!(!stranger.is_finished());
     first.unlock().await.unwrap();
     assert_eq!(second.unlock().await.unwrap(), Unlocked::Released);
-    finish(&stand, got(stranger).await).await;
+    finish(&fixture, got(stranger).await).await;
 }
 
 /// The waiters get an error.
 #[tokio::test]
 async fn a_shutdown_during_a_hand_over_leaves_nothing() {
     for executed in [false, true] {
-        let stand = patient().await;
-        let (held, first) = held_with_next(&stand).await;
-        let second = in_line(&stand.lock()).await;
-        let gate = stop_hand_over(&stand, executed);
+        let fixture = patient().await;
+        let (held, first) = held_with_next(&fixture).await;
+        let second = in_line(&fixture.lock()).await;
+        let gate = stop_hand_over(&fixture, executed);
         let shut_down = async {
             gate.wait_reached().await;
-            let (report, ()) = tokio::join!(stand.client.shutdown(), async {
+            let (report, ()) = tokio::join!(fixture.client.shutdown(), async {
                 tokio::task::yield_now().await;
                 gate.open();
             });
@@ -143,7 +143,7 @@ async fn a_shutdown_during_a_hand_over_leaves_nothing() {
             let answer = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
             assert!(matches!(answer, Err(Error::Closed)), "{answer:?}");
         }
-        stand.assert_recovered().await;
+        fixture.assert_recovered().await;
     }
 }
 
@@ -151,9 +151,9 @@ async fn a_shutdown_during_a_hand_over_leaves_nothing() {
 /// would keep the lock for a lease, which is longer than the test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hand_overs_continue_when_random_receivers_and_unlocks_are_cancelled() {
-    let stand = Stand::start().await;
+    let fixture = Fixture::start().await;
     let client = Client::builder()
-        .url(stand.server.url())
+        .url(fixture.server.url())
         .watchdog_lease(SOON * 10);
     let client = client.build().await.unwrap();
     let lock = client.lock(NAME);
@@ -192,16 +192,16 @@ async fn hand_overs_continue_when_random_receivers_and_unlocks_are_cancelled() {
     let taken: u64 = crowd.join_all().await.into_iter().sum();
     assert!(taken > 1000, "{taken}");
     client.shutdown().await;
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 /// Stops the next hand-over, before or after the server executes it.
-fn stop_hand_over(stand: &Stand, executed: bool) -> Gate {
+fn stop_hand_over(fixture: &Fixture, executed: bool) -> Gate {
     let gate = Gate::new();
     let action = match executed {
         true => Action::HoldReply(gate.clone()),
         false => Action::HoldRequest(gate.clone()),
     };
-    stand.proxy.on(transfer(), action);
+    fixture.proxy.on(transfer(), action);
     gate
 }

@@ -4,40 +4,40 @@ use lockdog::{Error, Owner, Unlocked};
 
 use super::{finish, got, held_with_next, in_line, patient, transfers};
 use crate::faults::SOON;
+use crate::faults::fixture::{Fixture, NAME, take};
 use crate::faults::scripts::transfer;
-use crate::faults::stand::{NAME, Stand, take};
 use crate::support::{Action, Gate, RedisServer, eventually};
 
 /// The script answers "not held": the sender gets `Lost`, and the receiver contends.
 #[tokio::test]
 async fn a_lost_lock_is_not_handed_over() {
-    let stand = patient().await;
-    let (held, next) = held_with_next(&stand).await;
-    stand.redis.cmd(&["DEL", NAME]).await;
+    let fixture = patient().await;
+    let (held, next) = held_with_next(&fixture).await;
+    fixture.redis.cmd(&["DEL", NAME]).await;
     let error = held.unlock().await.unwrap_err();
     assert!(error.is_lost() && !error.may_be_held(), "{error}");
-    assert_eq!(transfers(&stand), 1);
-    finish(&stand, got(next).await).await;
+    assert_eq!(transfers(&fixture), 1);
+    finish(&fixture, got(next).await).await;
     // The same if another client holds it.
-    let (held, next) = held_with_next(&stand).await;
-    stand.redis.cmd(&["DEL", NAME]).await;
-    let others = take(&stand.others_lock().await).await;
+    let (held, next) = held_with_next(&fixture).await;
+    fixture.redis.cmd(&["DEL", NAME]).await;
+    let others = take(&fixture.others_lock().await).await;
     assert!(held.unlock().await.unwrap_err().is_lost());
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     assert!(!next.is_finished() && others.is_valid());
     others.unlock().await.unwrap();
-    finish(&stand, got(next).await).await;
+    finish(&fixture, got(next).await).await;
 }
 
 /// The force unlock comes before the server has read the hand-over.
 #[tokio::test]
 async fn a_force_unlock_before_the_hand_over_loses_the_lock_and_the_receiver_contends() {
-    let stand = patient().await;
-    let (held, next) = held_with_next(&stand).await;
+    let fixture = patient().await;
+    let (held, next) = held_with_next(&fixture).await;
     let gate = Gate::new();
     let action = Action::HoldRequest(gate.clone());
-    stand.proxy.on(transfer(), action);
-    let others = stand.others_lock().await;
+    fixture.proxy.on(transfer(), action);
+    let others = fixture.others_lock().await;
     let force = async {
         gate.wait_reached().await;
         assert!(others.force_unlock().await.unwrap());
@@ -46,21 +46,23 @@ async fn a_force_unlock_before_the_hand_over_loses_the_lock_and_the_receiver_con
     let (unlocked, ()) = tokio::join!(held.unlock(), force);
     let error = unlocked.unwrap_err();
     assert!(error.is_lost(), "{error}");
-    finish(&stand, got(next).await).await;
+    finish(&fixture, got(next).await).await;
 }
 
 #[tokio::test]
 async fn a_force_unlock_before_the_answer_of_a_hand_over_ends_the_grant() {
-    let stand = patient().await;
-    let (held, next) = held_with_next(&stand).await;
+    let fixture = patient().await;
+    let (held, next) = held_with_next(&fixture).await;
     let gate = Gate::new();
-    stand.proxy.on(transfer(), Action::HoldReply(gate.clone()));
-    let before = stand.holder().await;
-    let others = stand.others_lock().await;
+    fixture
+        .proxy
+        .on(transfer(), Action::HoldReply(gate.clone()));
+    let before = fixture.holder().await;
+    let others = fixture.others_lock().await;
     let force = async {
         gate.wait_reached().await;
         eventually(SOON, "it is handed on", async || {
-            stand.holder().await != before
+            fixture.holder().await != before
         })
         .await;
         assert!(others.force_unlock().await.unwrap());
@@ -74,61 +76,61 @@ async fn a_force_unlock_before_the_answer_of_a_hand_over_ends_the_grant() {
     let next = got(next).await;
     assert!(next.unlock().await.unwrap_err().is_lost());
     assert_eq!(third.unlock().await.unwrap(), Unlocked::Released);
-    stand.assert_recovered().await;
+    fixture.assert_recovered().await;
 }
 
 /// The client knows that it freed the lock before it read the answer with the grant.
 #[tokio::test]
 async fn a_grant_freed_by_its_own_client_before_the_answer_does_not_count() {
-    let stand = patient().await;
-    let lock = stand.lock();
+    let fixture = patient().await;
+    let lock = fixture.lock();
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
     let mut first = lock.lock().owner(&Owner::new()).into_future();
     assert!(super::poll_once(&mut first).await.is_none());
     assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
-    assert_eq!(transfers(&stand), 1);
-    let granted = stand.holder().await;
+    assert_eq!(transfers(&fixture), 1);
+    let granted = fixture.holder().await;
     assert!(lock.force_unlock().await.unwrap());
-    assert!(stand.is_free().await);
+    assert!(fixture.is_free().await);
     let first = tokio::time::timeout(SOON, first).await.unwrap().unwrap();
-    assert_ne!(stand.holder().await, granted);
-    finish(&stand, first).await;
+    assert_ne!(fixture.holder().await, granted);
+    finish(&fixture, first).await;
 }
 
 /// After the hand-over the receiver holds it like any other lock.
 #[tokio::test]
 async fn a_force_unlock_after_the_hand_over_ends_the_receivers_hold() {
-    let stand = Stand::start().await;
-    let (held, next) = held_with_next(&stand).await;
+    let fixture = Fixture::start().await;
+    let (held, next) = held_with_next(&fixture).await;
     held.unlock().await.unwrap();
     let next = got(next).await;
-    let third = in_line(&stand.lock()).await;
-    assert!(stand.lock().force_unlock().await.unwrap());
+    let third = in_line(&fixture.lock()).await;
+    assert!(fixture.lock().force_unlock().await.unwrap());
     assert!(!next.is_valid() && next.unlock().await.unwrap_err().is_lost());
-    finish(&stand, got(third).await).await;
+    finish(&fixture, got(third).await).await;
 }
 
 /// Invariant 12: the transfer (HDEL first) passes under OOM.
 #[tokio::test]
 async fn a_server_out_of_memory_allows_hand_overs() {
-    let stand = patient().await;
-    let (held, next) = held_with_next(&stand).await;
-    let set = async |to: &str| stand.redis.cmd(&["CONFIG", "SET", "maxmemory", to]).await;
+    let fixture = patient().await;
+    let (held, next) = held_with_next(&fixture).await;
+    let set = async |to: &str| fixture.redis.cmd(&["CONFIG", "SET", "maxmemory", to]).await;
     set("1").await;
     assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
     let next = got(next).await;
     assert_eq!(
-        (transfers(&stand), stand.counts().await),
+        (transfers(&fixture), fixture.counts().await),
         (1, vec!["1".to_owned()])
     );
-    assert!(stand.redis.pttl(NAME).await > 0);
-    let free = stand.client.lock("other").lock().await.unwrap_err();
+    assert!(fixture.redis.pttl(NAME).await > 0);
+    let free = fixture.client.lock("other").lock().await.unwrap_err();
     assert!(
         matches!(&free, Error::Refused { code, .. } if code == "OOM"),
         "{free}"
     );
     set("0").await;
-    finish(&stand, next).await;
+    finish(&fixture, next).await;
 }
 
 /// Invariant 12: a PEXPIRE that fails undoes the transfer; the lock is free and waiters are notified.
@@ -162,11 +164,11 @@ async fn a_hand_over_whose_lease_is_refused_frees_the_lock_and_publishes() {
 /// Invariant 3: after NOSCRIPT the client sends the same call as EVAL.
 #[tokio::test]
 async fn a_hand_over_works_after_a_script_flush() {
-    let stand = patient().await;
-    let (held, next) = held_with_next(&stand).await;
-    stand.redis.cmd(&["SCRIPT", "FLUSH"]).await;
+    let fixture = patient().await;
+    let (held, next) = held_with_next(&fixture).await;
+    fixture.redis.cmd(&["SCRIPT", "FLUSH"]).await;
     assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
     let next = got(next).await;
-    assert_eq!(transfers(&stand), 2);
-    finish(&stand, next).await;
+    assert_eq!(transfers(&fixture), 2);
+    finish(&fixture, next).await;
 }

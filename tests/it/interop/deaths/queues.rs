@@ -74,7 +74,7 @@ impl Queue {
     }
 
     async fn has(&self, redis: &Redis, waiters: usize) {
-        eventually(SAFETY, "they stand in the queue", async || {
+        eventually(SAFETY, "they are in the queue", async || {
             let queue = format!("redisson_lock_queue:{{{}}}", self.name);
             redis.ask::<usize>(&["LLEN", &queue]).await == waiters
         })

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::fair_queue::{FairCall, FairQueue};
 use super::search::{PATIENCE, Timed, Verdict, judge};
-use crate::stand::{connected, patient};
+use crate::fixture::{connected, patient};
 use crate::support::child::{self, argument, await_go_ahead, send};
 use crate::support::prelude::{LONG, SOON, ms};
 use crate::support::{Dice, Redis, RedisServer, eventually};

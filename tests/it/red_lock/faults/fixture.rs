@@ -6,8 +6,8 @@ use lockdog::error::{Instance, InstanceState};
 use lockdog::{Client, ClientBuilder, Error, Guard, RedLock};
 
 use super::{LEASE, NAME};
+use crate::fixture::connected;
 use crate::red_lock::{SOON, lock_of, ms};
-use crate::stand::connected;
 use crate::support::{Proxy, RedisServer, eventually};
 
 pub(super) struct Fixture {

@@ -7,7 +7,7 @@ use lockdog::{Client, Guard, Lock, MultiLock, RedLock};
 use lockdog_test::Server;
 
 /// A lock with this name, or a lock of several locks with this name on several servers.
-pub(crate) struct Stand {
+pub(crate) struct Fixture {
     pub(crate) servers: Vec<Server>,
     pub(crate) clients: Vec<Client>,
     pub(crate) lock: AnyLock,
@@ -19,8 +19,8 @@ pub(crate) enum AnyLock {
     Quorum(RedLock),
 }
 
-impl Stand {
-    /// One stand for each shape of a lock.
+impl Fixture {
+    /// One fixture for each shape of a lock.
     pub(crate) async fn each() -> [Self; 3] {
         let plain = Self::of(1, |locks| AnyLock::Plain(locks[0].clone())).await;
         let multi = Self::of(2, |locks| AnyLock::Multi(MultiLock::new(locks))).await;

@@ -12,9 +12,9 @@ pub(super) struct Proxied {
     pub(super) proxy: Proxy,
 }
 
-pub(super) type Stand = crate::stand::Stand<Proxied>;
+pub(super) type Fixture = crate::fixture::Fixture<Proxied>;
 
-impl Stand {
+impl Fixture {
     /// With a command timeout that a busy machine does not exceed.
     pub(super) async fn start() -> Self {
         Self::with(|client| client.command_timeout(SOON)).await

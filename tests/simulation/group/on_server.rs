@@ -16,12 +16,12 @@ pub(super) struct Has {
 
 /// The owner of each value, including owners whose time has ended.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Stand {
+pub(super) struct GroupState {
     pub(super) values: BTreeMap<String, Has>,
     pub(super) until_ms: Option<u64>,
 }
 
-impl Stand {
+impl GroupState {
     pub(super) fn of(redis: &Redis, now_ms: u64) -> Self {
         let fields = redis.fields(KEY, now_ms);
         let number = |name: &str| fields.get(name).and_then(|text| text.parse::<f64>().ok());

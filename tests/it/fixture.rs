@@ -11,7 +11,7 @@ use crate::support::{Redis, RedisServer};
 
 /// A server, the test's own connection to it, a client, and what the tests of a kind have beside these, such as the
 /// lock under test.
-pub(crate) struct Stand<Own = (), Server = RedisServer> {
+pub(crate) struct Fixture<Own = (), Server = RedisServer> {
     /// Dropped first, so that its server still runs.
     pub(crate) client: Client,
     own: Own,
@@ -19,7 +19,7 @@ pub(crate) struct Stand<Own = (), Server = RedisServer> {
     pub(crate) server: Server,
 }
 
-impl<Own> Stand<Own> {
+impl<Own> Fixture<Own> {
     /// With further settings of the client, of which `own` is made.
     pub(crate) async fn of(
         set: impl FnOnce(ClientBuilder) -> ClientBuilder,
@@ -36,7 +36,7 @@ impl<Own> Stand<Own> {
     }
 }
 
-impl<Own, Server> Stand<Own, Server> {
+impl<Own, Server> Fixture<Own, Server> {
     /// With a client that reaches the server in a way of its own, for example through a proxy.
     pub(crate) async fn at(
         server: Server,
@@ -54,7 +54,7 @@ impl<Own, Server> Stand<Own, Server> {
     }
 }
 
-impl<Own, Server> Deref for Stand<Own, Server> {
+impl<Own, Server> Deref for Fixture<Own, Server> {
     type Target = Own;
 
     fn deref(&self) -> &Own {
