@@ -37,7 +37,7 @@ type Answer = Result<String, Failure>;
 #[derive(Clone)]
 struct Service {
     client: Client,
-    /// How often each account was settled. It stands for a store without atomic increments.
+    /// How often each account was settled. It is in place of a store without atomic increments.
     settled: Arc<Mutex<HashMap<u64, u64>>>,
 }
 

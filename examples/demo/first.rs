@@ -37,7 +37,7 @@ pub(crate) async fn play(stage: &Stage) -> Result<(), Failure> {
     let lock = client.lock(LOCK);
 
     stage.title("A lock, and the same task again");
-    re_entry(stage, &server, &lock).await?;
+    reentry(stage, &server, &lock).await?;
     stage.title("The watchdog keeps it");
     renewal(stage, &server, &lock).await?;
     stage.title("A second process waits, and is handed the lock by a message");
@@ -48,7 +48,7 @@ pub(crate) async fn play(stage: &Stage) -> Result<(), Failure> {
     end(stage, &server, client, second).await
 }
 
-async fn re_entry(stage: &Stage, server: &Server, lock: &Lock) -> Result<(), Failure> {
+async fn reentry(stage: &Stage, server: &Server, lock: &Lock) -> Result<(), Failure> {
     let guard = lock.lock().await?;
     stage.first(&format!("acquired {LOCK}"));
     show_count(stage, server, Some(1)).await?;

@@ -35,7 +35,7 @@ impl Service {
         Ok(Self { clients, lock })
     }
 
-    /// What stands in Redis for a hold on one of the servers begins with this.
+    /// The name of a hold in Redis begins with this, on each of the servers.
     pub(crate) fn id_on(&self, number: usize) -> String {
         self.clients[number - 1].id().to_string()
     }

@@ -391,7 +391,7 @@ mod tests {
             place: Option<&QueuePlace>,
             now: Moment,
         ) -> Result<Attempted<()>> {
-            let place = place.expect("it stands in the counter's queue");
+            let place = place.expect("it is in the counter's queue");
             place.waiter.promise(now);
             self.counter.questions.fetch_add(1, Ordering::Relaxed);
             self.counter

@@ -179,8 +179,8 @@ impl Holds {
         let table = self.table.lock();
         let now = self.clock.now();
         let keeps = |hold: &&Arc<Hold>| hold.owner() != owner && hold.state().is_valid(now);
-        key.rivals().find_map(|rival| {
-            let mut living = table.by_key.get(&*rival)?.of(HoldGroup::Living);
+        key.conflicting().find_map(|other| {
+            let mut living = table.by_key.get(&*other)?.of(HoldGroup::Living);
             living.find(keeps).cloned()
         })
     }
@@ -189,8 +189,8 @@ impl Holds {
     /// of whose permits are being released.
     pub(crate) fn releasing(&self, key: &LockKey) -> Option<Arc<Hold>> {
         let table = self.table.lock();
-        key.rivals().find_map(|rival| {
-            let holds = table.by_key.get(&*rival)?;
+        key.conflicting().find_map(|other| {
+            let holds = table.by_key.get(&*other)?;
             let mut ended = holds.of(HoldGroup::Ended);
             let releasing = ended.find(|hold| hold.state().is_releasing());
             releasing.or_else(|| holds.lowering()).cloned()
@@ -203,11 +203,11 @@ impl Holds {
         let mut others = Vec::new();
         let table = self.table.lock();
         let key = granted.key();
-        for rival in key.rivals() {
-            let Some(holds) = table.by_key.get(&*rival) else {
+        for other in key.conflicting() {
+            let Some(holds) = table.by_key.get(&*other) else {
                 continue;
             };
-            let is_same = *rival == **key;
+            let is_same = *other == **key;
             let is_other = |hold: &&Arc<Hold>| match is_same {
                 true => !Arc::ptr_eq(hold, granted),
                 // A reader may write as well, and a writer may read.

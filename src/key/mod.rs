@@ -156,7 +156,7 @@ impl LockKey {
 
     /// The locks whose holds keep other owners from getting this one: the one that [`LockKey::queue_key`]
     /// returns, and for a write lock also the read lock.
-    pub(crate) fn rivals(&self) -> impl Iterator<Item = Cow<'_, Self>> {
+    pub(crate) fn conflicting(&self) -> impl Iterator<Item = Cow<'_, Self>> {
         let reads = match self.kind.mode {
             Some(Mode::Write) => self.partner().map(Cow::Owned),
             Some(Mode::Read) | None => None,
@@ -454,12 +454,13 @@ mod tests {
         let (read, write) = (key(&kind::READ), key(&kind::WRITE));
         assert!(read.partner().unwrap() == write && write.partner().unwrap() == read);
         assert!(*read.queue_key() == write && *write.queue_key() == write);
-        let rivals = |key: &LockKey| key.rivals().map(Cow::into_owned).collect::<Vec<_>>();
-        assert!(rivals(&read).iter().eq([&write]));
-        assert!(rivals(&write).iter().eq([&write, &read]));
+        let conflicting =
+            |key: &LockKey| key.conflicting().map(Cow::into_owned).collect::<Vec<_>>();
+        assert!(conflicting(&read).iter().eq([&write]));
+        assert!(conflicting(&write).iter().eq([&write, &read]));
         let plain = key(&PLAIN);
         assert!(plain.partner().is_none() && *plain.queue_key() == plain);
-        assert!(rivals(&plain).iter().eq([&plain]));
+        assert!(conflicting(&plain).iter().eq([&plain]));
     }
 
     #[test]

@@ -122,7 +122,7 @@ impl LockMember {
         self.session.core()
     }
 
-    /// Whether its waiters stand in a queue on the server.
+    /// Whether its waiters are in a queue on the server.
     pub(super) fn has_server_queue(&self) -> bool {
         self.key.kind().queue == QueueSide::Server
     }

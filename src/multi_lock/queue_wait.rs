@@ -1,4 +1,4 @@
-//! The wait for a member whose waiters stand in a queue on the server. The multi lock stands there as one
+//! The wait for a member whose waiters are in a queue on the server. The multi lock is there as one
 //! waiter of that member, and asks for the other members once it is granted.
 
 use std::time::Duration;

@@ -97,7 +97,7 @@ impl Logins {
             Err(failure) => Err(failure),
         }
         .map_err(|failure| {
-            let cause = format!("the credentials could not be had: {}", failure.words());
+            let cause = format!("the credentials are not available: {}", failure.words());
             Failure::Unsent(cause.into())
         })
     }

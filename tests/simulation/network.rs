@@ -23,7 +23,7 @@ pub(super) struct Faults {
     pub(super) slow: u64,
     pub(super) slow_ms: u64,
     pub(super) twice: u64,
-    pub(super) deaf: u64,
+    pub(super) silenced: u64,
     pub(super) broken: u64,
     pub(super) refused: u64,
     pub(super) unreachable: u64,
@@ -99,7 +99,7 @@ struct SimulatedLine {
     /// The number of its client. `None`: it is a Redisson client's, and has no faults.
     client: Option<usize>,
     /// Its replies no longer arrive.
-    deaf: bool,
+    silenced: bool,
     last_delivery: u64,
     last_reply: u64,
     waiting: HashMap<u64, WaitingCaller>,
@@ -211,7 +211,7 @@ impl Network {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// No more faults from now on, except on connections that are already deaf.
+    /// No more faults from now on, except on connections that are already silenced.
     pub(super) fn calm(&self) {
         let mut wires = self.wires.lock();
         let kill = wires.faults.kill;
@@ -268,7 +268,7 @@ impl Network {
         let now = self.now();
         let delay = wires.delay();
         let line = &mut wires.connections[delivery.connection];
-        if line.deaf || !line.open {
+        if line.silenced || !line.open {
             return;
         }
         line.last_reply = line.last_reply.max(now + delay);
@@ -372,7 +372,7 @@ impl Network {
             }
             let delay = wires.delay();
             let line = &mut wires.connections[connection];
-            if line.deaf {
+            if line.silenced {
                 continue;
             }
             line.last_reply = line.last_reply.max(now + delay);
@@ -450,7 +450,7 @@ impl Network {
         wires.connections.push(SimulatedLine {
             open: true,
             client,
-            deaf: false,
+            silenced: false,
             last_delivery: 0,
             last_reply: 0,
             waiting: HashMap::new(),
@@ -577,7 +577,7 @@ impl Wires {
         let arrival = faults.arrival(now + delay);
         let copy_arrival = faults.arrival(now + self.late());
         let second_answers = self.chance.percent(50);
-        let deaf = self.chance.percent(faults.deaf);
+        let silenced = self.chance.percent(faults.silenced);
         let breaks = self.chance.percent(faults.broken);
         let break_at = now + self.delay();
         let refusals = ["LOADING loading", "BUSY busy", "OOM command not allowed"];
@@ -589,7 +589,7 @@ impl Wires {
             self.add(now, NetworkEvent::FlushScripts);
         }
         let line = &mut self.connections[connection];
-        line.deaf |= deaf;
+        line.silenced |= silenced;
         line.last_delivery = line.last_delivery.max(arrival);
         let arrival = line.last_delivery;
         if twice {
@@ -640,7 +640,7 @@ impl Wires {
             return (Faults::default(), self.chance.within(0, USUAL_NS));
         }
         let faults = Faults {
-            deaf: percent / 3,
+            silenced: percent / 3,
             ..Faults::default()
         };
         let delay = match self.chance.percent(percent) {

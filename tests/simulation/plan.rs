@@ -378,7 +378,7 @@ impl Plan {
         add(&|plan| plan.rates = [1_000_000; 2]);
         add(&|plan| plan.faults.slow = 0);
         add(&|plan| plan.faults.twice = 0);
-        add(&|plan| plan.faults.deaf = 0);
+        add(&|plan| plan.faults.silenced = 0);
         add(&|plan| plan.faults.broken = 0);
         add(&|plan| plan.faults.refused = 0);
         add(&|plan| plan.faults.unreachable = 0);
@@ -456,13 +456,13 @@ fn faults(chance: &mut Chance, lease_ms: u64) -> Faults {
         chance.within(0, most)
     };
     let (slow, twice) = (often(40), often(60));
-    let (deaf, broken, refused) = (often(15), often(20), often(15));
+    let (silenced, broken, refused) = (often(15), often(20), often(15));
     let (unreachable, flushed) = (often(30), often(10));
     Faults {
         slow,
         slow_ms: chance.one_of(&[20, lease_ms / 3, lease_ms, 2 * lease_ms]),
         twice,
-        deaf,
+        silenced,
         broken,
         refused,
         unreachable,

@@ -44,7 +44,7 @@ fn the_public_items_are_those_of_the_reviewed_lists() {
     }
 }
 
-/// What the list stands on.
+/// What the list relies on.
 #[test]
 fn items_are_found_with_what_a_user_sees_of_them() {
     let code = r#"

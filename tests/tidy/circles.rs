@@ -41,7 +41,7 @@ fn no_folder_has_an_import_cycle() {
     );
 }
 
-/// What the check above stands on.
+/// What the check above relies on.
 #[test]
 fn a_cycle_through_an_item_of_the_folder_itself_is_found() {
     let file = |path: &str, code: &str| File {

@@ -35,7 +35,7 @@ fn every_case_of_the_catalogue_names_a_test_that_exists() {
         if ["case", "---"].contains(&case) {
             continue;
         }
-        assert!(cases.insert(case), "{case} stands twice");
+        assert!(cases.insert(case), "{case} is there twice");
         let tests: Vec<&str> = covered_by.split('`').skip(1).step_by(2).collect();
         assert!(!tests.is_empty(), "{case} names no test");
         for test in tests {
@@ -49,7 +49,7 @@ fn every_case_of_the_catalogue_names_a_test_that_exists() {
     assert!(cases.len() >= 200, "only {} cases", cases.len());
 }
 
-/// What the first check stands on.
+/// What the first check relies on.
 #[test]
 fn ids_are_found_in_comments_and_in_the_design() {
     let design = "12. no\n## Invariants\n1. **One.** It.\n   - It is.\n- FA2. Two.\n- Three.\n## Layers\n3. no";

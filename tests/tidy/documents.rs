@@ -145,7 +145,7 @@ fn the_variables_of_the_tests_are_documented() {
     assert_eq!(documented, read_by_tests);
 }
 
-/// What the check of messages stands on.
+/// What the check of messages relies on.
 #[test]
 fn events_are_read_to_their_end() {
     let code = "tracing::warn!(\n    a.b = %f(\"x\"),\n    \"one; \\\n     (two)\"\n);

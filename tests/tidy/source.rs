@@ -36,7 +36,7 @@ const LAYERS: [&[&str]; 19] = [
     &["error", "panics"],
 ];
 
-/// Tests of everything above the connection, and what they stand on, so they stand in no layer.
+/// Tests of everything above the connection, and what they rely on, so they are in no layer.
 const ABOVE_ALL: [&str; 3] = ["simulation", "support", "user_code"];
 
 #[test]
@@ -145,7 +145,7 @@ fn source_files_are_within_the_size_limit() {
     }
 }
 
-/// What the checks above stand on.
+/// What the checks above rely on.
 #[test]
 fn paths_are_found_in_code_but_not_in_comments() {
     let code =

@@ -23,7 +23,7 @@ fn no_two_visible_types_have_one_name() {
     );
 }
 
-/// What the check above stands on.
+/// What the check above relies on.
 #[test]
 fn declarations_of_any_visibility_are_found() {
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The text as a tree that knows where each value stands.
+//! The text as a tree that knows the place of each value.
 //!
 //! JSON is read as YAML, which contains it.
 

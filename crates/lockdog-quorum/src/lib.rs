@@ -206,7 +206,7 @@ impl Quorum {
 
     /// How many instances may lose it early without another owner being able to get a quorum.
     pub fn margin(&self, now: Moment) -> usize {
-        let held = self.members.iter().filter(|member| member.stands(now));
+        let held = self.members.iter().filter(|member| member.is_certain(now));
         (held.count() + self.rules.need).saturating_sub(self.rules.members + 1)
     }
 

@@ -73,7 +73,7 @@ impl Member {
     }
 
     /// Whether the instance is certain to keep the lock at `now`.
-    pub(crate) fn stands(&self, now: Moment) -> bool {
+    pub(crate) fn is_certain(&self, now: Moment) -> bool {
         self.state == MemberState::Held && now < self.until
     }
 

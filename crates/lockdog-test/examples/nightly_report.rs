@@ -35,7 +35,7 @@ async fn made_unless_busy(client: &Client) -> Result<bool> {
     Ok(true)
 }
 
-/// Stands for two hours of work.
+/// In place of two hours of work.
 async fn make_report() {
     tokio::time::sleep(Duration::from_secs(7200)).await;
 }

@@ -34,7 +34,7 @@ pub(crate) use script::Script;
 pub(crate) use semaphore::SEMAPHORE;
 pub(crate) use spin::SPIN;
 
-/// The kinds of locks that may stand under one key. Semaphores, latches and group locks are not among them.
+/// The kinds of locks that may be under one key. Semaphores, latches and group locks are not among them.
 pub(super) static ALL: [&Kind; 10] = [
     &PLAIN,
     &SPIN,
@@ -71,7 +71,7 @@ pub(crate) struct Kind {
     /// of the lock's hash.
     pub(crate) permits: Option<PermitKind>,
     /// The mode of its holds. The two kinds of a read/write lock are two kinds of holds under one key, and
-    /// their waiters stand in one queue. `None`: its holds have no mode.
+    /// their waiters are in one queue. `None`: its holds have no mode.
     pub(crate) mode: Option<Mode>,
     /// The commands that it needs in addition to those of a plain lock. `Client::diagnose` tries them. Each is a
     /// complete command that changes nothing, whatever the server contains: one that would write has an argument

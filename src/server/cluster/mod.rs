@@ -264,8 +264,8 @@ impl Cluster {
         let change = map.update(views, asked, make, lost);
         drop(strangers);
         // Done before other threads see the new map.
-        for heir in &change.heirs {
-            heir.endpoint().succeed();
+        for successor in &change.successors {
+            successor.endpoint().succeed();
         }
         for node in &change.doubtful {
             node.endpoint().doubt();
@@ -294,11 +294,11 @@ impl Cluster {
                 cluster = self.address(), "slots changed their owners"
             );
         }
-        for heir in &change.heirs {
+        for successor in &change.successors {
             tracing::warn!(
                 target: "lockdog::server",
                 cluster = self.address(),
-                server = heir.address(),
+                server = successor.address(),
                 "the cluster switched a master"
             );
         }

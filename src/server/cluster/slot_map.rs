@@ -46,7 +46,7 @@ pub(super) struct Change<N> {
     /// These own no slots any more.
     pub(super) left: Vec<N>,
     /// These took over from a failed master, and may not have all of its data.
-    pub(super) heirs: Vec<N>,
+    pub(super) successors: Vec<N>,
     /// These have larger epochs than before: another node may have replaced them in between.
     pub(super) doubtful: Vec<N>,
 }
@@ -192,7 +192,7 @@ impl<N: Clone> SlotMap<N> {
         let claims = claims(views);
         let mut owners: Vec<Option<u16>> = vec![None; SLOTS.into()];
         let mut new: Vec<Shard<N>> = Vec::new();
-        let mut heirs: HashSet<u16> = HashSet::new();
+        let mut successors: HashSet<u16> = HashSet::new();
         let mut switched: Vec<usize> = Vec::new();
         let mut doubtful: Vec<N> = Vec::new();
         let mut last = 0;
@@ -277,7 +277,7 @@ impl<N: Clone> SlotMap<N> {
                 (Some(_), _) => {}
                 // Data may be missing since an unknown time, so the new owner counts as a new server.
                 (None, _) => {
-                    heirs.insert(place);
+                    successors.insert(place);
                 }
             }
         }
@@ -305,7 +305,7 @@ impl<N: Clone> SlotMap<N> {
         let change = Change {
             is_switch: !switched.is_empty(),
             left: left.map(|shard| shard.node.clone()).collect(),
-            heirs: heirs
+            successors: successors
                 .iter()
                 .map(|place| new[usize::from(*place)].node.clone())
                 .collect(),
@@ -371,7 +371,7 @@ mod tests {
                 unseen: Vec::new(),
             };
             let change = queried.query(views);
-            assert!(!change.is_switch && change.left.is_empty() && change.heirs.is_empty());
+            assert!(!change.is_switch && change.left.is_empty() && change.successors.is_empty());
             queried
         }
 
@@ -449,7 +449,7 @@ mod tests {
         let mut queried = Queried::new(&[view("a", &here)]);
         for views in [[&there, &here], [&here, &there]] {
             let change = queried.query(&[view("a", views[0]), view("c", views[1])]);
-            assert!(!change.is_switch && change.left.is_empty() && change.heirs.is_empty());
+            assert!(!change.is_switch && change.left.is_empty() && change.successors.is_empty());
         }
         // It has moved to where no node reaches the old address.
         here[1].is_reached = false;
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promoted_replica_is_an_heir_and_the_old_master_has_left() {
+    fn a_promoted_replica_is_a_successor_and_the_old_master_has_left() {
         let mut queried = Queried::new(&[view("b", &at_first())]);
         let after = [
             failed(master("a", 1, &[])),
@@ -495,7 +495,7 @@ mod tests {
         let change = queried.query(&[view("b", &after)]);
         assert!(change.is_switch);
         assert_eq!(queried.names(&change.left), ["a"]);
-        assert_eq!(queried.names(&change.heirs), ["c"]);
+        assert_eq!(queried.names(&change.successors), ["c"]);
         assert_eq!(queried.owner(99), Some("c"));
         assert_eq!(
             [0, 99, 100].map(|slot| queried.map.switched(slot)),
@@ -506,7 +506,7 @@ mod tests {
 
     /// A failover on request leaves no failed master.
     #[test]
-    fn a_planned_failover_has_an_heir() {
+    fn a_planned_failover_has_a_successor() {
         let mut queried = Queried::new(&[view("b", &at_first())]);
         let after = [
             replica("a", 3),
@@ -514,7 +514,7 @@ mod tests {
             master("c", 3, &[(0, 99)]),
         ];
         let change = queried.query(&[view("b", &after)]);
-        assert_eq!(queried.names(&change.heirs), ["c"]);
+        assert_eq!(queried.names(&change.successors), ["c"]);
         assert_eq!(queried.names(&change.left), ["a"]);
     }
 
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_moved_between_masters_has_no_heir() {
+    fn a_slot_moved_between_masters_has_no_successor() {
         let mut queried = Queried::new(&[view("a", &at_first())]);
         let moved = [
             master("a", 1, &[(0, 49)]),
@@ -553,7 +553,7 @@ mod tests {
             replica("c", 1),
         ];
         let change = queried.query(&[view("a", &moved)]);
-        assert!(change.is_switch && change.heirs.is_empty() && change.left.is_empty());
+        assert!(change.is_switch && change.successors.is_empty() && change.left.is_empty());
         assert_eq!(
             [49, 50].map(|slot| queried.owner(slot)),
             [Some("a"), Some("b")]
@@ -568,7 +568,7 @@ mod tests {
             master("b", 3, &[(60, SLOTS - 1)]),
         ];
         let change = queried.query(&[view("b", &back)]);
-        assert!(change.is_switch && change.heirs.is_empty());
+        assert!(change.is_switch && change.successors.is_empty());
         assert_eq!(
             [59, 60].map(|slot| queried.owner(slot)),
             [Some("a"), Some("b")]
@@ -579,7 +579,7 @@ mod tests {
         let all = [last, master("b", 4, &[(0, SLOTS - 1)])];
         let change = queried.query(&[view("b", &all)]);
         assert_eq!(queried.names(&change.left), ["a"]);
-        assert!(change.heirs.is_empty());
+        assert!(change.successors.is_empty());
         assert_eq!(queried.owner(0), Some("b"));
     }
 
@@ -602,7 +602,7 @@ mod tests {
             [view("a", &nodes)]
         };
         let change = queried.query(&moved(&[(0, 49)], &[(50, SLOTS - 1)], 2));
-        assert!(change.is_switch && change.heirs.is_empty());
+        assert!(change.is_switch && change.successors.is_empty());
         let lost = |queried: &Queried| [49, 50, 99, 100].map(|slot| queried.map.lost(slot));
         let none = DataLoss::default();
         assert_eq!(lost(&queried), [none, loss(5), loss(5), none]);
@@ -617,7 +617,7 @@ mod tests {
 
     /// The master may have lost data since the last check.
     #[test]
-    fn a_slot_of_a_master_whose_identity_is_unknown_has_an_heir() {
+    fn a_slot_of_a_master_whose_identity_is_unknown_has_a_successor() {
         let mut queried = Queried::new(&[view("a", &at_first())]);
         let moved = [
             master("a", 1, &[(0, 49)]),
@@ -629,13 +629,13 @@ mod tests {
         assert_eq!(queried.names(&givers), ["a"]);
         queried.unseen = givers;
         let change = queried.query(&views);
-        assert_eq!(queried.names(&change.heirs), ["b"]);
+        assert_eq!(queried.names(&change.successors), ["b"]);
         assert!(queried.map.givers(&views, queried.now).is_empty());
     }
 
     /// Another server may have taken over and have given the slots away.
     #[test]
-    fn slots_of_a_master_that_became_a_replica_of_another_master_have_an_heir() {
+    fn slots_of_a_master_that_became_a_replica_of_another_master_have_a_successor() {
         let mut nodes = at_first();
         nodes.push(master("d", 4, &[]));
         let mut queried = Queried::new(&[view("b", &nodes)]);
@@ -653,9 +653,9 @@ mod tests {
         let views = after(&[(50, 99)]);
         assert!(queried.map.givers(&views, queried.now).is_empty());
         let change = queried.query(&views);
-        let mut heirs = queried.names(&change.heirs);
-        heirs.sort_unstable();
-        assert_eq!(heirs, ["c", "d"]);
+        let mut successors = queried.names(&change.successors);
+        successors.sort_unstable();
+        assert_eq!(successors, ["c", "d"]);
         // A replica of the slots' new owner, but the last query was long ago.
         let mut queried = Queried::new(&[view("b", &nodes)]);
         let mut old = replica("a", 5);
@@ -667,7 +667,7 @@ mod tests {
         ];
         queried.now = queried.now + RECENT;
         let change = queried.query(&[view("b", &nodes)]);
-        assert_eq!(queried.names(&change.heirs), ["d"]);
+        assert_eq!(queried.names(&change.successors), ["d"]);
     }
 
     #[test]
@@ -683,14 +683,14 @@ mod tests {
 
     /// Its slots were given to another master while it was down, and its data with them.
     #[test]
-    fn a_master_that_got_slots_of_a_failed_master_is_an_heir() {
+    fn a_master_that_got_slots_of_a_failed_master_is_a_successor() {
         let mut queried = Queried::new(&[view("b", &at_first())]);
         let given = [
             failed(master("a", 1, &[])),
             master("b", 3, &[(0, SLOTS - 1)]),
         ];
         let change = queried.query(&[view("b", &given)]);
-        assert_eq!(queried.names(&change.heirs), ["b"]);
+        assert_eq!(queried.names(&change.successors), ["b"]);
     }
 
     #[test]
@@ -700,7 +700,7 @@ mod tests {
         nodes[0].port = 9;
         let change = queried.query(&[view("b", &nodes)]);
         assert!(change.is_switch);
-        assert_eq!((change.left, change.heirs), (vec![0], vec![2]));
+        assert_eq!((change.left, change.successors), (vec![0], vec![2]));
         assert_eq!(queried.owner(0), Some("a"));
     }
 

@@ -119,7 +119,7 @@ async fn contending_tasks_continue_after_a_master_is_killed() {
     let held = Held::take(&cluster).await;
     let old = cluster.nodes[0].clone();
     old.server.kill();
-    cluster.await_heir(slot(&names[0]), &old).await;
+    cluster.await_successor(slot(&names[0]), &old).await;
     crowd.goes_on_within(WITHIN).await;
     held.end_kept_or_lost(&cluster).await;
     // The old master returns without data, as a replica of its successor.
@@ -137,7 +137,7 @@ async fn contending_tasks_continue_after_a_master_freezes_and_returns() {
     let held = Held::take(&cluster).await;
     let old = cluster.nodes[0].clone();
     old.server.pause();
-    cluster.await_heir(slot(&names[0]), &old).await;
+    cluster.await_successor(slot(&names[0]), &old).await;
     crowd.goes_on_within(WITHIN).await;
     old.server.resume();
     let began = Instant::now();

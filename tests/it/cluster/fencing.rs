@@ -57,10 +57,10 @@ async fn a_lost_register_is_not_believed_after_its_slot_moved() {
 
     old.server.kill();
     replica.server.resume();
-    let heir = failing.await_switch(slot(NAME), &old).await;
+    let successor = failing.await_switch(slot(NAME), &old).await;
     let seen = Instant::now();
     let mut masters = failing.nodes[..3].iter();
-    let to = masters.find(|it| it.id != old.id && it.id != heir.id);
+    let to = masters.find(|it| it.id != old.id && it.id != successor.id);
     let to = to.expect("there are three");
     failing.move_slot(slot(NAME), to).await;
     let forgotten = register(to)

@@ -21,8 +21,11 @@ async fn a_slot_that_moves_after_a_failover_keeps_its_quarantine() {
     let old = cluster.owner(slot(NAME)).await;
     let holders = stage.forget(&old).await;
     old.server.kill();
-    let heir = stage.heir_of(&old).await;
-    assert!(!heir.redis().await.exists(NAME).await, "it was replicated");
+    let successor = stage.successor_of(&old).await;
+    assert!(
+        !successor.redis().await.exists(NAME).await,
+        "it was replicated"
+    );
     stage.sees_a_quarantine().await;
     let mut masters = cluster.nodes[..3].iter();
     let to = masters.find(|it| it.id != old.id).expect("there are three");
@@ -64,8 +67,11 @@ async fn behind_moved(stage: Stage) {
     cluster.move_slot(slot(NAME), &failing).await;
     let holders = stage.forget(&failing).await;
     failing.server.kill();
-    let heir = stage.heir_of(&failing).await;
-    assert!(!heir.redis().await.exists(NAME).await, "it was replicated");
+    let successor = stage.successor_of(&failing).await;
+    assert!(
+        !successor.redis().await.exists(NAME).await,
+        "it was replicated"
+    );
     known.redis().await.reset_stats().await;
     stage.never_counts(&holders).await;
     let errors = known.redis().await.errorstats().await;
@@ -95,28 +101,29 @@ async fn behind_ask(stage: Stage, refusal: &str) {
     let first = cluster.migrate(slot(NAME), &failing).await;
     let holders = stage.forget(&failing).await;
     failing.server.kill();
-    let heir = stage.heir_of(&failing).await;
+    let successor = stage.successor_of(&failing).await;
     drop(first);
-    let (source, target) = (&from.id, &heir.id);
+    let (source, target) = (&from.id, &successor.id);
     let number = slot(NAME);
-    heir.cmd(&format!("CLUSTER SETSLOT {number} IMPORTING {source}"))
+    successor
+        .cmd(&format!("CLUSTER SETSLOT {number} IMPORTING {source}"))
         .await;
     from.cmd(&format!("CLUSTER SETSLOT {number} MIGRATING {target}"))
         .await;
-    assert!(!heir.asking::<bool>(&["EXISTS", NAME]).await);
-    for node in [&heir, &from] {
+    assert!(!successor.asking::<bool>(&["EXISTS", NAME]).await);
+    for node in [&successor, &from] {
         node.redis().await.reset_stats().await;
     }
     stage.never_counts(&holders).await;
     let mut errors = from.redis().await.errorstats().await;
     // Without either key the old owner answers `ASK`. The new owner answers `TRYAGAIN`, because it does not
     // have both keys.
-    errors.extend(heir.redis().await.errorstats().await);
+    errors.extend(successor.redis().await.errorstats().await);
     assert!(errors.contains_key(refusal), "{errors:?}");
     // The first lock wrote its register to two of the three servers, and in time perhaps to the third. A
     // server that has keys of a slot does not give the slot away.
     from.cmd("FLUSHALL").await;
-    for node in [&heir, &from] {
+    for node in [&successor, &from] {
         node.cmd(&format!("CLUSTER SETSLOT {number} NODE {target}"))
             .await;
     }
@@ -151,10 +158,13 @@ async fn a_slot_moved_on_after_a_failover_is_still_quarantined() {
         info.is_some_and(|info| info.contains("role:master"))
     })
     .await;
-    let heir = cluster.await_switch(slot(NAME), &old).await;
+    let successor = cluster.await_switch(slot(NAME), &old).await;
     let mut masters = cluster.nodes[..3].iter();
     let to = masters.find(|it| it.id != old.id).expect("there are three");
-    assert!(!heir.redis().await.exists(NAME).await, "it was replicated");
+    assert!(
+        !successor.redis().await.exists(NAME).await,
+        "it was replicated"
+    );
     cluster.move_slot(slot(NAME), to).await;
     for rule in refused {
         rule.remove();
@@ -221,7 +231,7 @@ impl Stage {
     }
 
     /// Lets the disconnected replica take over.
-    async fn heir_of(&self, old: &Node) -> Arc<Node> {
+    async fn successor_of(&self, old: &Node) -> Arc<Node> {
         let replica = self.replica();
         replica.server.resume();
         eventually(LONG, "the replica took over", async || {

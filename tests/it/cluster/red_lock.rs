@@ -149,7 +149,7 @@ async fn a_new_master_that_may_have_lost_locks_does_not_count_at_first() {
     let began = Instant::now();
     old.server.kill();
     replica.server.resume();
-    let new = failing.await_heir(slot(NAME), &old).await;
+    let new = failing.await_successor(slot(NAME), &old).await;
     let redis = new.redis().await;
     assert!(!redis.exists(NAME).await, "it was replicated");
     let guard = soon("it counts", async {
@@ -212,8 +212,11 @@ async fn contending_clients_continue_while_one_cluster_fails_over() {
     crowd.goes_on().await;
     assert!(held.is_valid());
     // The new master grants the lock, too.
-    let stands = async || new.redis().await.exists(NAME).await;
-    eventually(LEASE * 4, "the new master has it", async || stands().await).await;
+    let is_there = async || new.redis().await.exists(NAME).await;
+    eventually(LEASE * 4, "the new master has it", async || {
+        is_there().await
+    })
+    .await;
     eventually(LEASE * 4, "all count", async || held.margin() == 1).await;
     assert!(held.is_valid());
     assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);

@@ -157,7 +157,7 @@ async fn a_cancelled_campaign_leaves_nothing_behind() {
         }
         drop(future);
     }
-    eventually(SOON, "none stands in the queue", async || {
+    eventually(SOON, "none is in the queue", async || {
         test.redis.ask::<usize>(&["LLEN", QUEUE]).await == 0
     })
     .await;

@@ -138,7 +138,7 @@ async fn a_leader_that_the_next_master_does_not_know_is_notified_and_the_next_te
     let campaign = theirs.campaign("b").owner(&Owner::new()).wait(LONG);
     let next = tokio::spawn(campaign.into_future());
     let queue = format!("redisson_lock_queue:{{{name}}}");
-    eventually(SOON, "it stands in the queue", async || {
+    eventually(SOON, "it is in the queue", async || {
         redis.ask::<usize>(&["LLEN", &queue]).await == 1
     })
     .await;
@@ -185,10 +185,10 @@ async fn an_election_continues_while_its_slot_fails_over_and_moves() {
         .await;
     };
     goes_on().await;
-    let heir = cluster.fail_over(slot(name)).await;
-    assert_ne!(heir.id, home.id);
+    let successor = cluster.fail_over(slot(name)).await;
+    assert_ne!(successor.id, home.id);
     goes_on().await;
-    for to in [&cluster.nodes[1], &heir] {
+    for to in [&cluster.nodes[1], &successor] {
         cluster.move_slot(slot(name), to).await;
         goes_on().await;
     }

@@ -98,7 +98,7 @@ async fn a_counter_that_is_spoiled_keeps_no_leader_from_resigning() {
     let lead = test.election.campaign("a").await.unwrap();
     let campaign = test.election.campaign("b").owner(&Owner::new());
     let waiter = tokio::spawn(campaign.into_future());
-    eventually(SOON, "it stands in the queue", async || {
+    eventually(SOON, "it is in the queue", async || {
         test.redis.ask::<usize>(&["LLEN", QUEUE]).await == 1
     })
     .await;

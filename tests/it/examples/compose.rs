@@ -146,7 +146,7 @@ impl Running {
         let line = README.lines().find(|line| line.contains(scheme));
         let mut parts = line.expect("it has a URL").split('`');
         let url = parts.find(|part| part.starts_with(scheme));
-        self.with_free_ports(url.expect("it stands in the table"))
+        self.with_free_ports(url.expect("it is in the table"))
     }
 
     /// Waits for the services that run once.

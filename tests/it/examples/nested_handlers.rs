@@ -64,7 +64,7 @@ async fn ends_well(service: Program, redis: &Redis) {
 }
 
 #[tokio::test]
-async fn a_nested_handler_re_enters_the_lock_of_its_caller() {
+async fn a_nested_handler_reenters_the_lock_of_its_caller() {
     let server = RedisServer::start().await;
     let (service, address) = service(&server).await;
     let mut http = Http::connect(&address).await;

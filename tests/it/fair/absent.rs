@@ -33,7 +33,7 @@ async fn a_future_that_is_polled_once_delays_the_others_by_a_little_only() {
 /// The server calls this waiter, and its client finds it absent. It has no command in flight that others
 /// could take over: its next query comes after a poll cap.
 #[tokio::test]
-async fn a_future_that_is_left_while_it_stands_first_is_undone_by_its_client() {
+async fn a_future_that_is_left_while_it_is_first_is_undone_by_its_client() {
     let test = Fixture::with(|builder| builder.poll_cap(ms(1_000)).fair_absence(LONG)).await;
     let held = test.another().await.lock().await.unwrap();
     let mut left = Box::pin(test.lock.lock().owner(&Owner::new()).into_future());
@@ -250,7 +250,7 @@ async fn waiters_survive_the_loss_of_any_key() {
 /// meanwhile.
 async fn queued_besides(test: &Fixture, other: &str) -> JoinHandle<Guard> {
     let waiter = crate::turn::waiter(&test.lock);
-    eventually(SOON, "it stands in the queue", async || {
+    eventually(SOON, "it is in the queue", async || {
         test.queue().await.iter().any(|entry| entry != other)
     })
     .await;

@@ -20,7 +20,7 @@ async fn a_free_lock_costs_one_command_and_its_unlock_another() {
 }
 
 #[tokio::test]
-async fn a_waiter_stands_in_redissons_queue_and_leaves_it_with_the_lock() {
+async fn a_waiter_is_in_redissons_queue_and_leaves_it_with_the_lock() {
     let test = Fixture::start().await;
     let holder = test.another().await;
     let held = holder.lock().await.unwrap();
@@ -54,7 +54,7 @@ async fn a_waiter_stands_in_redissons_queue_and_leaves_it_with_the_lock() {
 }
 
 #[tokio::test]
-async fn an_owner_re_enters_past_the_queue() {
+async fn an_owner_reenters_past_the_queue() {
     let test = Fixture::start().await;
     let guard = test.lock.lock().await.unwrap();
     let waiter = test.queued(&test.another().await).await;

@@ -139,7 +139,7 @@ async fn waiters_whose_queue_the_next_master_does_not_know_get_the_lock_there() 
     for number in 0..4 {
         let lock = others[number % 2].fair_lock(name);
         waiters.spawn(visit(lock, cell.clone()));
-        eventually(SOON, "it stands in the queue", async || {
+        eventually(SOON, "it is in the queue", async || {
             redis.ask::<usize>(&["LLEN", &queue_of(name)]).await == number + 1
         })
         .await;
@@ -182,7 +182,7 @@ impl Line {
         for number in 0..4 {
             let request = locks[number % 2].try_lock().owner(&Owner::new()).wait(LONG);
             waiters.push(tokio::spawn(request.into_future()));
-            eventually(SOON, "it stands in the queue", async || {
+            eventually(SOON, "it is in the queue", async || {
                 locks[0].waiters().await.unwrap().len() == number + 1
             })
             .await;

@@ -192,7 +192,7 @@ async fn a_late_first_command_leaves_an_entry_for_its_absence() {
 /// Starts a task that waits, and waits until it is in the queue behind this entry, or has dropped it.
 async fn queued_or_passed(test: &Fixture, entry: &str) -> JoinHandle<Guard> {
     let waiter = crate::turn::waiter(&test.lock);
-    eventually(SOON, "it stands in the queue", async || {
+    eventually(SOON, "it is in the queue", async || {
         test.queue().await.iter().any(|other| other != entry)
     })
     .await;

@@ -204,8 +204,8 @@ async fn a_waiter_that_gives_up_lowers_the_scores_of_redissons_waiters_behind_it
 
 /// The meaning of F07.
 #[tokio::test]
-async fn a_turn_lowers_the_scores_of_redissons_waiters_behind_it_and_a_new_waiter_stands_after_them()
- {
+async fn a_turn_lowers_the_scores_of_redissons_waiters_behind_it_and_a_new_waiter_comes_after_them()
+{
     let worth = 5_000.0;
     let test = Fixture::with(|builder| builder.fair_wait(ms(5_000))).await;
     let other = test
@@ -228,9 +228,12 @@ async fn a_turn_lowers_the_scores_of_redissons_waiters_behind_it_and_a_new_waite
     assert_eq!(score("java:2").await, before - worth);
     let last = test.queued(&other).await;
     let entry = test.queue().await.remove(1);
-    let stands = score(&entry).await;
-    assert_eq!(stands, before, "it has the score of the waiter before it");
-    assert_eq!(stands - score("java:2").await, worth);
+    let score_of_new = score(&entry).await;
+    assert_eq!(
+        score_of_new, before,
+        "it has the score of the waiter before it"
+    );
+    assert_eq!(score_of_new - score("java:2").await, worth);
     last.abort();
     eventually(SOON, "it has left", async || {
         test.queue().await == ["java:2"]
@@ -250,7 +253,7 @@ async fn the_keys_of_the_queue_have_the_mapped_name() {
     let held = lock.lock().await.unwrap();
     let waiter = crate::turn::waiter(&lock);
     let queue = "redisson_lock_queue:{test::door}";
-    eventually(SOON, "it stands in the queue", async || {
+    eventually(SOON, "it is in the queue", async || {
         test.redis.ask::<usize>(&["LLEN", queue]).await == 1
     })
     .await;

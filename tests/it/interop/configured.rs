@@ -106,7 +106,7 @@ fn address(server: &RedisServer) -> String {
     format!("redis://127.0.0.1:{}", server.port())
 }
 
-/// The addresses as a list in the file, without what stands behind the port.
+/// The addresses as a list in the file, without what follows the port.
 fn list(urls: &[String]) -> String {
     let urls = urls
         .iter()

@@ -120,7 +120,7 @@ async fn lockdog_gets_what_a_killed_java_process_held_when_its_lease_ends() {
 #[tokio::test]
 async fn java_gets_what_a_killed_lockdog_process_held_when_its_lease_ends() {
     if let Some(url) = argument() {
-        return hold_and_stand_in_the_queues(url).await;
+        return hold_and_wait_in_the_queues(url).await;
     }
     let server = RedisServer::start().await;
     let redis = server.redis().await;
@@ -201,7 +201,7 @@ async fn java_gets_what_a_killed_lockdog_process_held_when_its_lease_ends() {
 }
 
 /// The lockdog process that is killed.
-async fn hold_and_stand_in_the_queues(url: String) {
+async fn hold_and_wait_in_the_queues(url: String) {
     let client = Client::builder().url(url).command_timeout(SAFETY);
     let client = soon_absent(client).watchdog_lease(LEASE);
     let client = client.build().await.unwrap();

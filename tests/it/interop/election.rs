@@ -15,7 +15,7 @@ fn java_lock() -> JavaLock {
 
 /// A Java thread leads without a value, and all waiters lead in the order of arrival.
 #[tokio::test]
-async fn a_java_thread_with_a_fair_lock_stands_in_the_same_line() {
+async fn a_java_thread_with_a_fair_lock_waits_in_the_same_queue() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let java = java_at(&server).start().await;
@@ -54,7 +54,7 @@ async fn a_java_thread_with_a_fair_lock_stands_in_the_same_line() {
                 thread.unlock(java_lock()).await.unwrap();
             })
         });
-        eventually(SAFETY, "it stands in the queue", async || {
+        eventually(SAFETY, "it is in the queue", async || {
             redis.ask::<usize>(&["LLEN", QUEUE]).await == number + 1
         })
         .await;

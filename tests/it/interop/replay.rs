@@ -120,10 +120,7 @@ fn exactly_the_differences_are_listed_in_the_protocol_document() {
         )
         .collect();
     for (i, step) in steps.iter().enumerate() {
-        assert!(
-            !steps[i + 1..].contains(step),
-            "{step:?} stands there twice"
-        );
+        assert!(!steps[i + 1..].contains(step), "{step:?} is there twice");
         assert!(ASPECTS.contains(step.2), "{step:?}");
     }
 }

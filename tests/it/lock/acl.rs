@@ -464,7 +464,7 @@ async fn an_election_needs_what_is_documented_for_it() {
     assert!(leaders.next().await.unwrap().is_some());
     let next = election.campaign("c").owner(&Owner::new());
     let next = tokio::spawn(next.into_future());
-    eventually(SOON, "it stands in the queue", async || {
+    eventually(SOON, "it is in the queue", async || {
         redis
             .ask::<usize>(&["LLEN", "redisson_lock_queue:{orders:2}"])
             .await

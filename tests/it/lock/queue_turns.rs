@@ -109,7 +109,7 @@ async fn two_tasks_of_one_scope_do_not_deadlock_when_one_awaits_the_other() {
 
 /// Invariant 9: an owner that holds the lock does not wait behind the waiters.
 #[tokio::test]
-async fn a_holder_re_enters_past_the_queue() {
+async fn a_holder_reenters_past_the_queue() {
     let test = Fixture::start().await;
     let client = test.without_polling().await;
     let lock = client.lock("l");

@@ -7,9 +7,9 @@ use crate::support::eventually;
 
 each_kind! {
     reentrant: {
-        nested_calls_of_one_task_re_enter_across_awaits 2
-        spawned_children_re_enter_in_the_scope_of_their_owner
-        an_explicit_owner_re_enters_from_any_task
+        nested_calls_of_one_task_reenter_across_awaits 2
+        spawned_children_reenter_in_the_scope_of_their_owner
+        an_explicit_owner_reenters_from_any_task
         a_shorter_inner_lease_does_not_shorten_the_hold
         a_longer_inner_lease_lengthens_the_hold
         an_inner_lease_neither_shortens_a_watched_hold_nor_ends_its_renewal
@@ -20,7 +20,7 @@ each_kind! {
     }
 }
 
-async fn nested_calls_of_one_task_re_enter_across_awaits(kind: &'static Kind) {
+async fn nested_calls_of_one_task_reenter_across_awaits(kind: &'static Kind) {
     let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     let task = tokio::spawn(async move {
@@ -35,7 +35,7 @@ async fn nested_calls_of_one_task_re_enter_across_awaits(kind: &'static Kind) {
     assert!(test.redis.keys().await.is_empty());
 }
 
-async fn spawned_children_re_enter_in_the_scope_of_their_owner(kind: &'static Kind) {
+async fn spawned_children_reenter_in_the_scope_of_their_owner(kind: &'static Kind) {
     let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     let owner = Owner::new();
@@ -56,7 +56,7 @@ async fn spawned_children_re_enter_in_the_scope_of_their_owner(kind: &'static Ki
     test.redis.assert_clean().await;
 }
 
-async fn an_explicit_owner_re_enters_from_any_task(kind: &'static Kind) {
+async fn an_explicit_owner_reenters_from_any_task(kind: &'static Kind) {
     let test = Fixture::of_kind(kind).await;
     let lock = test.lock("l");
     let owner = Owner::from_id(9);

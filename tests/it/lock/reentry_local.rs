@@ -10,7 +10,7 @@ use super::{Fixture, LONG, SOON, ms, poll_once, renewed};
 use crate::support::{eventually, until_ok};
 
 #[tokio::test]
-async fn a_local_re_entry_sends_nothing() {
+async fn a_local_reentry_sends_nothing() {
     let test = Fixture::start().await;
     test.warm_up(&test.client).await;
     let lock = test.client.lock("l");
@@ -145,7 +145,7 @@ async fn an_unlock_of_a_forgotten_local_claim_sends_nothing() {
 }
 
 #[tokio::test]
-async fn a_re_entry_that_lengthens_the_hold_is_counted_by_redis() {
+async fn a_reentry_that_lengthens_the_hold_is_counted_by_redis() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
     let counted = async || lock.hold_count().await.unwrap();
@@ -238,7 +238,7 @@ async fn a_local_claim_is_lost_with_the_hold_at_a_deadline_or_a_refused_renewal(
 }
 
 #[tokio::test]
-async fn a_cancelled_local_re_entry_leaves_nothing() {
+async fn a_cancelled_local_reentry_leaves_nothing() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
     let outer = lock.lock().await.unwrap();

@@ -41,7 +41,7 @@ async fn an_uncontended_acquire_and_its_final_unlock_are_one_command_each() {
 }
 
 #[tokio::test]
-async fn a_try_lock_a_re_entry_and_an_inner_unlock_are_one_command_each() {
+async fn a_try_lock_a_reentry_and_an_inner_unlock_are_one_command_each() {
     let test = Fixture::start().await;
     test.warm_up(&test.client).await;
     let lock = test.client.lock("l");

@@ -47,7 +47,7 @@ async fn with_does_not_start_the_work_if_the_lock_is_busy() {
 }
 
 #[tokio::test]
-async fn nested_work_re_enters() {
+async fn nested_work_reenters() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
     let count = lock

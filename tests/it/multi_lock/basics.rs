@@ -71,7 +71,7 @@ async fn a_hundred_members_are_one_command() {
 }
 
 #[tokio::test]
-async fn the_owner_re_enters_and_the_last_unlock_frees_the_lock() {
+async fn the_owner_reenters_and_the_last_unlock_frees_the_lock() {
     let test = Fixture::start(2).await;
     let lock = test.multi(&[(0, "a"), (0, "b"), (1, "c")]);
     let outer = lock.lock().await.unwrap();
@@ -337,7 +337,7 @@ async fn a_guard_reports_each_member_in_the_given_order() {
 
 /// Re-entries counted locally send nothing, and outlive each other in any order.
 #[tokio::test]
-async fn a_re_entry_may_be_counted_locally() {
+async fn a_reentry_may_be_counted_locally() {
     let test = Fixture::start(2).await;
     test.warm_up(&test.clients).await;
     let lock = test.multi(&[(0, "a"), (0, "b"), (1, "c")]);
@@ -369,7 +369,7 @@ async fn a_re_entry_may_be_counted_locally() {
 
 /// Two tasks of one scope are one owner; a child that awaits the lock of its parent gets it.
 #[tokio::test]
-async fn tasks_of_one_scope_re_enter_while_other_owners_wait() {
+async fn tasks_of_one_scope_reenter_while_other_owners_wait() {
     let test = Fixture::start(2).await;
     let lock = test.multi(&[(0, "a"), (1, "b")]);
     let owner = Owner::new();

@@ -18,7 +18,7 @@ struct MemberKind {
     /// The member of this name.
     lock: fn(&Client, &str) -> Lock,
     /// A lock of this name that makes the member busy.
-    rival: fn(&Client, &str) -> Lock,
+    conflicting: fn(&Client, &str) -> Lock,
 }
 
 impl MemberKind {
@@ -36,37 +36,37 @@ const KINDS: [MemberKind; 7] = [
     MemberKind {
         name: "fair",
         lock: |client, name| client.fair_lock(name),
-        rival: |client, name| client.fair_lock(name),
+        conflicting: |client, name| client.fair_lock(name),
     },
     MemberKind {
         name: "non-reentrant fair",
         lock: |client, name| client.non_reentrant_fair_lock(name),
-        rival: |client, name| client.fair_lock(name),
+        conflicting: |client, name| client.fair_lock(name),
     },
     MemberKind {
         name: "fenced",
         lock: fenced,
-        rival: |client, name| client.lock(name),
+        conflicting: |client, name| client.lock(name),
     },
     MemberKind {
         name: "read",
         lock: read,
-        rival: write,
+        conflicting: write,
     },
     MemberKind {
         name: "write",
         lock: write,
-        rival: read,
+        conflicting: read,
     },
     MemberKind {
         name: "group",
         lock: values,
-        rival: values,
+        conflicting: values,
     },
     MemberKind {
         name: "non-reentrant",
         lock: |client, name| client.non_reentrant_lock(name),
-        rival: |client, name| client.lock(name),
+        conflicting: |client, name| client.lock(name),
     },
 ];
 

@@ -113,7 +113,7 @@ async fn another_owner_sees_a_read_as_locked_and_cannot_end_it() {
 
 /// R27: only the last of two unlocks of a read admits a writer.
 #[tokio::test]
-async fn a_re_entered_read_is_shared_and_keeps_writers_out_until_its_last_unlock() {
+async fn a_reentered_read_is_shared_and_keeps_writers_out_until_its_last_unlock() {
     let test = Fixture::new().await;
     let (owner, another) = (Owner::new(), test.another().await);
     let tried = async || test.rw.read().try_lock().owner(&owner).await.unwrap();
@@ -150,7 +150,7 @@ async fn the_end_of_a_writers_lease_lets_all_waiting_readers_in() {
 
 /// R13: a write that was re-entered, seen through another client's handle.
 #[tokio::test]
-async fn a_re_entered_write_becomes_a_read_step_by_step() {
+async fn a_reentered_write_becomes_a_read_step_by_step() {
     let test = Fixture::new().await;
     let (owner, another) = (Owner::new(), test.another().await);
     let outer = test.rw.write().lock().owner(&owner).await.unwrap();

@@ -85,7 +85,7 @@ async fn redis_shows_a_field_for_each_hold_and_a_timeout_key_for_each_read_hold(
 
 /// R20, R22, R24 and R26, in both modes.
 #[tokio::test]
-async fn each_mode_is_re_entered_and_counted_for_itself() {
+async fn each_mode_is_reentered_and_counted_for_itself() {
     let test = Fixture::new().await;
     let both: [Lock; 2] = [test.rw.read().into(), test.rw.write().into()];
     for lock in both.iter().chain(&both) {
@@ -179,7 +179,7 @@ async fn a_mode_is_any_lock() {
 
 /// A re-entry that is counted in the client sends nothing in either mode.
 #[tokio::test]
-async fn a_local_re_entry_is_not_counted_in_redis() {
+async fn a_local_reentry_is_not_counted_in_redis() {
     let test = Fixture::with(|it| it.reentry(lockdog::config::Reentry::Local)).await;
     let locks: [Lock; 2] = [test.rw.read().into(), test.rw.write().into()];
     for lock in locks {

@@ -65,7 +65,7 @@ async fn try_lock_finds_the_lock_busy_and_a_waiter_gets_it() {
 }
 
 #[tokio::test]
-async fn an_owner_re_enters_and_other_owners_do_not() {
+async fn an_owner_reenters_and_other_owners_do_not() {
     let servers = Servers::start(3).await;
     let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
@@ -137,7 +137,7 @@ async fn invalid_instances_are_an_error_of_each_request() {
 }
 
 #[tokio::test]
-async fn fencing_tokens_grow_and_a_re_entry_keeps_its_token() {
+async fn fencing_tokens_grow_and_a_reentry_keeps_its_token() {
     let servers = Servers::start(3).await;
     let (mine, yours) = (
         servers.lock("l").await.fenced(),

@@ -99,7 +99,7 @@ async fn a_lock_freed_by_force_before_its_grant_was_read_is_not_granted() {
 }
 
 #[tokio::test]
-async fn a_refused_re_entry_leaves_the_count_unchanged() {
+async fn a_refused_reentry_leaves_the_count_unchanged() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let user = [

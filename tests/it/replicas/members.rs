@@ -71,7 +71,7 @@ async fn a_red_lock_instance_waits_for_replicas_if_required() {
     guard.unlock().await.unwrap();
     all.replicas[0].pause();
     let guard = of(&required).lock().await.unwrap();
-    eventually(SOON, "one could not be had", async || {
+    eventually(SOON, "one is missing", async || {
         let instances = guard.instances();
         let state = &instances[0].state;
         matches!(state, InstanceState::Unreachable { cause, .. } if cause.to_string().contains("replicas"))

@@ -105,7 +105,7 @@ async fn a_master_without_replicas_meets_no_requirement() {
 
 /// Only the first acquire waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn re_entries_renewals_and_unlocks_do_not_wait_for_replicas() {
+async fn reentries_renewals_and_unlocks_do_not_wait_for_replicas() {
     let all = Replicated::start(1).await;
     let ack = ReplicaAck::require(Replicas::Count(1)).timeout(SOON);
     let builder = Client::builder().url(all.master.url()).replica_ack(ack);

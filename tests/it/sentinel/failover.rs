@@ -287,7 +287,7 @@ const WITHIN: Duration = Duration::from_secs(20);
 
 /// The master may have been replaced, and the new one may not have the longer lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_re_entry_does_not_lengthen_a_hold_on_a_master_without_recent_confirmation() {
+async fn a_reentry_does_not_lengthen_a_hold_on_a_master_without_recent_confirmation() {
     let all = Sentinels::start().await;
     let client = Client::connect(all.url()).await.unwrap();
     let lock = client.lock("l");

@@ -111,7 +111,7 @@ async fn waiters_whose_queue_the_new_master_does_not_know_get_the_lock_there() {
     for number in 0..4 {
         let lock = others[number % 2].fair_lock("door");
         waiters.spawn(visit(lock, cell.clone()));
-        eventually(SOON, "it stands in the queue", async || {
+        eventually(SOON, "it is in the queue", async || {
             view.ask::<usize>(&["LLEN", QUEUE]).await == number + 1
         })
         .await;

@@ -123,7 +123,7 @@ impl Cluster {
     }
 
     /// Waits until another node than `old` says that the slot is its own.
-    pub(crate) async fn await_heir(&self, slot: u16, old: &Node) -> Arc<Node> {
+    pub(crate) async fn await_successor(&self, slot: u16, old: &Node) -> Arc<Node> {
         eventually(SWITCHED_WITHIN, "the slot has a new owner", async || {
             let owner = self.try_owner(slot).await;
             owner.is_some_and(|owner| owner.id != old.id)
@@ -132,9 +132,9 @@ impl Cluster {
         self.owner(slot).await
     }
 
-    /// As `await_heir`, and waits until all answering nodes agree on it and the cluster state is ok.
+    /// As `await_successor`, and waits until all answering nodes agree on it and the cluster state is ok.
     pub(crate) async fn await_switch(&self, slot: u16, old: &Node) -> Arc<Node> {
-        self.await_heir(slot, old).await;
+        self.await_successor(slot, old).await;
         self.await_health().await;
         self.owner(slot).await
     }
@@ -180,10 +180,10 @@ impl Cluster {
             redis.ask::<u32>(&["WAIT", "1", "1000"]).await == 1
         })
         .await;
-        let heir = self.replica_of(&old).await;
+        let successor = self.replica_of(&old).await;
         old.server.kill();
-        self.take_over(slot(name), &heir).await;
-        heir
+        self.take_over(slot(name), &successor).await;
+        successor
     }
 
     /// Starts one more node, a master without slots, and waits until all know it.

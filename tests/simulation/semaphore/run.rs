@@ -96,7 +96,7 @@ async fn story(
     }
     network.calm();
     observer.borrow_mut().found.note(|| "calm".to_owned());
-    // The number may have ended last. A connection may still be deaf.
+    // The number may have ended last. A connection may still be silenced.
     let mut is_set = seats(&clients[0]).try_set_permits(plan.total).await;
     while is_set.is_err() {
         is_set = seats(&clients[0]).try_set_permits(plan.total).await;

@@ -80,7 +80,7 @@ impl Stat {
         Self::parse(&text)
     }
 
-    /// The program's name stands in parentheses and may have some of its own.
+    /// The program's name is in parentheses and may have some of its own.
     fn parse(text: &str) -> Option<Self> {
         let (_, rest) = text.rsplit_once(") ")?;
         let mut words = rest.split(' ');

@@ -7,7 +7,7 @@ use crate::support::{Direction, Proxy, RedisServer, eventually};
 /// It takes as long as a lease, because KILL comes just before its end.
 #[tokio::test]
 async fn a_command_that_ignores_term_is_killed_before_another_one_holds_the_lock() {
-    // A lockdog that stands still at the end of the lease kills too late.
+    // A lockdog that is stopped at the end of the lease kills too late.
     let mut seen = Vec::new();
     while seen.len() < 3 {
         let (is_asked, written) = killed_at_the_end_of_a_lease().await;

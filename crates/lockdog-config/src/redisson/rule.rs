@@ -38,7 +38,7 @@ pub(crate) enum Rule {
     Section(Section),
     /// It becomes a setting of the client.
     Mapped(Setting),
-    /// lockdog needs no such setting. The text says why, and stands in a note.
+    /// lockdog needs no such setting. The text says why, and is shown in a note.
     Ignored(&'static str),
     /// Nothing that a lock could notice.
     Irrelevant,

@@ -163,7 +163,7 @@ fn unknown(classes: &[Class], name: &str, value: &Value<'_>) -> ConfigError {
             "no such key in Redisson 4.7.0: remove it, or name it to Reader::ignore_key".to_owned()
         }
     };
-    // In a damaged file a password may stand where a key belongs, so a key is shown only if it is one.
+    // In a damaged file a password may be where a key belongs, so a key is shown only if it is one.
     let error = ConfigError::new(ConfigErrorKind::Unknown, why).at(value.key_at);
     match (elsewhere, value.key.strip_suffix(name)) {
         (Some(_), _) => error.of_key(&value.key),

@@ -47,7 +47,7 @@ fn all(mut visit: impl FnMut(&'static Key, &dyn Fn(&str) -> String, &str, usize)
 }
 
 #[test]
-fn each_key_stands_once_in_the_classes_of_a_section() {
+fn each_key_is_once_in_the_classes_of_a_section() {
     let mut seen = std::collections::HashSet::new();
     all(|_, _, shown, _| assert!(seen.insert(shown.to_owned()), "{shown} has two rules"));
     assert!(seen.len() > 250, "only {} keys", seen.len());

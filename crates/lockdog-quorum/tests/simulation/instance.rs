@@ -29,14 +29,14 @@ pub(super) struct Instance {
 
 #[derive(Clone, Copy, Default)]
 struct Data {
-    lock: Option<Standing>,
+    lock: Option<Holder>,
     register: Option<Register>,
     epoch: Option<Epoch>,
 }
 
 /// The holder of the lock.
 #[derive(Clone, Copy)]
-pub(super) struct Standing {
+pub(super) struct Holder {
     pub(super) id: Id,
     /// The last millisecond in which the key exists.
     until_ms: u64,
@@ -100,14 +100,14 @@ impl Instance {
     }
 
     /// The current holder of the lock.
-    pub(super) fn standing(&self, now: u64) -> Option<Standing> {
+    pub(super) fn holder(&self, now: u64) -> Option<Holder> {
         let now_ms = self.clock_ms(now);
         self.data.lock.filter(|lock| lock.until_ms >= now_ms)
     }
 
     /// How much longer it keeps the lock for `id`, in true nanoseconds.
     pub(super) fn keeps(&self, id: Id, now: u64) -> u64 {
-        match self.standing(now) {
+        match self.holder(now) {
             Some(lock) if lock.id == id => {
                 let left = (lock.until_ms + 1) * 1_000_000 - self.clock(now);
                 left * 1_000_000 / self.wall.rate
@@ -123,7 +123,7 @@ impl Instance {
             let known = self.data.epoch.filter(|it| it.identity == self.identity);
             known.is_none_or(|epoch| left(epoch.since_ms, period, now_ms).is_some())
         });
-        self.standing(now).is_none() && !is_quarantined
+        self.holder(now).is_none() && !is_quarantined
     }
 
     /// Executes a command. The flag says whether it freed the lock, so that waiters get a message.
@@ -164,7 +164,7 @@ impl Instance {
                 return Reply::Refused(left);
             }
         }
-        if let Some(lock) = self.standing(now).filter(|lock| lock.id != id) {
+        if let Some(lock) = self.holder(now).filter(|lock| lock.id != id) {
             let ttl = Duration::from_millis(lock.until_ms - now_ms);
             return Reply::Busy(Some(ttl), self.look(since_ms, now));
         }
@@ -175,7 +175,7 @@ impl Instance {
     }
 
     fn extend(&mut self, id: Id, lease: Duration, now: u64) -> Reply {
-        if self.standing(now).is_none_or(|lock| lock.id != id) {
+        if self.holder(now).is_none_or(|lock| lock.id != id) {
             return Reply::NotOurs;
         }
         self.write();
@@ -184,7 +184,7 @@ impl Instance {
     }
 
     fn mark(&mut self, id: Id, token: u64, lease: Duration, now: u64) -> Reply {
-        if self.standing(now).is_none_or(|lock| lock.id != id) {
+        if self.holder(now).is_none_or(|lock| lock.id != id) {
             return Reply::NotOurs;
         }
         let now_ms = self.clock_ms(now);
@@ -205,7 +205,7 @@ impl Instance {
     }
 
     fn release(&mut self, id: Id, now: u64) -> bool {
-        let is_there = self.standing(now).is_some_and(|lock| lock.id == id);
+        let is_there = self.holder(now).is_some_and(|lock| lock.id == id);
         if is_there {
             self.write();
             self.data.lock = None;
@@ -218,7 +218,7 @@ impl Instance {
         let until_ms = now_ms + lease.as_millis() as u64;
         let before = self.data.lock.filter(|lock| lock.id == id);
         let until_ms = before.map_or(until_ms, |lock| lock.until_ms.max(until_ms));
-        self.data.lock = Some(Standing { id, until_ms });
+        self.data.lock = Some(Holder { id, until_ms });
     }
 
     fn look(&self, since_ms: Option<u64>, now: u64) -> Look {

@@ -195,8 +195,8 @@ impl Sweeper {
     ) {
         self.unwanted.resize(instances.len(), (0, 0));
         for (instance, unwanted) in instances.iter().zip(&mut self.unwanted) {
-            let standing = instance.standing(world.now).map(|lock| lock.id);
-            let left = standing.filter(|id| {
+            let holder = instance.holder(world.now).map(|lock| lock.id);
+            let left = holder.filter(|id| {
                 let owner = world.owner(*id);
                 !clients[owner].dead && !clients[owner].wants(*id) && !world.is_closed(*id)
             });
@@ -216,7 +216,7 @@ impl Sweeper {
 /// What must be true when every lease is over.
 pub(super) fn look_at_the_end(instances: &[Instance], world: &mut World<'_>) {
     for (index, instance) in instances.iter().enumerate() {
-        let left = instance.standing(world.now).map(|lock| lock.id);
+        let left = instance.holder(world.now).map(|lock| lock.id);
         world.claim(left.is_none(), || {
             format!("left behind on instance {index}: acquisition {left:?}")
         });

@@ -279,7 +279,7 @@ impl<'a> Run<'a> {
 }
 
 fn note_early_loss(instance: &Instance, clients: &[Client<'_>], world: &mut World<'_>) {
-    if let Some(lock) = instance.standing(world.now) {
+    if let Some(lock) = instance.holder(world.now) {
         let owner = &clients[world.owner(lock.id)];
         if owner.believes(world) && owner.wants(lock.id) {
             world.seen.saw(Sight::EarlyLoss);

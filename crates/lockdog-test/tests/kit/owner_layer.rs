@@ -107,7 +107,7 @@ impl Fixture {
 }
 
 #[tokio::test]
-async fn a_request_does_not_re_enter_what_an_earlier_one_left_to_a_job() {
+async fn a_request_does_not_reenter_what_an_earlier_one_left_to_a_job() {
     let mut fixture = Fixture::start(true).await;
     assert_eq!(fixture.get("/leave").await, "held");
     assert_eq!(fixture.get("/leave").await, "busy");
@@ -124,7 +124,7 @@ async fn without_the_layer_requests_of_a_connection_are_one_owner() {
 }
 
 #[tokio::test]
-async fn calls_inside_a_request_re_enter() {
+async fn calls_inside_a_request_reenter() {
     let mut fixture = Fixture::start(true).await;
     for _ in 0..2 {
         assert_eq!(fixture.get("/nest").await, "2 true");

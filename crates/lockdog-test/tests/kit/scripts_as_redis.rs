@@ -22,7 +22,7 @@ struct Call {
     args: Vec<String>,
 }
 
-/// What stands under a key before.
+/// What is under a key before.
 #[derive(Clone, Debug)]
 struct Before {
     commands: Vec<Vec<String>>,

@@ -20,8 +20,12 @@ async fn a_member_of_each_kind_is_held_with_the_others() {
         );
         assert_eq!(lock.hold_count().await.unwrap(), 1, "{}", kind.name);
         assert_eq!(guard.instances().len(), 3);
-        let rival = (kind.rival)(&others[0], MEMBER);
-        assert!(rival.try_lock().await.unwrap().is_none(), "{}", kind.name);
+        let conflicting = (kind.conflicting)(&others[0], MEMBER);
+        assert!(
+            conflicting.try_lock().await.unwrap().is_none(),
+            "{}",
+            kind.name
+        );
         let other = kind.among_others(&others);
         assert!(other.try_lock().await.unwrap().is_none(), "{}", kind.name);
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
@@ -36,7 +40,7 @@ async fn a_member_of_each_kind_is_held_with_the_others() {
 }
 
 #[tokio::test]
-async fn members_of_all_kinds_are_held_together_and_re_entered() {
+async fn members_of_all_kinds_are_held_together_and_reentered() {
     let test = Fixture::start(2).await;
     let lock = MultiLock::new(mixed(&test.clients));
     let others = test.others().await;
@@ -101,8 +105,8 @@ async fn a_busy_member_of_each_kind_is_waited_for_while_nothing_is_held() {
             .await;
         let others = test.others().await;
         let lock = kind.among_others(&patient);
-        let rival = (kind.rival)(&others[0], MEMBER);
-        let held = rival.lock().lease(LONG).await.unwrap();
+        let conflicting = (kind.conflicting)(&others[0], MEMBER);
+        let held = conflicting.lock().lease(LONG).await.unwrap();
         assert!(lock.try_lock().await.unwrap().is_none(), "{}", kind.name);
         assert!(
             until_ok(SOON, async || lock.try_lock().wait(ms(200)).await)
@@ -153,8 +157,8 @@ async fn a_member_of_each_kind_is_released_while_a_plain_one_is_busy() {
                     .any(|channel| channel.contains(&format!("{{{name}}}")))
             })
             .await;
-            let rival = (kind.rival)(&others[0], MEMBER);
-            let free = async || rival.try_lock().await.unwrap().is_some();
+            let conflicting = (kind.conflicting)(&others[0], MEMBER);
+            let free = async || conflicting.try_lock().await.unwrap().is_some();
             eventually(SOON, "the member of the kind is free", free).await;
             held.unlock().await.unwrap();
             let guard = tokio::time::timeout(SOON, waiting).await;

@@ -26,8 +26,8 @@ async fn a_dropped_wait_for_a_member_leaves_nothing_of_any_kind() {
     let others = test.others().await;
     for kind in KINDS {
         everywhere(&test, kind, async |lock, n, linger| {
-            let rival = (kind.rival)(&others[0], MEMBER);
-            let held = rival.lock().lease(LONG).await.unwrap();
+            let conflicting = (kind.conflicting)(&others[0], MEMBER);
+            let held = conflicting.lock().lease(LONG).await.unwrap();
             let wait = lock.try_lock().wait(SOON);
             let release = async {
                 tokio::time::sleep(ms(40)).await;
@@ -53,8 +53,8 @@ async fn a_dropped_wait_for_a_plain_member_leaves_nothing_of_any_kind() {
     let others = test.others().await;
     for kind in KINDS {
         everywhere(&test, kind, async |lock, n, linger| {
-            let rival = (kind.rival)(&others[0], MEMBER);
-            let held = rival.lock().lease(LONG).await.unwrap();
+            let conflicting = (kind.conflicting)(&others[0], MEMBER);
+            let held = conflicting.lock().lease(LONG).await.unwrap();
             let plain = others[1].lock("z").lock().lease(LONG).await.unwrap();
             let wait = lock.try_lock().wait(SOON);
             let release = async {

@@ -309,12 +309,12 @@ async fn a_multi_lock_with_two_fair_members_waits_for_one_after_the_other() {
     let (in_x, in_y) = (x.lock().await.unwrap(), y.lock().await.unwrap());
     let lock = MultiLock::new([patient[0].fair_lock("x"), patient[0].fair_lock("y")]);
     let waiting = waiter(&lock);
-    let stands = async |name: &str| !queue(&test, name).await.is_empty();
+    let is_queued = async |name: &str| !queue(&test, name).await.is_empty();
     eventually(SOON, "it waits for one", async || {
-        stands("x").await != stands("y").await
+        is_queued("x").await != is_queued("y").await
     })
     .await;
-    let (first, second) = match stands("x").await {
+    let (first, second) = match is_queued("x").await {
         true => (in_x, ("y", in_y)),
         false => (in_y, ("x", in_x)),
     };
@@ -322,7 +322,7 @@ async fn a_multi_lock_with_two_fair_members_waits_for_one_after_the_other() {
     eventually(SOON, "it listens", channels).await;
     first.unlock().await.unwrap();
     eventually(SOON, "it waits for the other", async || {
-        stands(second.0).await
+        is_queued(second.0).await
     })
     .await;
     eventually(SOON, "it listens", channels).await;

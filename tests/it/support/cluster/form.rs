@@ -49,7 +49,7 @@ impl ClusterBuilder {
     }
 
     /// A replica takes over from a master that is silent for the node timeout. Defaults to no: on a busy machine
-    /// a master that only stands still would be replaced, too.
+    /// a master that is only stopped would be replaced, too.
     pub(crate) fn elects(mut self) -> Self {
         self.elects = true;
         self

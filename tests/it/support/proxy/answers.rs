@@ -93,7 +93,7 @@ impl Answers {
     /// How many confirmations a command about subscriptions gets; `None` for any other command.
     fn confirmations(&mut self, name: &str, channels: &[String]) -> Option<usize> {
         // The letter before the word is the kind: none for plain channels, `p` for patterns, `s` for shards; `un`
-        // stands after it.
+        // follows it.
         let prefix = name.strip_suffix("subscribe")?;
         let kind = prefix.strip_suffix("un").unwrap_or(prefix);
         let leaves = kind != prefix;

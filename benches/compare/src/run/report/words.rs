@@ -1,6 +1,6 @@
 //! How figures are called and written.
 
-/// As it stands in a heading.
+/// As it is in a heading.
 pub(crate) fn title(figure: &str) -> &str {
     let known = FIGURES.iter().find(|(name, _, _)| *name == figure);
     known.map_or(figure, |(_, title, _)| title)
