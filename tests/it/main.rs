@@ -5,6 +5,7 @@
     reason = "tests measure and spawn as they like; the bans are for the library"
 )]
 
+mod abandoned;
 mod cluster;
 mod crowd;
 mod diagnose;
@@ -19,7 +20,6 @@ mod harness;
 mod interop;
 mod kinds;
 mod latch;
-mod left;
 mod lock;
 mod model;
 mod multi_lock;

@@ -251,6 +251,7 @@ const SET_BY_TESTS: [&str; 2] = ["LOCKDOG_TEST_ALONE", "LOCKDOG_TEST_CHILD"];
 
 /// The modules with tests.
 const TOPS: [&str; 28] = [
+    "abandoned",
     "cluster",
     "diagnose",
     "election",
@@ -263,7 +264,6 @@ const TOPS: [&str; 28] = [
     "interop",
     "kit",
     "latch",
-    "left",
     "lock",
     "model",
     "multi_lock",

@@ -1,8 +1,8 @@
 //! A lock that is handed over within a client while something goes wrong: a reply is lost, the receiver is
 //! cancelled or past its deadline, or a force unlock comes between.
 
+mod dropped;
 mod leases;
-mod left;
 mod replies;
 mod servers;
 mod unpolled;

@@ -1,6 +1,6 @@
-//! Every public future is polled some times and then left, while all other calls continue (design:
+//! Every public future is polled some times and then abandoned, while all other calls continue (design:
 //! invariant 14). `public::PUBLIC` lists the futures. `case` describes what has to continue. A future is
-//! left after its first poll, after its second, and so on until it ends. It is polled only when it was
+//! abandoned after its first poll, after its second, and so on until it ends. It is polled only when it was
 //! woken.
 
 mod case;
@@ -27,7 +27,7 @@ use site::Site;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_abandoned_future_does_no_harm() {
-    if is_alone("left::each_abandoned_future_does_no_harm") {
+    if is_alone("abandoned::each_abandoned_future_does_no_harm") {
         let site = Site::servers(1).await;
         run_all(site, &[Shape::Plain], Network::Well, |_| true).await;
     }
@@ -35,7 +35,7 @@ async fn each_abandoned_future_does_no_harm() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_abandoned_future_does_no_harm_during_reconnects() {
-    if is_alone("left::each_abandoned_future_does_no_harm_during_reconnects") {
+    if is_alone("abandoned::each_abandoned_future_does_no_harm_during_reconnects") {
         let site = Site::servers(1).await;
         run_all(site, &[Shape::Plain], Network::Cut, |_| true).await;
     }
@@ -43,7 +43,7 @@ async fn each_abandoned_future_does_no_harm_during_reconnects() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_abandoned_future_of_a_multi_lock_does_no_harm() {
-    if is_alone("left::each_abandoned_future_of_a_multi_lock_does_no_harm") {
+    if is_alone("abandoned::each_abandoned_future_of_a_multi_lock_does_no_harm") {
         let site = Site::servers(1).await;
         run_all(site, &[Shape::Multi], Network::Well, |_| true).await;
     }
@@ -51,7 +51,7 @@ async fn each_abandoned_future_of_a_multi_lock_does_no_harm() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_abandoned_future_of_a_multi_lock_does_no_harm_during_reconnects() {
-    if is_alone("left::each_abandoned_future_of_a_multi_lock_does_no_harm_during_reconnects") {
+    if is_alone("abandoned::each_abandoned_future_of_a_multi_lock_does_no_harm_during_reconnects") {
         let site = Site::servers(1).await;
         run_all(site, &[Shape::Multi], Network::Cut, |_| true).await;
     }
@@ -60,7 +60,7 @@ async fn each_abandoned_future_of_a_multi_lock_does_no_harm_during_reconnects() 
 /// Also as the first in the server's queue, and behind another waiter of its client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_abandoned_future_of_a_fair_lock_does_no_harm() {
-    if is_alone("left::each_abandoned_future_of_a_fair_lock_does_no_harm") {
+    if is_alone("abandoned::each_abandoned_future_of_a_fair_lock_does_no_harm") {
         let site = Site::servers(1).await;
         run_all(site, &[Shape::Fair], Network::Well, |_| true).await;
     }
@@ -68,7 +68,7 @@ async fn each_abandoned_future_of_a_fair_lock_does_no_harm() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_abandoned_future_of_a_fair_lock_does_no_harm_during_reconnects() {
-    if is_alone("left::each_abandoned_future_of_a_fair_lock_does_no_harm_during_reconnects") {
+    if is_alone("abandoned::each_abandoned_future_of_a_fair_lock_does_no_harm_during_reconnects") {
         let site = Site::servers(1).await;
         run_all(site, &[Shape::Fair], Network::Cut, |_| true).await;
     }
@@ -76,7 +76,7 @@ async fn each_abandoned_future_of_a_fair_lock_does_no_harm_during_reconnects() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_abandoned_future_of_a_lock_of_values_does_no_harm() {
-    if is_alone("left::each_abandoned_future_of_a_lock_of_values_does_no_harm") {
+    if is_alone("abandoned::each_abandoned_future_of_a_lock_of_values_does_no_harm") {
         let site = Site::servers(1).await;
         run_all(site, &[Shape::Group], Network::Well, |_| true).await;
     }
@@ -84,7 +84,9 @@ async fn each_abandoned_future_of_a_lock_of_values_does_no_harm() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_abandoned_future_of_a_lock_of_values_does_no_harm_during_reconnects() {
-    if is_alone("left::each_abandoned_future_of_a_lock_of_values_does_no_harm_during_reconnects") {
+    if is_alone(
+        "abandoned::each_abandoned_future_of_a_lock_of_values_does_no_harm_during_reconnects",
+    ) {
         let site = Site::servers(1).await;
         run_all(site, &[Shape::Group], Network::Cut, |_| true).await;
     }
@@ -92,7 +94,7 @@ async fn each_abandoned_future_of_a_lock_of_values_does_no_harm_during_reconnect
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_abandoned_future_of_a_lock_on_three_servers_does_no_harm() {
-    if is_alone("left::each_abandoned_future_of_a_lock_on_three_servers_does_no_harm") {
+    if is_alone("abandoned::each_abandoned_future_of_a_lock_on_three_servers_does_no_harm") {
         let site = Site::servers(3).await;
         run_all(site, &[Shape::Quorum], Network::Well, |_| true).await;
     }
@@ -100,8 +102,7 @@ async fn each_abandoned_future_of_a_lock_on_three_servers_does_no_harm() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_abandoned_future_of_a_lock_on_three_servers_does_no_harm_during_reconnects() {
-    let name =
-        "left::each_abandoned_future_of_a_lock_on_three_servers_does_no_harm_during_reconnects";
+    let name = "abandoned::each_abandoned_future_of_a_lock_on_three_servers_does_no_harm_during_reconnects";
     if is_alone(name) {
         let site = Site::servers(3).await;
         run_all(site, &[Shape::Quorum], Network::Cut, |_| true).await;
@@ -110,7 +111,7 @@ async fn each_abandoned_future_of_a_lock_on_three_servers_does_no_harm_during_re
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acquires_abandoned_at_a_sentinel_master_do_no_harm() {
-    if is_alone("left::acquires_abandoned_at_a_sentinel_master_do_no_harm") {
+    if is_alone("abandoned::acquires_abandoned_at_a_sentinel_master_do_no_harm") {
         let site = Site::sentinels().await;
         run_all(site, &[Shape::Plain], Network::Cut, |it| it.everywhere).await;
     }
@@ -118,7 +119,7 @@ async fn acquires_abandoned_at_a_sentinel_master_do_no_harm() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acquires_abandoned_at_a_cluster_do_no_harm() {
-    if is_alone("left::acquires_abandoned_at_a_cluster_do_no_harm") {
+    if is_alone("abandoned::acquires_abandoned_at_a_cluster_do_no_harm") {
         let site = Site::cluster().await;
         run_all(site, &[Shape::Plain], Network::Cut, |it| it.everywhere).await;
     }
@@ -126,7 +127,7 @@ async fn acquires_abandoned_at_a_cluster_do_no_harm() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_future_abandoned_at_a_sentinel_master_does_no_harm() {
-    if is_alone("left::every_future_abandoned_at_a_sentinel_master_does_no_harm") {
+    if is_alone("abandoned::every_future_abandoned_at_a_sentinel_master_does_no_harm") {
         let site = Site::sentinels().await;
         run_all(site, &ONE_KEY, Network::Well, |_| true).await;
     }
@@ -134,8 +135,9 @@ async fn every_future_abandoned_at_a_sentinel_master_does_no_harm() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_future_abandoned_at_a_sentinel_master_does_no_harm_during_reconnects() {
-    if is_alone("left::every_future_abandoned_at_a_sentinel_master_does_no_harm_during_reconnects")
-    {
+    if is_alone(
+        "abandoned::every_future_abandoned_at_a_sentinel_master_does_no_harm_during_reconnects",
+    ) {
         let site = Site::sentinels().await;
         run_all(site, &ONE_KEY, Network::Cut, |_| true).await;
     }
@@ -143,7 +145,7 @@ async fn every_future_abandoned_at_a_sentinel_master_does_no_harm_during_reconne
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_future_abandoned_at_a_cluster_does_no_harm() {
-    if is_alone("left::every_future_abandoned_at_a_cluster_does_no_harm") {
+    if is_alone("abandoned::every_future_abandoned_at_a_cluster_does_no_harm") {
         let site = Site::cluster().await;
         run_all(site, &ONE_KEY, Network::Well, |_| true).await;
     }
@@ -151,7 +153,7 @@ async fn every_future_abandoned_at_a_cluster_does_no_harm() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_future_abandoned_at_a_cluster_does_no_harm_during_reconnects() {
-    if is_alone("left::every_future_abandoned_at_a_cluster_does_no_harm_during_reconnects") {
+    if is_alone("abandoned::every_future_abandoned_at_a_cluster_does_no_harm_during_reconnects") {
         let site = Site::cluster().await;
         run_all(site, &ONE_KEY, Network::Cut, |_| true).await;
     }
@@ -371,7 +373,7 @@ const MOST_POLLS: usize = 4;
 /// busy with these cases alone. The other numbers are for the repetitions.
 const AT_ONCE: [usize; 5] = [72, 12, 4, 2, 1];
 /// Names the futures to which a run is limited.
-const ONLY: &str = "LOCKDOG_TEST_LEFT";
+const ONLY: &str = "LOCKDOG_TEST_ABANDONED";
 
 /// A stall of this length may make calls time out: an instance of a quorum has 200 ms to answer, a
 /// twentieth of the lease, and a call passes several threads and two processes, each of which can stall.

@@ -19,7 +19,7 @@ fn every_public_future_is_listed() {
     }
     assert_eq!(
         listed, found,
-        "left: listed in left/public.rs; right: in src"
+        "left: listed in abandoned/public.rs; right: in src"
     );
 }
 
