@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lockdog::{Client, Guard, LeasedPermit, Lock, PermitSemaphore, Result};
 use tokio::task::JoinSet;
 
-use crate::stand::connected;
+use crate::fixture::connected;
 use crate::support::prelude::WITHIN_A_LEASE;
 use crate::support::{Cell, Redis, eventually, until_ok};
 

@@ -18,7 +18,7 @@ use lockdog::config::{ReplicaAck, Replicas};
 use lockdog::error::NotReplicated;
 use lockdog::{Client, ClientBuilder, Error, Guard, Lock};
 
-use crate::stand::connected;
+use crate::fixture::connected;
 use crate::support::Replicated;
 use crate::support::prelude::{SOON, ms};
 

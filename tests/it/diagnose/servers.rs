@@ -4,7 +4,7 @@ use lockdog::report::FindingKind;
 use lockdog::{Client, Error};
 
 use super::{SERVERS, SOON, findings, kinds_at, ms, well_set_up};
-use crate::stand::connected;
+use crate::fixture::connected;
 use crate::support::{Redis, RedisServer, dead_port, eventually};
 
 const WELL: [(FindingKind, bool); 0] = [];

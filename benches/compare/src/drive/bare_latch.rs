@@ -82,8 +82,8 @@ impl Turns {
         for mut client in self.clients.drain(..) {
             let (latch, waiters) = (latch.clone(), self.waiters);
             waiting.spawn(async move {
-                let told = client.wait(&latch, waiters).await?;
-                Ok((client, told))
+                let notified = client.wait(&latch, waiters).await?;
+                Ok((client, notified))
             });
         }
         tokio::time::sleep(UNTIL_ALL_WAIT).await;
@@ -91,12 +91,12 @@ impl Turns {
         self.call(&latch.count_down(&self.count_down)).await?;
         let mut last = began;
         while let Some(done) = waiting.join_next().await {
-            let (client, told) = done??;
+            let (client, notified) = done??;
             // A waiter that did not wait would make the figure too good.
-            if told < began {
-                return Err("a waiter was told before the latch was at zero".into());
+            if notified < began {
+                return Err("a waiter was notified before the latch was at zero".into());
             }
-            last = last.max(told);
+            last = last.max(notified);
             self.clients.push(client);
         }
         Ok(last - began)
@@ -154,11 +154,11 @@ struct Subscriber {
 impl Subscriber {
     /// Returns when the last of the waiters knew of the zero.
     async fn wait(&mut self, latch: &Latch, waiters: usize) -> Result<Instant> {
-        let (tell, told) = watch::channel(());
+        let (notify, notified) = watch::channel(());
         let mut waiting = JoinSet::new();
         for _ in 0..waiters {
-            let mut told = told.clone();
-            waiting.spawn(async move { told.changed().await.map(|()| Instant::now()) });
+            let mut notified = notified.clone();
+            waiting.spawn(async move { notified.changed().await.map(|()| Instant::now()) });
         }
         self.messages.subscribe(&latch.channel).await?;
         // The count may have become zero before the subscription began.
@@ -173,10 +173,10 @@ impl Subscriber {
         if text != "0" {
             return Err(format!("the message is {text}").into());
         }
-        tell.send_replace(());
+        notify.send_replace(());
         let mut last = Instant::now();
-        while let Some(told) = waiting.join_next().await {
-            last = last.max(told??);
+        while let Some(notified) = waiting.join_next().await {
+            last = last.max(notified??);
         }
         self.messages.unsubscribe(&latch.channel).await?;
         Ok(last)
