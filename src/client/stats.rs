@@ -14,20 +14,19 @@ pub struct Stats {
     /// are one together. Each lock of a [`MultiLock`](crate::MultiLock) and of a [`RedLock`](crate::RedLock) is one
     /// of its own client.
     pub held: u32,
-    /// How many of the held ones the watchdog renews. The locks of a [`RedLock`](crate::RedLock) are not among them,
-    /// nor in [`Stats::in_jeopardy`], [`Stats::least_remaining`] and [`Stats::renewals_failed_total`]: the `RedLock`
-    /// renews them by itself. Its [`Guard::verdict`](crate::Guard::verdict) and the event
-    /// [`Jeopardy`](crate::observe::ClientEvent::Jeopardy) have its state.
+    /// How many of the held ones are renewed: by the watchdog, or by the [`RedLock`](crate::RedLock) to which they
+    /// belong.
     pub watched: u32,
-    /// How many of the held ones had a renewal that failed last.
+    /// How many of the held ones had a renewal that failed last. The locks of a [`RedLock`](crate::RedLock) count, at
+    /// each of its clients, if its last extension did not reach a quorum.
     pub in_jeopardy: u32,
     /// Calls that wait.
     pub waiters: u32,
     /// Releases that the server has not confirmed yet, and acquires that are being undone.
     pub settling: u32,
-    /// The shortest time until the deadline of a hold that the watchdog renews; `None` if it renews none. A healthy
-    /// watchdog keeps it above half of the lease. A hold near the end of its `max_hold` is left out: its deadline
-    /// is that end, and no renewal moves it any more.
+    /// The shortest time until the deadline of a hold that is renewed; `None` if none is. A healthy watchdog keeps it
+    /// above half of the lease. A hold near the end of its `max_hold` is left out: its deadline is that end, and no
+    /// renewal moves it any more. For a lock of a [`RedLock`](crate::RedLock) it is the deadline of the `RedLock`.
     pub least_remaining: Option<Duration>,
     /// The time since the acquire of the oldest hold; `None` if there is none.
     pub oldest_hold: Option<Duration>,
@@ -43,7 +42,8 @@ pub struct Stats {
     pub lost_total: u64,
     /// Hand-overs between owners of the client since it was built.
     pub hand_overs_total: u64,
-    /// Renewals that were not answered or were refused, each hold counted, since the client was built.
+    /// Renewals that were not answered or were refused, each hold counted, since the client was built. Those of a
+    /// [`RedLock`](crate::RedLock) are not among them.
     pub renewals_failed_total: u64,
 }
 
@@ -91,6 +91,8 @@ impl Stats {
         // Listed first, so that no other call waits for the table meanwhile.
         for hold in core.holds.all() {
             let now = core.clock.now();
+            // Before the state is locked, because the lock that it is a part of has a mutex of its own.
+            let renewals = hold.part_renewals();
             let state = hold.state();
             if state.phase == HoldPhase::Ended {
                 stats.settling += 1;
@@ -99,12 +101,16 @@ impl Stats {
                 continue;
             }
             stats.held += 1;
-            stats.in_jeopardy += u32::from(state.phase == HoldPhase::Jeopardy);
+            let is_failing = state.phase == HoldPhase::Jeopardy;
+            let in_jeopardy = is_failing || renewals.iter().any(|it| it.in_jeopardy);
+            stats.in_jeopardy += u32::from(in_jeopardy);
             let age = now.since(state.acquired);
             stats.oldest_hold = stats.oldest_hold.max(Some(age));
-            stats.watched += u32::from(state.watched > 0);
-            if state.will_be_extended() {
-                let left = state.deadline.since(now);
+            stats.watched += u32::from(state.watched > 0 || !renewals.is_empty());
+            let own = state.will_be_extended().then_some(state.deadline);
+            let of_whole = renewals.iter().filter_map(|it| it.deadline);
+            for deadline in own.into_iter().chain(of_whole) {
+                let left = deadline.since(now);
                 stats.least_remaining = Some(stats.least_remaining.map_or(left, |it| it.min(left)));
             }
         }

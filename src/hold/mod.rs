@@ -70,8 +70,18 @@ pub(crate) trait Dependant: Send + Sync {
     /// One of its holds was lost. Called by the party that noticed the loss, without any mutex held.
     fn hold_lost(&self);
 
-    /// It renews its holds itself, in addition to the watchdog. Called without any mutex held.
-    fn renews(&self) -> bool;
+    /// How it renews its holds itself, in addition to the watchdog; `None` if it does not. Called without any mutex
+    /// held.
+    fn renewal(&self) -> Option<PartRenewal>;
+}
+
+/// How a composite lock renews its holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PartRenewal {
+    /// The last renewal failed.
+    pub(crate) in_jeopardy: bool,
+    /// The deadline that the next renewal moves. `None` near the end of a `max_hold`, where none does.
+    pub(crate) deadline: Option<Moment>,
 }
 
 impl Hold {
@@ -140,12 +150,20 @@ impl Hold {
         if self.state().is_renewed() {
             return true;
         }
+        !self.part_renewals().is_empty()
+    }
+
+    /// How the composite locks that it is a part of renew it. Those that leave that to the watchdog are left out.
+    /// Call it without the state locked.
+    pub(crate) fn part_renewals(&self) -> Vec<PartRenewal> {
         let dependants = match &*self.audience.lock() {
             Some(audience) => audience.dependants.clone(),
-            None => return false,
+            None => return Vec::new(),
         };
-        let mut dependants = dependants.iter().filter_map(Weak::upgrade);
-        dependants.any(|dependant| dependant.renews())
+        let dependants = dependants.iter().filter_map(Weak::upgrade);
+        dependants
+            .filter_map(|dependant| dependant.renewal())
+            .collect()
     }
 
     /// Checks again after a registration, so that a loss between the check and the registration is not

@@ -12,7 +12,7 @@ use super::members::LockMember;
 use super::unlocked::whole;
 use crate::error::{Error, Instance, InstanceState, Lost, LostReason, Result};
 use crate::guard::{CompositeHold, Verdict};
-use crate::hold::{Dependant, Hold, HoldPhase};
+use crate::hold::{Dependant, Hold, HoldPhase, PartRenewal};
 use crate::lease;
 use crate::owner::Owner;
 use crate::session::{Claim, Unlocked};
@@ -319,8 +319,8 @@ impl Dependant for MultiHold {
     }
 
     /// The members' own claims decide whether the watchdog renews them.
-    fn renews(&self) -> bool {
-        false
+    fn renewal(&self) -> Option<PartRenewal> {
+        None
     }
 }
 

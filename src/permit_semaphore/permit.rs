@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::background::ensure_runtime;
 use crate::error::{Lost, Result};
 use crate::guard::{Guard, Verdict};
-use crate::hold::Dependant;
+use crate::hold::{Dependant, PartRenewal};
 use crate::key::{LockKey, PermitId};
 use crate::session::Claim;
 
@@ -60,8 +60,8 @@ impl Dependant for LossToken {
         self.0.cancel();
     }
 
-    fn renews(&self) -> bool {
-        false
+    fn renewal(&self) -> Option<PartRenewal> {
+        None
     }
 }
 

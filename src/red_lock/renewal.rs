@@ -8,7 +8,7 @@ use super::deferred::DeferredLoss;
 use super::quorum_hold::{QuorumHold, QuorumHoldState};
 use crate::clock::Moment;
 use crate::error::LostReason;
-use crate::hold::Dependant;
+use crate::hold::{Dependant, PartRenewal};
 use crate::session::{Timed, TimerKey};
 
 impl QuorumHold {
@@ -153,8 +153,15 @@ impl Dependant for QuorumHold {
         }
     }
 
-    fn renews(&self) -> bool {
-        self.see(|state, _| state.quorum.is_living() && state.quorum.rules().renewed)
+    fn renewal(&self) -> Option<PartRenewal> {
+        self.see(|state, _| {
+            let quorum = &state.quorum;
+            let is_renewed = quorum.is_living() && quorum.rules().renewed;
+            is_renewed.then(|| PartRenewal {
+                in_jeopardy: quorum.phase() == Phase::Jeopardy,
+                deadline: (!quorum.is_as_long_as_allowed()).then(|| quorum.deadline()),
+            })
+        })
     }
 }
 

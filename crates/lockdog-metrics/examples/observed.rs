@@ -69,17 +69,19 @@ async fn scrape(State(service): State<Service>) -> String {
 
 /// Not fit for more requests if its locks are in danger, or if its queue is nearly full.
 async fn health(State(service): State<Service>) -> (StatusCode, String) {
-    let stats = service.clients[0].stats();
-    let is_well = stats.in_jeopardy == 0 && stats.waiters < stats.max_waiters / 10 * 8;
+    // A RedLock may have its queue at any of the clients.
+    let (mut is_well, mut held, mut waiters, mut lost) = (true, 0, 0, 0);
+    for stats in service.clients.iter().map(Client::stats) {
+        is_well &= stats.in_jeopardy == 0 && stats.waiters < stats.max_waiters / 10 * 8;
+        held += stats.held;
+        waiters += stats.waiters;
+        lost += stats.lost_total;
+    }
     let status = match is_well {
         true => StatusCode::OK,
         false => StatusCode::SERVICE_UNAVAILABLE,
     };
-    let lost = stats.lost_total;
-    let shown = format!(
-        "held={} waiters={} lost={lost}\n",
-        stats.held, stats.waiters
-    );
+    let shown = format!("held={held} waiters={waiters} lost={lost}\n");
     (status, shown)
 }
 

@@ -6,7 +6,7 @@ use lockdog::{Owner, RedLock};
 use lockdog_test::Server;
 use tokio::time::sleep;
 
-use crate::support::{Exporter, LEASE, builder, client};
+use crate::support::{Exporter, LEASE, Page, builder, client};
 
 #[tokio::test(start_paused = true)]
 async fn calls_are_counted_by_their_outcomes_and_holds_are_timed() {
@@ -159,6 +159,42 @@ async fn rounds_of_a_red_lock_are_counted_with_the_least_margin() {
         r#"lockdog_acquires_total{group="orders",outcome="no_quorum"}"#,
         1.0,
     );
+}
+
+/// What the alert `LockdogLeaseRunsOut` compares, before the loss.
+#[tokio::test(start_paused = true)]
+async fn a_red_lock_without_a_quorum_shows_in_the_gauges_before_it_is_lost() {
+    let servers = [Server::new(), Server::new(), Server::new()];
+    let exporter = Exporter::new();
+    let mut clients = Vec::new();
+    for server in &servers {
+        clients.push(client(server, &exporter).await);
+    }
+    let lock = RedLock::new(clients.iter().map(|client| client.lock("orders:1")));
+    let guard = lock.lock().await.unwrap();
+    let page = || {
+        let stats = clients.iter().map(lockdog::Client::stats);
+        exporter.metrics.record(stats);
+        exporter.page()
+    };
+    sleep(LEASE * 2).await;
+    page().assert("lockdog_locks_in_jeopardy", 0.0);
+    servers[0].freeze();
+    servers[1].freeze();
+    let runs_out = |page: &Page| {
+        let left = page.value("lockdog_hold_remaining_min_seconds").unwrap();
+        left < 0.4 * LEASE.as_secs_f64()
+    };
+    let mut seen = page();
+    while !runs_out(&seen) {
+        assert!(guard.is_valid(), "it was lost before: {}", seen.0);
+        sleep(LEASE / 100).await;
+        seen = page();
+    }
+    seen.assert("lockdog_locks_in_jeopardy", 3.0);
+    servers[0].thaw();
+    servers[1].thaw();
+    drop(guard);
 }
 
 #[tokio::test(start_paused = true)]

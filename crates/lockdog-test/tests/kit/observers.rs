@@ -452,6 +452,71 @@ async fn a_forgotten_red_lock_with_a_lease_expires_and_is_not_lost() {
     assert_eq!(lost(), 2);
 }
 
+/// The client of the server that still answers shows it too.
+#[tokio::test(start_paused = true)]
+async fn the_numbers_of_each_client_show_that_the_quorum_of_a_red_lock_is_silent() {
+    let (servers, clients, lock, notes) = start_red_lock().await;
+    let guard = lock.lock().await.unwrap();
+    let counts = |client: &Client| {
+        let stats = client.stats();
+        (stats.held, stats.watched, stats.in_jeopardy)
+    };
+    eventually("each client has one of its locks", || {
+        clients.iter().all(|client| counts(client) == (1, 1, 0))
+    })
+    .await;
+    sleep(LEASE * 2).await;
+    for client in &clients {
+        assert_eq!(counts(client), (1, 1, 0));
+        assert!(client.stats().least_remaining.unwrap() > LEASE / 2);
+    }
+    servers[1].freeze();
+    servers[2].freeze();
+    notes.next("Jeopardy red lock r").await;
+    for client in &clients {
+        assert_eq!(counts(client), (1, 1, 1));
+    }
+    // Its own lease there is extended, and does not count without the others.
+    eventually("the lease runs out", || {
+        clients[0].stats().least_remaining.unwrap() < LEASE / 5 * 2
+    })
+    .await;
+    assert!(guard.is_valid());
+    notes.next("Lost red lock r Deadline").await;
+    for client in &clients {
+        assert_eq!(counts(client), (0, 0, 0));
+        assert_eq!(client.stats().least_remaining, None);
+    }
+    servers[1].thaw();
+    servers[2].thaw();
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_numbers_of_a_red_lock_with_a_fixed_lease_or_at_its_max_hold_are_no_warning() {
+    let (_servers, clients, lock, _) = start_red_lock().await;
+    let numbers = |client: &Client| {
+        let stats = client.stats();
+        (stats.held, stats.watched, stats.least_remaining.is_some())
+    };
+    let fixed = lock.lock().lease(LEASE * 9).await.unwrap();
+    eventually("each client has one of its locks", || {
+        clients
+            .iter()
+            .all(|client| numbers(client) == (1, 0, false))
+    })
+    .await;
+    fixed.unlock().await.unwrap();
+    let bounded = lock.lock().max_hold(LEASE / 2).await.unwrap();
+    eventually("each client has one of its locks", || {
+        clients
+            .iter()
+            .all(|client| numbers(client) == (1, 1, false))
+    })
+    .await;
+    bounded.unlock().await.unwrap();
+}
+
 /// A frozen server: the renewals fail, and the deadline passes.
 #[tokio::test(start_paused = true)]
 async fn an_hour_of_silence_is_reported_as_jeopardy_failures_and_one_loss() {
