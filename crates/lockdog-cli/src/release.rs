@@ -40,7 +40,7 @@ pub(crate) async fn release(
             return Ok(NO);
         }
     }
-    if free(&client, &args.name, &info.kind, holder).await? {
+    if free(&client, &args.name, holder).await? {
         report(args, Some(holder), &info, output);
         return Ok(YES);
     }
@@ -113,13 +113,11 @@ pub(crate) fn is_confirmed(name: &str, from: &str) -> Result<bool, Failed> {
 }
 
 /// Frees the lock, if this holder has it. The script of its kind also notifies the next waiter.
-pub(crate) async fn free(
-    client: &Client,
-    name: &str,
-    kind: &LockKind,
-    holder: &HolderInfo,
-) -> Result<bool, Failed> {
-    let force = match kind {
+pub(crate) async fn free(client: &Client, name: &str, holder: &HolderInfo) -> Result<bool, Failed> {
+    // Its kind may have changed since it was shown: a fair lock looks like a plain one until a waiter is in its queue.
+    let now = client.inspect(name).await?;
+    check_kind(&now)?;
+    let force = match now.kind {
         LockKind::Fair => client.fair_lock(name).force_unlock(),
         LockKind::Election => client.election(name).force_resign(),
         LockKind::ReadWrite if holder.is_write() => {

@@ -130,10 +130,10 @@ impl Instance {
 
     /// Takes the lock away from the chosen holder, and asks who has it then.
     async fn release(&mut self, name: &str) {
-        let (Ok(info), Some(holder)) = (&self.answer, &self.chosen) else {
+        let (Ok(_), Some(holder)) = (&self.answer, &self.chosen) else {
             return;
         };
-        match free(&self.client, name, &info.kind, holder).await {
+        match free(&self.client, name, holder).await {
             Ok(is_released) => {
                 self.is_released = is_released;
                 if !is_released {

@@ -252,7 +252,7 @@ async fn released(client: &Client, lock: &LockInfo) -> String {
     let Some(holder) = lock.holders.first() else {
         return "it is free".to_owned();
     };
-    match release::free(client, &lock.key, &lock.kind, holder).await {
+    match release::free(client, &lock.key, holder).await {
         Ok(true) => format!("released; {}", release::consequence(holder)),
         Ok(false) => "not released: another holder has it now, or none".to_owned(),
         Err(failed) => failed.text,

@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Stdio;
 
+use lockdog::Client;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
 
@@ -240,6 +241,38 @@ async fn a_release_on_a_terminal_asks_for_the_name() {
     let question = format!("type the name orders to take it away from Redisson {FIELD}");
     let asked = ended.stdout.matches(&question).count();
     assert_eq!(asked, 2, "{}", ended.stdout);
+}
+
+/// The lock looks like a plain one when it is shown.
+#[tokio::test]
+async fn a_release_wakes_a_fair_waiter_that_came_after_the_question() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let guard = client.fair_lock("door").lock().lease(LONG).await.unwrap();
+    let files = Files::new();
+    let text = "$LOCKDOG release door --force; echo $? > code";
+    let mut terminal = Terminal::open(&server, &files, text);
+    eventually(SOON, "it asks", async || {
+        let output = fs::read(files.path(OUTPUT)).unwrap_or_default();
+        String::from_utf8_lossy(&output).contains("type the name door")
+    })
+    .await;
+    // Without a message it finds the free lock a minute later.
+    let other = Client::builder().url(server.url()).poll_cap(ms(60_000));
+    let waiting = other.build().await.unwrap().fair_lock("door");
+    let waiter = tokio::spawn(async move { waiting.lock().await.map(drop) });
+    eventually(SOON, "it waits and listens", async || {
+        let queued = client.inspect("door").await.unwrap().queued;
+        queued == 1 && !redis.channels().await.is_empty()
+    })
+    .await;
+    terminal.press("door\n").await;
+    let woken = tokio::time::timeout(SOON, waiter).await;
+    woken.expect("a message wakes it").unwrap().unwrap();
+    assert_eq!(files.lines("code").await, ["0"]);
+    terminal.end().await;
+    drop(guard);
 }
 
 /// Java holds a RedLock on two of three servers.
