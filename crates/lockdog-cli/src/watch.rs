@@ -16,16 +16,29 @@ pub(crate) async fn watch(args: &Watch, settings: &Settings, output: Output) -> 
     if settings.is_quorum() {
         return Err(Failed::new("it watches one server; give one --url"));
     }
-    let client = settings.connect().await?.remove(0);
+    let rounds = rounds(args, settings, output);
+    let Some(timeout) = args.timeout else {
+        return rounds.await;
+    };
+    // A server that does not answer must not make it longer.
+    match tokio::time::timeout(timeout.max(FIRST_ROUND), rounds).await {
+        Ok(ended) => ended,
+        Err(_) => Ok(NO),
+    }
+}
+
+/// Queries the locks until they are in the wanted state. The time limit ends it between two rounds.
+async fn rounds(args: &Watch, settings: &Settings, output: Output) -> Result<u8, Failed> {
     let began = Instant::now();
+    let client = settings.connect().await?.remove(0);
     let mut locks: Vec<Watched> = args.name.iter().map(|_| Watched::default()).collect();
     loop {
         for (name, lock) in args.name.iter().zip(&mut locks) {
             let asked = Instant::now();
             let info = match client.inspect(name).await {
                 Ok(info) => info,
-                // It may come back.
-                Err(error) if lock.seen.is_some() && error.is_retriable() => {
+                // The server may come back.
+                Err(error) if error.is_retriable() => {
                     if !lock.has_failed {
                         let name = clean(name);
                         output.note(format_args!("the state of {name} is not known: {error}"));
@@ -185,7 +198,7 @@ fn print(event: &str, info: &LockInfo, output: Output) {
             "event": event,
             "holder": holder.map(HolderInfo::field),
             "by": holder.map(describe::by),
-            "holders": info.holders.len(),
+            "holder_count": info.holders.len(),
             "count": holder.map(|holder| holder.count),
             "ttl_ms": describe::ttl_ms(info.ttl),
             "listeners": info.listeners,
@@ -216,6 +229,9 @@ fn unix_ms() -> u64 {
 /// Two readings of a TTL differ by at most this, beside the measured time.
 const TOLERANCE: Duration = Duration::from_millis(200);
 const SHORTEST: Duration = Duration::from_millis(10);
+/// The connection and the first round may take this long, also with a shorter time limit. So with a limit of zero it
+/// queries once.
+const FIRST_ROUND: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

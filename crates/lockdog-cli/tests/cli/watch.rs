@@ -4,7 +4,7 @@ use lockdog::Client;
 
 use crate::program::{lockdog, lockdog_at};
 use crate::support::prelude::SOON;
-use crate::support::{Action, Proxy, RedisServer, eventually};
+use crate::support::{Action, Proxy, RedisServer, eventually, named};
 
 #[tokio::test]
 async fn each_change_is_reported_until_the_lock_is_free() {
@@ -54,13 +54,50 @@ async fn each_change_is_reported_until_the_lock_is_free() {
             .iter()
             .all(|line| line["schema"] == 1 && line["key"] == "orders")
     );
+    // In other commands `holders` is a list.
+    for line in &lines {
+        let count = u64::from(!line["holder"].is_null());
+        assert_eq!(line["holder_count"], count, "{line}");
+        assert!(line.get("holders").is_none(), "{line}");
+    }
 }
 
 #[tokio::test]
 async fn a_time_limit_ends_it_with_1() {
     let server = RedisServer::start().await;
-    let args = ["watch", "orders", "--until", "held", "--timeout", "100ms"];
+    let args = ["watch", "orders", "--until", "held", "--timeout", "4s"];
     let ended = lockdog(&server, &args).end().await.code(1);
+    assert!(ended.stdout.starts_with("orders  free"), "{}", ended.stdout);
+    // One round of queries is enough.
+    let args = ["watch", "orders", "--until", "free", "--timeout", "0s"];
+    eventually(SOON, "it queries once", async || {
+        lockdog(&server, &args).end().await.status.success()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_time_limit_ends_it_although_the_server_is_silent() {
+    let server = RedisServer::start().await;
+    server.pause();
+    let args = ["watch", "orders", "--timeout", "1s"];
+    let args = [&args[..], &["--command-timeout", "10m"]].concat();
+    let ended = lockdog(&server, &args).end().await.code(1);
+    assert_eq!(ended.stdout, "");
+    server.resume();
+}
+
+#[tokio::test]
+async fn a_first_query_without_an_answer_is_repeated() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    // The connection stays silent for the rest of that query.
+    let silence = proxy.on(named("HSCAN"), Action::DropReply);
+    let args = ["watch", "orders", "--until", "free"];
+    let args = [&args[..], &["--command-timeout", "4s"]].concat();
+    let ended = lockdog_at(proxy.url(), &args).end().await.code(0);
+    assert_eq!(silence.hits(), 1);
+    let ended = ended.complains("the state of orders is not known");
     assert!(ended.stdout.starts_with("orders  free"), "{}", ended.stdout);
 }
 
