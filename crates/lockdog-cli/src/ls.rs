@@ -5,15 +5,26 @@ use lockdog::request::Locks;
 use lockdog::{Client, Error};
 
 use crate::args::Ls;
-use crate::connect::Settings;
+use crate::connect::{Settings, without_passwords};
 use crate::describe;
-use crate::failed::{Failed, NO, YES, is_forbidden};
-use crate::output::{Output, Paint, clean};
+use crate::failed::{CANNOT, Failed, NO, YES, is_forbidden};
+use crate::output::{Output, Paint, clean, complain};
 
 pub(crate) async fn ls(args: &Ls, settings: &Settings, output: Output) -> Result<u8, Failed> {
     let mut rows = Vec::new();
-    for client in settings.connect().await? {
-        rows.extend(locks(&client, args, rows.len()).await?);
+    let mut has_failed = false;
+    for (client, place) in settings.connect().await?.iter().zip(0_usize..) {
+        match locks(client, args, rows.len()).await {
+            Ok(found) => rows.extend(found),
+            // The others are shown.
+            Err(failed) if settings.is_quorum() => {
+                let server = settings.urls().get(place).map(String::as_str);
+                let server = without_passwords(server.into_iter());
+                complain(format_args!("{server}: {}", failed.text));
+                has_failed = true;
+            }
+            Err(failed) => return Err(failed),
+        }
     }
     rows.sort_by(|a: &LockInfo, b| (&a.key, &a.server).cmp(&(&b.key, &b.server)));
     if output.json {
@@ -30,6 +41,9 @@ pub(crate) async fn ls(args: &Ls, settings: &Settings, output: Output) -> Result
             "there may be more than {} locks: see --limit",
             args.limit
         ));
+    }
+    if has_failed {
+        return Ok(CANNOT);
     }
     if rows.is_empty() {
         output.note("no locks");

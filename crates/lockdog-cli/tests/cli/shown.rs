@@ -282,6 +282,29 @@ async fn a_quorum_is_shown_server_by_server() {
 }
 
 #[tokio::test]
+async fn ls_lists_the_locks_of_the_servers_that_answer() {
+    let (mut servers, mut guards) = (Vec::new(), Vec::new());
+    for name in ["one", "two", "three"] {
+        let server = RedisServer::builder().password("hunter2").start().await;
+        let client = Client::connect(server.url()).await.unwrap();
+        guards.push(client.lock(name).lock().lease(LONG).await.unwrap());
+        servers.push(server);
+    }
+    let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
+    servers[1].kill();
+    let args = ["ls", "--json", "--command-timeout", "4s"];
+    let ended = lockdog_at(&urls.join(" "), &args).end().await.code(125);
+    let keys: Vec<_> = ended
+        .json_lines()
+        .iter()
+        .map(|lock| lock["key"].clone())
+        .collect();
+    assert_eq!(keys, ["one", "three"]);
+    let ended = ended.complains(&format!("redis://127.0.0.1:{}/: ", servers[1].port()));
+    assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
+}
+
+#[tokio::test]
 async fn a_missing_permission_is_named_with_its_fix() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
