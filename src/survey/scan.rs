@@ -97,7 +97,7 @@ impl Locks {
     }
 
     /// Ends the scan after about this many keys, in steps of 500. [`Locks::is_done`] says whether all keys were
-    /// scanned.
+    /// scanned. Keys that are scanned again, for semaphores or counters, count once.
     ///
     /// Defaults to no limit.
     pub fn max_keys(mut self, keys: u64) -> Self {
@@ -105,7 +105,7 @@ impl Locks {
         self
     }
 
-    /// About how many keys the servers have scanned so far.
+    /// About how many keys the servers have scanned so far. Each key counts once.
     pub fn scanned(&self) -> u64 {
         self.scanned
     }
@@ -133,7 +133,8 @@ impl Locks {
             if let Some(found) = self.found.pop_front() {
                 return Ok(Some(found));
             }
-            if self.is_done() || self.scanned >= self.max_keys {
+            let is_counted = self.at.as_ref().is_none_or(Position::is_counted);
+            if self.is_done() || is_counted && self.scanned >= self.max_keys {
                 return Ok(None);
             }
             // Boxed, because the future of a whole page is large.
@@ -195,8 +196,10 @@ impl Locks {
                 self.found.push_back(lock);
             }
         }
-        self.scanned += PAGE;
         if let Some(at) = &mut self.at {
+            if at.is_counted() {
+                self.scanned += PAGE;
+            }
             at.go_on(cursor);
         }
         Ok(())
@@ -219,6 +222,11 @@ impl Locks {
 impl Position {
     fn current(&self) -> Option<&(&'static str, String)> {
         self.passes.get(self.left.checked_sub(1)?)
+    }
+
+    /// Whether this is the first pass on the server. Each further one goes through the same keys.
+    fn is_counted(&self) -> bool {
+        self.left == self.passes.len()
     }
 
     /// A page of keys was read, and the next one begins here; at zero the pass is done.

@@ -58,6 +58,27 @@ async fn a_client_finds_the_locks_of_all_clients() {
     drop((plain, fair, fenced, read, group, seat));
 }
 
+/// There is a page for locks, one for semaphores and one for counters.
+#[tokio::test(start_paused = true)]
+async fn the_limit_of_a_scan_counts_each_key_once() {
+    let server = Server::new();
+    let client = server.client().await;
+    let guard = client.lock("plain").lock().await.unwrap();
+    let mut locks = client.locks("p*").with_semaphores().with_counters();
+    locks = locks.max_keys(1);
+    let mut found = 0;
+    while locks.next().await.unwrap().is_some() {
+        found += 1;
+    }
+    assert!(locks.is_done());
+    assert_eq!((found, locks.scanned()), (1, 500));
+    // Here the limit ends the first pass.
+    let mut locks = client.locks("p*").max_keys(0);
+    assert!(locks.next().await.unwrap().is_none());
+    assert!(!locks.is_done());
+    drop(guard);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_client_finds_the_connections_of_all_clients() {
     let server = Server::new();
