@@ -19,11 +19,10 @@ use crate::slot::slot;
 pub(crate) async fn inspect(core: &Core, key: &str) -> Result<LockInfo> {
     let (found, ttl) = tokio::join!(content(core, key), ttl(core, key));
     let (kind, holders) = found?;
-    let ttl = ttl?;
-    // It ended between the two commands.
-    let (kind, holders) = match ttl {
-        None => (LockKind::Free, Vec::new()),
-        Some(_) => (kind, holders),
+    // It ended or began between the two commands.
+    let (kind, holders, ttl) = match (kind, ttl?) {
+        (LockKind::Free, _) | (_, None) => (LockKind::Free, Vec::new(), None),
+        (kind, ttl) => (kind, holders, ttl),
     };
     let mut info = LockInfo {
         key: key.to_owned(),

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::prelude::{LONG, SOON, ms};
 use crate::support::security::documented;
-use crate::support::{Cluster, RedisServer, eventually};
+use crate::support::{Action, Cluster, Gate, Proxy, RedisServer, eventually, named};
 
 async fn all(mut locks: Locks) -> BTreeMap<String, LockInfo> {
     let mut found = BTreeMap::new();
@@ -150,6 +150,33 @@ async fn listeners_are_counted_for_each_client_that_waits() {
     for waiter in waiting {
         waiter.await.unwrap().unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_lock_that_is_acquired_during_a_query_has_no_ttl_without_a_holder() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let proxy = Proxy::start(&server).await;
+    let client = Client::builder().url(proxy.url()).command_timeout(LONG);
+    let client = client.build().await.unwrap();
+    // From now on it has a connection, so HSCAN is sent first.
+    client.inspect("orders").await.unwrap();
+    redis.reset_stats().await;
+    let gate = Gate::new();
+    proxy.on(named("PTTL"), Action::HoldRequest(gate.clone()));
+    let query = tokio::spawn(async move { client.inspect("orders").await });
+    gate.wait_reached().await;
+    eventually(SOON, "the server was asked for the fields", async || {
+        redis.commandstats().await.contains_key("hscan")
+    })
+    .await;
+    let holder = Client::connect(server.url()).await.unwrap();
+    let guard = holder.lock("orders").lock().await.unwrap();
+    gate.open();
+    let seen = query.await.unwrap().unwrap();
+    assert_eq!((seen.kind, seen.ttl), (LockKind::Free, None));
+    assert!(seen.holders.is_empty());
+    guard.unlock().await.unwrap();
 }
 
 #[tokio::test]

@@ -199,12 +199,13 @@ fn from(holder: &HolderInfo, connections: Option<&[ConnectionInfo]>) -> Vec<Stri
     };
     let shown = |it: &ConnectionInfo| {
         let (age, idle) = (duration::shown(it.age), duration::shown(it.idle));
-        let run = match it.name.starts_with("lockdog-cli/") {
-            true => ", a lockdog run",
+        // It may be any of its commands.
+        let command = match it.name.starts_with("lockdog-cli/") {
+            true => ", the command lockdog",
             false => "",
         };
         format!(
-            "{} (connected for {age}, idle for {idle}{run})",
+            "{} (connected for {age}, idle for {idle}{command})",
             clean(&it.address)
         )
     };

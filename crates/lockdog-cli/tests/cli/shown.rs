@@ -107,7 +107,8 @@ async fn a_lock_of_a_lockdog_run_is_shown_with_the_address_of_its_client() {
         .end()
         .await
         .code(1);
-    assert!(ended.stdout.contains("a lockdog run"), "{}", ended.stdout);
+    let of_command = ended.stdout.contains("the command lockdog");
+    assert!(of_command, "{}", ended.stdout);
     assert!(ended.stdout.contains("free: not held"), "{}", ended.stdout);
     drop(writer);
     running.end().await.code(1);
