@@ -71,7 +71,8 @@ impl Locks {
         }
     }
 
-    /// Also finds semaphores, once they were used.
+    /// Also finds semaphores, once they were used. Before that, and for latches, the key is a number like those of
+    /// other programs, so it is not found.
     ///
     /// Defaults to locks only.
     pub fn with_semaphores(mut self) -> Self {

@@ -114,7 +114,8 @@ pub(crate) struct Ls {
     /// Only locks with this hash: `lock.hash` in the logs of lockdog
     #[arg(long)]
     pub(crate) hash: Option<String>,
-    /// List semaphores, and the counters of fencing tokens whose locks are free, too
+    /// List semaphores, and the counters of fencing tokens whose locks are free, too. Latches, and semaphores that
+    /// were never used, are numbers like those of other programs, so they are not listed
     #[arg(long)]
     pub(crate) all: bool,
     /// List at most this many
