@@ -41,3 +41,4 @@ mod support;
 mod survey;
 mod unpolled;
 mod virtual_time;
+mod waiting_lists;
