@@ -25,6 +25,17 @@ fn links_between_documents_have_targets() {
     assert!(followed > 5, "only {followed} links were found");
 }
 
+/// `make bench` writes the page anew and adds the notes. A text that is only on the page would be lost.
+#[test]
+fn the_page_of_benchmarks_ends_with_its_notes() {
+    let page = read(&root().join("docs/benchmarks.md"));
+    let notes = read(&root().join("docs/benchmarks/notes.md"));
+    assert!(
+        page.ends_with(notes.as_str()),
+        "docs/benchmarks.md ends with another text than docs/benchmarks/notes.md"
+    );
+}
+
 /// It is grouped by subject. The numbers have no gaps, so that a reader who looks for one finds it.
 #[test]
 fn the_index_of_decisions_lists_each_file_once() {
