@@ -247,7 +247,7 @@ fn full() -> Vec<Cell> {
     // Last, as clients that have met a fault may be busy with it for long.
     cells.extend(faults());
     cells.push(Cell::new("W18", 64));
-    cells.push(Cell::new("W17", 100).holding(1_000));
+    cells.extend([10, 100, 1_000].map(|locks| Cell::new("W17", 100).holding(locks)));
     cells
         .extend([1_000, 10_000, 100_000, 1_000_000].map(|locks| Cell::new("W5", 1).holding(locks)));
     cells.push(Cell::new("W12", 1).holding(100_000));

@@ -345,7 +345,7 @@ const WORKLOADS: [(&str, &str, &[&str]); 18] = [
     ),
     (
         "W17",
-        "waiters of one client on 1,000 locks, whose waits end at the same moment; latencies are from that moment until a waiter's call returns",
+        "waiters of one client, 100 for each lock, whose waits end at the same moment; latencies are from that moment until a waiter's call returns",
         &[
             "p50_us",
             "p99_us",

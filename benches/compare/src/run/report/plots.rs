@@ -14,17 +14,13 @@ use crate::run::plan::{BESIDE_REDISSON, LIBRARIES};
 /// Writes those for which there are figures; their names and what they show.
 pub(crate) fn write(folder: &Path, summary: &Summary) -> Result<Vec<(String, String)>> {
     let mut written = Vec::new();
-    for (workload, across) in [("W1", "owners"), ("W2", "owners"), ("W16", "clients")] {
-        let title = format!("{workload}: pairs per second over {across}");
-        let lines = over_owners(summary, workload);
+    for (workload, figure, texts) in OVER_SIZE {
+        let lines = over_size(summary, workload, figure);
         if lines.iter().any(|line| line.points.len() > 1) {
             let name = format!("{}.svg", workload.to_lowercase());
-            said(curves(
-                &folder.join(&name),
-                [&title, across, "pairs/s"],
-                &lines,
-            ))?;
-            written.push((name, title));
+            said(curves(&folder.join(&name), texts, &lines))?;
+            let [title, _, _] = texts;
+            written.push((name, title.to_owned()));
         }
     }
     let title = "W4: share of wake-ups that took no longer".to_owned();
@@ -57,14 +53,16 @@ struct Bars {
     heights: [Option<f64>; 3],
 }
 
-/// All owners of the cell: W16 has one for each client.
-fn over_owners(summary: &Summary, workload: &str) -> Vec<Line> {
+/// The size is the number of all owners of the cell. W16 has one for each client, W5 has one with many locks, and W17
+/// has some for each lock.
+fn over_size(summary: &Summary, workload: &str, figure: &str) -> Vec<Line> {
     let lines = LIBRARIES.map(|library| {
         let cells = summary.cells();
         let cells = cells.iter().filter(|cell| cell.title() == workload);
         let point = |cell: &Cell| {
-            let rate = summary.value(*cell, library, "pairs_per_s")?;
-            Some((cell.contenders() as f64, rate))
+            let value = summary.value(*cell, library, figure)?;
+            let size = cell.contenders() * cell.locks.max(1);
+            Some((size as f64, value))
         };
         let points = cells.filter_map(point).collect();
         Line { library, points }
@@ -215,6 +213,39 @@ fn color(library: &str) -> RGBColor {
         _ => RGBColor(0x94, 0xb8, 0xdb),
     }
 }
+
+/// A workload, its figure that is drawn over the sizes of its cells, and the title and the axes of the picture.
+const OVER_SIZE: [(&str, &str, [&str; 3]); 5] = [
+    (
+        "W1",
+        "pairs_per_s",
+        ["W1: pairs per second over owners", "owners", "pairs/s"],
+    ),
+    (
+        "W2",
+        "pairs_per_s",
+        ["W2: pairs per second over owners", "owners", "pairs/s"],
+    ),
+    (
+        "W16",
+        "pairs_per_s",
+        ["W16: pairs per second over clients", "clients", "pairs/s"],
+    ),
+    (
+        "W5",
+        "bytes_per_lock",
+        ["W5: bytes per lock over held locks", "locks", "bytes"],
+    ),
+    (
+        "W17",
+        "max_us",
+        [
+            "W17: time until the last waiter has returned",
+            "waiters",
+            "microseconds",
+        ],
+    ),
+];
 
 const SIZE: (u32, u32) = (760, 420);
 
