@@ -16,6 +16,7 @@ mod quarantine;
 mod red_lock;
 mod redisson;
 mod resend;
+mod tokens;
 
 use lockdog::Client;
 
