@@ -21,13 +21,13 @@ pub(crate) async fn watch(args: &Watch, settings: &Settings, output: Output) -> 
         return rounds.await;
     };
     // A server that does not answer must not make it longer.
-    match tokio::time::timeout(timeout.max(FIRST_ROUND), rounds).await {
+    match tokio::time::timeout(timeout.saturating_add(LAST_ROUND), rounds).await {
         Ok(ended) => ended,
         Err(_) => Ok(NO),
     }
 }
 
-/// Queries the locks until they are in the wanted state. The time limit ends it between two rounds.
+/// Queries the locks until they are in the wanted state. The last round begins at the time limit at the latest.
 async fn rounds(args: &Watch, settings: &Settings, output: Output) -> Result<u8, Failed> {
     let began = Instant::now();
     let client = settings.connect().await?.remove(0);
@@ -229,9 +229,8 @@ fn unix_ms() -> u64 {
 /// Two readings of a TTL differ by at most this, beside the measured time.
 const TOLERANCE: Duration = Duration::from_millis(200);
 const SHORTEST: Duration = Duration::from_millis(10);
-/// The connection and the first round may take this long, also with a shorter time limit. So with a limit of zero it
-/// queries once.
-const FIRST_ROUND: Duration = Duration::from_secs(1);
+/// The round at the time limit may take this long. With a limit of zero it is the first one, which also connects.
+const LAST_ROUND: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

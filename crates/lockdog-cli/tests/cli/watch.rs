@@ -77,6 +77,30 @@ async fn a_time_limit_ends_it_with_1() {
 }
 
 #[tokio::test]
+async fn the_last_round_is_at_the_time_limit() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let lock = client.lock("orders");
+    let args = ["watch", "orders", "--until", "free", "--timeout", "3s"];
+    let args = [&args[..], &["--interval", "10m"]].concat();
+    // On a busy machine the first round may end after the limit, and the last one may take too long.
+    eventually(SOON, "it sees the release", async || {
+        let guard = lock.lock().await.unwrap();
+        redis.reset_stats().await;
+        let running = lockdog(&server, &args).start();
+        // Each round ends with this query.
+        eventually(SOON, "it has queried once", async || {
+            redis.commandstats().await.contains_key("pubsub|numsub")
+        })
+        .await;
+        guard.unlock().await.unwrap();
+        running.end().await.status.success()
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_time_limit_ends_it_although_the_server_is_silent() {
     let server = RedisServer::start().await;
     server.pause();
