@@ -95,12 +95,12 @@ async fn a_waiter_that_is_dropped_passes_its_place_on() {
 /// A future that is not polled any more does not keep a permit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_acquire_that_is_not_polled_any_more_is_undone() {
-    struct Deaf;
-    impl Wake for Deaf {
+    struct NoWake;
+    impl Wake for NoWake {
         fn wake(self: Arc<Self>) {}
     }
     let test = Fixture::with(2, |client| client.poll_cap(ms(200))).await;
-    let waker = Waker::from(Arc::new(Deaf));
+    let waker = Waker::from(Arc::new(NoWake));
     let mut context = Context::from_waker(&waker);
     let left = loop {
         let mut left = Box::pin(test.seats.acquire_many(2).into_future());
