@@ -57,7 +57,7 @@ if type(free) == 'table' then
     return free
 end
 local left = redis.call('pttl', permits)
-if left > 0 then
+if left >= 0 then
     redis.pcall('pexpire', ledger, string.format('%.0f', left + 3600000))
 else
     -- PERSIST fails only if the user has no permission for it, and the share is already written.

@@ -47,7 +47,7 @@ if given > 0 then
     elseif value and not is_whole then
         -- The ledger may have got a TTL while there was no number. These commands fail only without a permission.
         local left = redis.pcall('pttl', KEYS[1])
-        if type(left) == 'number' and left > 0 then
+        if type(left) == 'number' and left >= 0 then
             redis.pcall('pexpire', KEYS[2], string.format('%.0f', left + 3600000))
         else
             redis.pcall('persist', KEYS[2])

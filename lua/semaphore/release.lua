@@ -63,7 +63,7 @@ if is_known or remembers then
     elseif value and not is_whole then
         -- The ledger may have got a TTL while there was no number. These commands fail only without a permission.
         local left = redis.pcall('pttl', permits)
-        if type(left) == 'number' and left > 0 then
+        if type(left) == 'number' and left >= 0 then
             redis.pcall('pexpire', ledger, string.format('%.0f', left + 3600000))
         else
             redis.pcall('persist', ledger)

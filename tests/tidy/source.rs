@@ -431,15 +431,15 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/semaphore/acquire.lua",
-        "5b02d0753fde3de366677b7347a163047a80fe3b",
+        "e8e6e4394baf8f23e7e10e9e52000766b8da1eb5",
     ),
     (
         "lua/semaphore/reclaim.lua",
-        "8cc288690026bdcf1d6ba57eefe03e410b64f7d5",
+        "5fdd3bc64b9cd07cdcd63ccf258f6c73e6c14ad0",
     ),
     (
         "lua/semaphore/release.lua",
-        "9b7528433801421a21f2bdafbfd27812eada4e32",
+        "03af4dddb69e4e3cce39afa82d096f8f0ef9ca9d",
     ),
     (
         "lua/semaphore/state.lua",
