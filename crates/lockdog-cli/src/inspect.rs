@@ -39,16 +39,22 @@ pub(crate) async fn inspect(
     Ok(if is_held { YES } else { NO })
 }
 
-/// The keys of the locks with this hash.
+/// The keys of the locks with this hash. Fails only if a server failed and no other one has such a lock.
 async fn keys_of(clients: &[Client], hash: &str) -> Result<Vec<String>, Failed> {
     let mut keys = Vec::new();
+    let mut failed = None;
     for client in clients {
-        let locks = ls::all(client.locks("*"), u64::MAX, u64::MAX, Some(hash)).await?;
-        keys.extend(locks.into_iter().map(|lock| lock.key));
+        match ls::all(client.locks("*"), u64::MAX, u64::MAX, Some(hash)).await {
+            Ok(locks) => keys.extend(locks.into_iter().map(|lock| lock.key)),
+            Err(failure) => failed = Some(failure),
+        }
     }
     keys.sort();
     keys.dedup();
-    Ok(keys)
+    match failed {
+        Some(failed) if keys.is_empty() => Err(failed),
+        _ => Ok(keys),
+    }
 }
 
 /// Shows a lock on one deployment. Returns whether it is held.

@@ -282,6 +282,34 @@ async fn a_quorum_is_shown_server_by_server() {
     lockdog_at(&urls, &args).end().await.code(1);
 }
 
+/// A server is often down when a RedLock is in the log.
+#[tokio::test]
+async fn a_hash_is_found_although_a_server_of_the_quorum_is_down() {
+    let servers = [
+        RedisServer::start().await,
+        RedisServer::start().await,
+        RedisServer::start().await,
+    ];
+    let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
+    let urls = urls.join(" ");
+    let client = Client::connect(servers[2].url()).await.unwrap();
+    let lock = client.lock("orders");
+    let guard = lock.lock().lease(LONG).await.unwrap();
+    servers[0].kill();
+    let hash = lock.hash();
+    let args = ["inspect", "--hash", &hash, "--json"];
+    let args = [&args[..], &["--command-timeout", "4s"]].concat();
+    let seen = lockdog_at(&urls, &args).end().await.code(1).json();
+    assert_eq!(
+        (&seen["key"], &seen["held_on"]),
+        (&"orders".into(), &1.into())
+    );
+    assert!(seen["instances"][0]["error"].is_string(), "{seen}");
+    guard.unlock().await.unwrap();
+    // The server that is down may have such a lock.
+    lockdog_at(&urls, &args).end().await.code(125);
+}
+
 #[tokio::test]
 async fn ls_lists_the_locks_of_the_servers_that_answer() {
     let (mut servers, mut guards) = (Vec::new(), Vec::new());
