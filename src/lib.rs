@@ -273,6 +273,10 @@ pub mod tower {
 }
 
 /// Reports of clients, locks and guards about their state.
+///
+/// The whole crate has one rule for integers. A count of what exists at one moment is `u32`. A running total, a
+/// fencing token, a term and an id are `u64`. A number that Redis keeps, and that can be negative, is `i64`: the free
+/// permits of a semaphore, its size, and the count of a latch. Only `add_permits` takes an `i32`, as in Java.
 pub mod report {
     pub use crate::client::{Connected, ShutdownReport, Stats};
     pub use crate::diagnosis::{Diagnosis, Finding, FindingKind};

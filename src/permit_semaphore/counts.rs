@@ -34,8 +34,9 @@ impl PermitSemaphore {
     /// # Cancel safety
     ///
     /// Cancelling it changes nothing.
-    pub async fn acquired(&self) -> Result<u64> {
-        Ok(self.counted().await?.in_use)
+    pub async fn acquired(&self) -> Result<u32> {
+        let in_use = self.counted().await?.in_use;
+        Ok(u32::try_from(in_use).unwrap_or(u32::MAX))
     }
 
     /// How many permits the semaphore has, free and in use together. Corresponds to Redisson's

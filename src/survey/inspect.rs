@@ -204,7 +204,7 @@ async fn beside(core: &Core, info: &mut LockInfo) -> Result<()> {
                 number(core, &counter, "GET"),
                 number(core, &said, "EXISTS"),
             );
-            info.queued = queued?.unwrap_or(0);
+            info.queued = queued?.map_or(0, count);
             info.token = token?.filter(|token| *token > 0);
             if info.is_held() {
                 info.kind = match (said? == Some(1), info.queued > 0, info.token) {
@@ -276,7 +276,7 @@ async fn unused_counter(
 }
 
 /// How many connections listen to these channels, if the user may ask.
-async fn listeners(core: &Core, key: &str, channels: &[String]) -> Result<Option<u64>, Failure> {
+async fn listeners(core: &Core, key: &str, channels: &[String]) -> Result<Option<u32>, Failure> {
     let words = |word| {
         let channels = channels.iter().map(String::as_str);
         command(
@@ -294,7 +294,7 @@ async fn listeners(core: &Core, key: &str, channels: &[String]) -> Result<Option
         }
     };
     let (plain, sharded) = tokio::join!(ask_if_permitted(core, key, words("NUMSUB")), sharded);
-    let count = |answer: &Value| {
+    let sum = |answer: &Value| {
         let items: Vec<String> = read(answer).unwrap_or_default();
         let numbers = items
             .chunks_exact(2)
@@ -303,8 +303,13 @@ async fn listeners(core: &Core, key: &str, channels: &[String]) -> Result<Option
     };
     Ok(match (plain?, sharded?) {
         (None, None) => None,
-        (plain, sharded) => Some(plain.iter().chain(&sharded).map(count).sum()),
+        (plain, sharded) => Some(count(plain.iter().chain(&sharded).map(sum).sum())),
     })
+}
+
+/// Counts of what exists at one moment are `u32`.
+fn count(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 /// A number, if there is one and the user may ask.

@@ -37,9 +37,9 @@ pub struct LockInfo {
     pub ttl: Option<Ttl>,
     /// How many connections listen to its releases: one for each client, even if many of its tasks wait. Waiters
     /// of fair locks are not among them. `None` if the user may not run `pubsub|numsub`.
-    pub listeners: Option<u64>,
+    pub listeners: Option<u32>,
     /// The number of waiters in the queue of a fair lock.
-    pub queued: u64,
+    pub queued: u32,
     /// The last fencing token, if the server issued one.
     pub token: Option<u64>,
     /// The number of free permits of a semaphore.

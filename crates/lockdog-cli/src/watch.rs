@@ -119,7 +119,7 @@ pub(crate) struct Seen {
     /// The count of each holder's field.
     holders: BTreeMap<String, u32>,
     ttl: Option<Ttl>,
-    listeners: Option<u64>,
+    listeners: Option<u32>,
 }
 
 impl Seen {

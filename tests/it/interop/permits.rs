@@ -59,7 +59,7 @@ impl Scene {
         let acquired = self.seats.acquired().await.unwrap();
         [
             self.seats.available().await.unwrap(),
-            i64::try_from(acquired).unwrap(),
+            i64::from(acquired),
             self.seats.permits().await.unwrap(),
         ]
     }

@@ -322,7 +322,7 @@ async fn the_loss_of_the_number_ends_no_permit() {
 }
 
 /// The permits that are free, those in use, and both.
-async fn counts(test: &Fixture) -> (i64, u64, i64) {
+async fn counts(test: &Fixture) -> (i64, u32, i64) {
     let seats = &test.seats;
     (
         seats.available().await.unwrap(),
