@@ -116,11 +116,11 @@ impl QuorumHold {
     /// The outcome of each instance, without the names of the locks.
     fn outcomes(&self, state: &QuorumHoldState) -> String {
         let instances = self.members(state);
-        let said: Vec<String> = instances
+        let outcomes: Vec<String> = instances
             .iter()
             .map(|instance| format!("{}: {}", instance.server, instance.state.unnamed()))
             .collect();
-        said.join("; ")
+        outcomes.join("; ")
     }
 
     /// Records the loss, once.

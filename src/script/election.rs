@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_leader_said_is_read_and_all_else_is_nothing() {
+    fn a_published_value_is_read_and_all_else_is_nothing() {
         let proclaimed =
             |text: &str| parse(text.as_bytes()).map(|(term, value)| (term.get(), value));
         assert_eq!(

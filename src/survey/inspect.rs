@@ -196,18 +196,18 @@ async fn beside(core: &Core, info: &mut LockInfo) -> Result<()> {
             let counter = of(&kind::FENCED)
                 .and_then(|key| key.counter())
                 .unwrap_or_default();
-            let said = of(&kind::ELECTION)
+            let proclaimed = of(&kind::ELECTION)
                 .and_then(|key| key.proclaimed())
                 .unwrap_or_default();
-            let (queued, token, said) = tokio::join!(
+            let (queued, token, proclaimed) = tokio::join!(
                 number(core, &queue, "LLEN"),
                 number(core, &counter, "GET"),
-                number(core, &said, "EXISTS"),
+                number(core, &proclaimed, "EXISTS"),
             );
             info.queued = queued?.map_or(0, count);
             info.token = token?.filter(|token| *token > 0);
             if info.is_held() {
-                info.kind = match (said? == Some(1), info.queued > 0, info.token) {
+                info.kind = match (proclaimed? == Some(1), info.queued > 0, info.token) {
                     (true, _, _) => LockKind::Election,
                     (_, true, _) => LockKind::Fair,
                     (_, _, Some(_)) => LockKind::Fenced,

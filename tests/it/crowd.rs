@@ -104,14 +104,14 @@ pub(crate) struct Crowd {
     turns: Vec<Arc<Turns>>,
     over: Arc<AtomicBool>,
     tasks: JoinSet<()>,
-    doings: Doings,
+    task_states: TaskStates,
     /// How long it takes on this machine, while nothing is wrong.
     usual: Duration,
 }
 
 /// What each task does, and since when.
 #[derive(Clone, Debug)]
-pub(crate) struct Doings(Arc<Vec<Mutex<(String, Instant)>>>);
+pub(crate) struct TaskStates(Arc<Vec<Mutex<(String, Instant)>>>);
 
 /// How often one object was acquired.
 #[derive(Default)]
@@ -151,7 +151,7 @@ impl Crowd {
             turns: objects.iter().map(|_| Arc::default()).collect(),
             over: Arc::default(),
             tasks: JoinSet::new(),
-            doings: Doings::none(TASKS),
+            task_states: TaskStates::none(TASKS),
             usual: Duration::ZERO,
         };
         for _ in 0..CLIENTS {
@@ -173,22 +173,22 @@ impl Crowd {
             let object = kind.object(&crowd.clients[task % CLIENTS], name, task);
             let of = format!("of {name} ({kind:?}), client {}", task % CLIENTS);
             let over = crowd.over.clone();
-            let doings = crowd.doings.clone();
+            let task_states = crowd.task_states.clone();
             crowd.tasks.spawn(async move {
                 while !over.load(Ordering::SeqCst) {
-                    doings.set(task, format!("a waiter {of}"));
+                    task_states.set(task, format!("a waiter {of}"));
                     let held = match object.acquire().await {
                         Ok(held) => held,
                         // The only error that a caller may get while there is no master.
                         Err(error) if error.is_retriable() => {
-                            doings.set(task, format!("got the error {error}"));
+                            task_states.set(task, format!("got the error {error}"));
                             continue;
                         }
                         Err(error) => panic!("{error:?}"),
                     };
-                    doings.set(task, format!("a holder {of}"));
+                    task_states.set(task, format!("a holder {of}"));
                     turns.visit(&held, object.reads()).await;
-                    doings.set(task, format!("a holder that releases, {of}"));
+                    task_states.set(task, format!("a holder that releases, {of}"));
                     if held.release().await.is_err() {
                         turns.lost.fetch_add(1, Ordering::SeqCst);
                     }
@@ -228,8 +228,8 @@ impl Crowd {
     }
 
     /// Its clients, and what its tasks do: to be shown where a test fails.
-    pub(crate) fn shown(&self) -> (Vec<Client>, Doings) {
-        (self.clients.clone(), self.doings.clone())
+    pub(crate) fn shown(&self) -> (Vec<Client>, TaskStates) {
+        (self.clients.clone(), self.task_states.clone())
     }
 
     /// No task hangs, and no owner lost an update.
@@ -264,7 +264,7 @@ pub(crate) async fn await_released(
     }
 }
 
-impl Doings {
+impl TaskStates {
     fn none(tasks: usize) -> Self {
         let nothing = || Mutex::new(("has not begun".to_owned(), Instant::now()));
         Self(Arc::new((0..tasks).map(|_| nothing()).collect()))
@@ -276,8 +276,8 @@ impl Doings {
 
     /// A line for each task.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let tasks = self.0.iter().enumerate().map(|(task, doing)| {
-            let (what, since) = doing.lock().unwrap().clone();
+        let tasks = self.0.iter().enumerate().map(|(task, activity)| {
+            let (what, since) = activity.lock().unwrap().clone();
             format!("task {task} for {:?}: {what}", since.elapsed())
         });
         tasks.collect()

@@ -65,8 +65,8 @@ impl Fixture {
     }
 
     /// The value that the leader published, as stored in Redis.
-    async fn said(&self) -> Option<String> {
-        self.redis.ask(&["GET", SAID]).await
+    async fn published_value(&self) -> Option<String> {
+        self.redis.ask(&["GET", LEADER_KEY]).await
     }
 
     /// The value that a client without a candidate sees.
@@ -93,7 +93,7 @@ fn composed(fair: &str, election: &str) -> String {
 }
 
 const NAME: &str = "scheduler";
-const SAID: &str = "lockdog_leader:{scheduler}";
+const LEADER_KEY: &str = "lockdog_leader:{scheduler}";
 const COUNTER: &str = "redisson_lock_token:{scheduler}";
 const QUEUE: &str = "redisson_lock_queue:{scheduler}";
 const PRESENCE: &str = "lockdog_fair:{scheduler}";

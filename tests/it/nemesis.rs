@@ -44,7 +44,7 @@ impl Nemesis {
     ///
     /// # Panics
     /// If this takes 90 s longer.
-    pub(crate) async fn harass(
+    pub(crate) async fn inject_faults(
         &mut self,
         lasts: Duration,
         repeats_late: impl Fn(&[String]) -> bool + Clone + Send + Sync + 'static,

@@ -247,7 +247,12 @@ async fn without_info() {
         let kill = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
         redis.cmd(&kill).await;
     }
-    assert_eq!(said(&logs, "does not report its identity").await.len(), 1);
+    assert_eq!(
+        lines_with(&logs, "does not report its identity")
+            .await
+            .len(),
+        1
+    );
     assert_eq!(reborn(), None);
     // The first identity that it sees.
     redis.cmd(&["ACL", "SETUSER", "ann", "+info"]).await;
@@ -279,7 +284,7 @@ async fn changed() {
     member.ask().await;
     assert!(member.proxy.cut_all() >= 1);
     member.ask().await;
-    let warnings = said(&logs, "server identity changed").await;
+    let warnings = lines_with(&logs, "server identity changed").await;
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     let Line { level, text, .. } = &warnings[0];
     assert_eq!(*level, Level::WARN);
@@ -288,7 +293,7 @@ async fn changed() {
 }
 
 /// The log lines with these words, at least one. The thread that noticed it may log it slightly later.
-async fn said(logs: &Logs, words: &str) -> Vec<Line> {
+async fn lines_with(logs: &Logs, words: &str) -> Vec<Line> {
     let found = || -> Vec<Line> {
         let lines = logs.lines().into_iter();
         lines.filter(|line| line.text.contains(words)).collect()

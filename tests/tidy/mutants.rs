@@ -140,7 +140,7 @@ fn apply(folder: &Path, names: &[&str], options: &[&str]) -> Result<(), String> 
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
+    let errors = String::from_utf8_lossy(&output.stderr);
     let last = names.last().expect("there is one");
-    Err(format!("{last}:\n{said}"))
+    Err(format!("{last}:\n{errors}"))
 }

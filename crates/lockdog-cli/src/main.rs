@@ -125,11 +125,11 @@ fn refused(error: &clap::Error) -> ExitCode {
 fn reason(text: &str) -> String {
     let lines = text.lines().map(str::trim);
     let lines = lines.take_while(|line| !line.starts_with("Usage:"));
-    let said = lines.filter(|line| !line.is_empty() && !line.starts_with("For more information"));
-    let said = said.collect::<Vec<_>>().join(" ");
+    let text = lines.filter(|line| !line.is_empty() && !line.starts_with("For more information"));
+    let text = text.collect::<Vec<_>>().join(" ");
     format!(
         "{}; see --help",
-        said.strip_prefix("error: ").unwrap_or(&said)
+        text.strip_prefix("error: ").unwrap_or(&text)
     )
 }
 
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_wrong_command_line_is_explained_in_one_line() {
-        for (words, said) in [
+        for (words, text) in [
             (
                 &["ls", "--no-such-flag"][..],
                 "unexpected argument '--no-such-flag' found",
@@ -177,7 +177,7 @@ mod tests {
             let words = [&["lockdog"], words].concat();
             let error = Cli::try_parse_from(&words).expect_err("it is wrong");
             let line = reason(&error.render().to_string());
-            assert!(line.contains(said), "{words:?}: {line}");
+            assert!(line.contains(text), "{words:?}: {line}");
             assert!(line.ends_with("; see --help"), "{words:?}: {line}");
             assert!(
                 !line.contains(['\n', '\r']) && !line.contains("Usage"),

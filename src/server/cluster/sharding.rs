@@ -20,22 +20,22 @@ struct ShardingState {
 }
 
 impl Sharding {
-    /// Decides by what each of the nodes said, `None` for no answer. Fails while the client has to ask again.
-    pub(super) fn decide(&self, said: &[Option<bool>]) -> Result<(), Failure> {
+    /// Decides by the answer of each of the nodes, `None` for no answer. Fails while the client has to ask again.
+    pub(super) fn decide(&self, answers: &[Option<bool>]) -> Result<(), Failure> {
         let mut state = self.state.lock();
         state.asks_again = false;
         if state.is_sharded.is_some() {
             return Ok(());
         }
-        let is_refused = said.contains(&Some(false));
+        let is_refused = answers.contains(&Some(false));
         // A proxy may never answer the question, so the client does not ask forever.
-        if !is_refused && said.contains(&None) && state.unanswered < MOST_UNANSWERED {
+        if !is_refused && answers.contains(&None) && state.unanswered < MOST_UNANSWERED {
             state.unanswered += 1;
             state.asks_again = true;
             let why = "a node of the cluster did not say whether it supports sharded channels";
             return Err(Failure::Unsent(why.into()));
         }
-        state.is_sharded = Some(said.iter().all(|it| *it == Some(true)));
+        state.is_sharded = Some(answers.iter().all(|it| *it == Some(true)));
         Ok(())
     }
 

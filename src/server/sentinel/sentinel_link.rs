@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_master_that_is_down_or_being_replaced_is_not_healthy() {
-        let said = |flags: &str| {
+        let fields_with = |flags: &str| {
             let fields = [
                 ("config-epoch", "3"),
                 ("ip", "h"),
@@ -169,7 +169,7 @@ mod tests {
             // These flags describe the previous master.
             ("s_down,o_down,master,failover_in_progress", 2, true),
         ] {
-            let (named, is_well) = read(&said(flags), "h".to_owned(), port).unwrap();
+            let (named, is_well) = read(&fields_with(flags), "h".to_owned(), port).unwrap();
             assert_eq!(
                 (named.port, named.epoch, is_well),
                 (port, 3, well),

@@ -36,9 +36,9 @@ async fn under_a_nemesis(kinds: &[CrowdKind]) {
     let objects = kinds.iter().copied().zip(names.iter().map(String::as_str));
     let objects: Vec<_> = objects.collect();
     let crowd = Crowd::of_kinds(&cluster.url(), &objects).await;
-    let (clients, doings) = crowd.shown();
-    let harassed = AssertUnwindSafe(harass(&cluster, &objects, crowd, &recent));
-    let Err(failure) = harassed.catch_unwind().await else {
+    let (clients, task_states) = crowd.shown();
+    let injection = AssertUnwindSafe(inject_faults(&cluster, &objects, crowd, &recent));
+    let Err(failure) = injection.catch_unwind().await else {
         return;
     };
     println!("failed {:?} after the recording began", recent.elapsed());
@@ -49,12 +49,17 @@ async fn under_a_nemesis(kinds: &[CrowdKind]) {
         println!("client {number}: {client:#?}");
         println!("client {number} holds {:#?}", client.holds());
     }
-    println!("{}", doings.lines().join("\n"));
+    println!("{}", task_states.lines().join("\n"));
     println!("{}", recent.lines().join("\n"));
     resume_unwind(failure);
 }
 
-async fn harass(cluster: &Cluster, objects: &[(CrowdKind, &str)], crowd: Crowd, recent: &Recent) {
+async fn inject_faults(
+    cluster: &Cluster,
+    objects: &[(CrowdKind, &str)],
+    crowd: Crowd,
+    recent: &Recent,
+) {
     let mut dice = Dice::from_environment();
     let began = Instant::now();
     let (mut failovers, mut frozen, mut moves) = (0, 0, 0);

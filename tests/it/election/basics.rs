@@ -27,10 +27,10 @@ async fn a_leader_has_a_term_and_a_value_until_it_resigns() {
     lead.resign().await.unwrap();
     assert!(!leading.is_valid());
     assert!(test.election.leader().await.unwrap().is_none());
-    assert!(test.said().await.is_none());
+    assert!(test.published_value().await.is_none());
     let error = leading.proclaim("too late").await.unwrap_err();
     assert!(error.is_lost(), "{error}");
-    assert!(test.said().await.is_none());
+    assert!(test.published_value().await.is_none());
     test.eventually_over().await;
 }
 
@@ -193,7 +193,7 @@ async fn a_lock_of_another_kind_excludes_an_election_and_has_no_value() {
     let gone = test.election.campaign("gone").await.unwrap();
     assert!(test.redis.ask::<bool>(&["DEL", NAME]).await);
     let held = test.client.fair_lock(NAME).lock().await.unwrap();
-    assert!(test.said().await.is_some());
+    assert!(test.published_value().await.is_some());
     let leader = test.election.leader().await.unwrap().unwrap();
     assert!(leader.term.is_none() && leader.value.is_none());
     assert!(gone.resign().await.unwrap_err().is_lost());

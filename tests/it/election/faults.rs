@@ -73,14 +73,14 @@ async fn a_leader_that_cannot_resign_leaves_nothing_behind() {
     let lead = client.election(NAME).campaign("a").await.unwrap();
     let ttls = async || {
         let both = "return { redis.call('pttl', KEYS[1]), redis.call('pttl', KEYS[2]) }";
-        let ttls: [i64; 2] = test.redis.ask(&["EVAL", both, "2", NAME, SAID]).await;
+        let ttls: [i64; 2] = test.redis.ask(&["EVAL", both, "2", NAME, LEADER_KEY]).await;
         ttls
     };
     // The value's TTL is renewed together with the lock's.
     eventually(SOON, "its lease runs", async || ttls().await[0] < 4_000).await;
     eventually(SOON, "both are renewed", async || {
-        let [hash, said] = ttls().await;
-        hash > 4_000 && hash.abs_diff(said) <= 100
+        let [hash, value] = ttls().await;
+        hash > 4_000 && hash.abs_diff(value) <= 100
     })
     .await;
     assert_eq!(test.value().await.as_deref(), Some("a"));
@@ -93,8 +93,11 @@ async fn a_leader_that_cannot_resign_leaves_nothing_behind() {
     let lead = test.election.campaign("b").lease(ms(10_000)).await.unwrap();
     lead.proclaim("c").await.unwrap();
     assert_eq!(test.value().await.as_deref(), Some("c"));
-    let [hash, said] = ttls().await;
-    assert!(hash > 0 && hash.abs_diff(said) <= 100, "{hash} and {said}");
+    let [hash, value] = ttls().await;
+    assert!(
+        hash > 0 && hash.abs_diff(value) <= 100,
+        "{hash} and {value}"
+    );
     lead.resign().await.unwrap();
 }
 
@@ -180,7 +183,7 @@ async fn late_copies_do_not_show_an_ended_term_again() {
         leader.term.is_none() && leader.value.is_none(),
         "{leader:?}"
     );
-    assert!(!test.redis.exists(SAID).await);
+    assert!(!test.redis.exists(LEADER_KEY).await);
     assert!(test.election.force_resign().await.unwrap());
     test.eventually_over().await;
 }
@@ -235,7 +238,7 @@ async fn a_leader_and_the_queue_survive_deleted_side_keys() {
     let test = Fixture::with(|builder| builder.poll_cap(ms(200))).await;
     let lead = test.election.campaign("a").await.unwrap();
     let next = test.queued(&test.election, "b").await;
-    for key in [SAID, COUNTER, PRESENCE] {
+    for key in [LEADER_KEY, COUNTER, PRESENCE] {
         assert!(test.redis.ask::<bool>(&["DEL", key]).await, "{key}");
     }
     assert!(test.election.leader().await.unwrap().is_some());
@@ -317,7 +320,7 @@ async fn a_leader_can_resign_to_a_server_without_memory() {
     let error = another.campaign("c").wait(SOON).await.unwrap_err();
     assert!(error.to_string().contains("OOM"), "{error}");
     lead.resign().await.unwrap();
-    assert!(!test.redis.exists(NAME).await && !test.redis.exists(SAID).await);
+    assert!(!test.redis.exists(NAME).await && !test.redis.exists(LEADER_KEY).await);
     test.redis.cmd(&["CONFIG", "SET", "maxmemory", "0"]).await;
     another.campaign("c").await.unwrap().resign().await.unwrap();
     test.eventually_over().await;

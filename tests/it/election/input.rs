@@ -72,21 +72,21 @@ async fn a_name_or_counter_of_another_type_is_refused_and_nothing_is_done() {
     assert!(error.to_string().contains("WRONGTYPE"), "{error}");
     test.redis.cmd(&["DEL", COUNTER]).await;
     // The published value is in a side key, which is written again.
-    test.redis.cmd(&["LPUSH", SAID, "x"]).await;
+    test.redis.cmd(&["LPUSH", LEADER_KEY, "x"]).await;
     assert!(test.election.leader().await.unwrap().is_none());
     let lead = test.election.campaign("a").await.unwrap();
     assert_eq!(test.value().await.as_deref(), Some("a"));
-    for junk in [&["SET", SAID, "x"][..], &["DEL", SAID]] {
+    for junk in [&["SET", LEADER_KEY, "x"][..], &["DEL", LEADER_KEY]] {
         test.redis.cmd(junk).await;
         let leader = test.election.leader().await.unwrap().expect("it leads");
         assert!(leader.value.is_none() && leader.term.is_none());
     }
     lead.proclaim("b").await.unwrap();
     assert_eq!(test.value().await.as_deref(), Some("b"));
-    test.redis.cmd(&["DEL", SAID]).await;
-    test.redis.cmd(&["LPUSH", SAID, "x"]).await;
+    test.redis.cmd(&["DEL", LEADER_KEY]).await;
+    test.redis.cmd(&["LPUSH", LEADER_KEY, "x"]).await;
     lead.resign().await.unwrap();
-    test.redis.cmd(&["DEL", SAID]).await;
+    test.redis.cmd(&["DEL", LEADER_KEY]).await;
     test.eventually_over().await;
 }
 

@@ -28,7 +28,7 @@ async fn an_election_has_one_leader_and_growing_terms_under_a_nemesis() {
     }
     let watching = tokio::spawn(watch(test.another().await, run.clone()));
     nemesis
-        .harass(LASTS, named("evalsha"), || run.is_enough())
+        .inject_faults(LASTS, named("evalsha"), || run.is_enough())
         .await;
     run.is_over.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {

@@ -48,7 +48,7 @@ async fn an_observer_sees_each_change_by_its_message() {
         }
     });
     eventually(SOON, "it listens", async || {
-        test.redis.channels().await.contains(&SAID.to_owned())
+        test.redis.channels().await.contains(&LEADER_KEY.to_owned())
     })
     .await;
     // The observer queries once more after its subscription.

@@ -176,10 +176,10 @@ impl Running {
             "all replicas follow, and all are known",
             async || {
                 let logs = self.logs();
-                let said = |line: &str| logs.matches(line).count();
-                said("MASTER <-> REPLICA sync: Finished with success") >= replicas
-                    && said("+slave slave") >= sentinels * replicas
-                    && said("+sentinel sentinel") >= sentinels * 2
+                let logged = |line: &str| logs.matches(line).count();
+                logged("MASTER <-> REPLICA sync: Finished with success") >= replicas
+                    && logged("+slave slave") >= sentinels * replicas
+                    && logged("+sentinel sentinel") >= sentinels * 2
             },
         )
         .await;

@@ -7,8 +7,8 @@ use crate::support::Binary;
 
 #[tokio::test]
 async fn the_demo_prints_each_act_and_ends() {
-    let said = Program::run("demo", &[]).await;
-    let is_printed = |wanted: &str| said.iter().any(|line| line.contains(wanted));
+    let output = Program::run("demo", &[]).await;
+    let is_printed = |wanted: &str| output.iter().any(|line| line.contains(wanted));
     for wanted in [
         "acquired it again, in a nested call of the same task",
         "redis   | redis-server, version ",
@@ -23,10 +23,13 @@ async fn the_demo_prints_each_act_and_ends() {
         "no key, no channel, no connection but this one",
         "All steps behaved as expected.",
     ] {
-        assert!(is_printed(wanted), "{wanted:?} was not printed:\n{said:#?}");
+        assert!(
+            is_printed(wanted),
+            "{wanted:?} was not printed:\n{output:#?}"
+        );
     }
-    let colours = said.iter().any(|line| line.contains('\x1b'));
-    assert!(!colours, "a pipe is no terminal:\n{said:#?}");
+    let colours = output.iter().any(|line| line.contains('\x1b'));
+    assert!(!colours, "a pipe is no terminal:\n{output:#?}");
 }
 
 #[test]
@@ -36,8 +39,8 @@ fn the_demo_leaves_no_server_and_no_folder() {
         .env("TMPDIR", folder.path())
         .output()
         .expect("it starts");
-    let said = String::from_utf8_lossy(&demo.stdout);
-    assert!(demo.status.success(), "{said}");
+    let output = String::from_utf8_lossy(&demo.stdout);
+    assert!(demo.status.success(), "{output}");
     program::assert_ended_in(folder.path());
     let left = std::fs::read_dir(folder.path()).expect("it is still there");
     assert_eq!(left.count(), 0, "its data is still there");
@@ -52,11 +55,14 @@ fn without_redis_server_the_demo_uses_the_test_server() {
         .env("PATH", "/nowhere")
         .output()
         .expect("it starts");
-    let said = String::from_utf8_lossy(&demo.stdout);
-    assert!(demo.status.success(), "{said}");
+    let output = String::from_utf8_lossy(&demo.stdout);
+    assert!(demo.status.success(), "{output}");
     let named = "redis   | lockdog-test (no redis-server here), version 7.0.15, at redis://";
-    assert!(said.contains(named), "{said}");
-    assert!(said.contains("All steps behaved as expected."), "{said}");
+    assert!(output.contains(named), "{output}");
+    assert!(
+        output.contains("All steps behaved as expected."),
+        "{output}"
+    );
 }
 
 #[test]
@@ -66,7 +72,7 @@ fn the_demo_fails_without_a_server_to_start() {
         .env("PATH", "/nowhere")
         .output()
         .expect("it starts");
-    let said = String::from_utf8_lossy(&demo.stdout);
-    assert_eq!(demo.status.code(), Some(1), "{said}");
-    assert!(said.contains("redis-server does not start"), "{said}");
+    let output = String::from_utf8_lossy(&demo.stdout);
+    assert_eq!(demo.status.code(), Some(1), "{output}");
+    assert!(output.contains("redis-server does not start"), "{output}");
 }

@@ -33,13 +33,13 @@ async fn print_in_turns() -> [[usize; 3]; 2] {
     held.unlock().await.unwrap();
     let mut waited = [[0; 3]; 2];
     for (process, waited) in [alice, bob].into_iter().zip(&mut waited) {
-        let (status, said) = process.end().await;
-        assert!(status.success(), "{status}: {said:#?}");
-        let printed = said
+        let (status, output) = process.end().await;
+        assert!(status.success(), "{status}: {output:#?}");
+        let printed = output
             .iter()
             .filter_map(|it| it.split_once(" printed document "));
         let printed: Vec<&str> = printed.map(|(_, rest)| rest).collect();
-        assert_eq!(printed.len(), 3, "{said:#?}");
+        assert_eq!(printed.len(), 3, "{output:#?}");
         for (number, rest) in printed.into_iter().enumerate() {
             let begins = format!("{}, ", number + 1);
             let rest = rest.strip_prefix(&begins).expect("they are in order");
@@ -79,8 +79,8 @@ async fn a_java_thread_takes_its_turn_between_two_processes() {
     bob.says("bob printed document 1, 1 waited").await;
     alice.says("alice printed document 2, 0 waited").await;
     for process in [alice, bob] {
-        let (status, said) = process.end().await;
-        assert!(status.success(), "{status}: {said:#?}");
+        let (status, output) = process.end().await;
+        assert!(status.success(), "{status}: {output:#?}");
     }
     redis.eventually_empty().await;
 }

@@ -29,9 +29,9 @@ async fn without_urls_the_example_starts_servers_and_removes_them() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let path = folder.path().to_str().expect("it has a plain name");
     let program = Program::start_with("fenced_table", &[], &[("TMPDIR", path)]);
-    let (status, said) = program.end().await;
-    assert!(status.success(), "{status}:\n{said:#?}");
-    assert_printed(&said);
+    let (status, output) = program.end().await;
+    assert!(status.success(), "{status}:\n{output:#?}");
+    assert_printed(&output);
     let left = std::fs::read_dir(path).expect("it is still there");
     assert_eq!(left.count(), 0, "the servers' data is still there");
 }
@@ -43,13 +43,19 @@ fn the_example_names_an_unreachable_server() {
         .arg(format!("redis://{address}"))
         .output()
         .expect("it starts");
-    let said = String::from_utf8_lossy(&program.stderr);
-    assert_eq!(program.status.code(), Some(1), "{said}");
-    assert!(said.starts_with("no connection to the server: "), "{said}");
-    assert!(said.ends_with(&format!("; server={address}\n")), "{said}");
+    let output = String::from_utf8_lossy(&program.stderr);
+    assert_eq!(program.status.code(), Some(1), "{output}");
+    assert!(
+        output.starts_with("no connection to the server: "),
+        "{output}"
+    );
+    assert!(
+        output.ends_with(&format!("; server={address}\n")),
+        "{output}"
+    );
 }
 
-fn assert_printed(said: &[String]) {
+fn assert_printed(output: &[String]) {
     let ends = [
         ", reads 10 pieces, and is stopped",
         ", sells 3, writes 7 pieces",
@@ -57,8 +63,8 @@ fn assert_printed(said: &[String]) {
         ", reads 7, sells 1, writes 6 pieces",
         "6 pieces, no sale is missing",
     ];
-    assert_eq!(said.len(), ends.len(), "{said:#?}");
-    for (line, end) in said.iter().zip(ends) {
-        assert!(line.ends_with(end), "{line:?} in {said:#?}");
+    assert_eq!(output.len(), ends.len(), "{output:#?}");
+    for (line, end) in output.iter().zip(ends) {
+        assert!(line.ends_with(end), "{line:?} in {output:#?}");
     }
 }

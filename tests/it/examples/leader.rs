@@ -29,9 +29,9 @@ async fn another_node_leads_after_a_kill_and_at_once_after_a_resignation() {
     assert_ne!(second, first);
 
     bob.terminate();
-    let (status, said) = bob.end().await;
-    assert!(status.success(), "{status}: {said:#?}");
-    assert!(said.contains(&"bob resigned".to_owned()), "{said:#?}");
+    let (status, output) = bob.end().await;
+    assert!(status.success(), "{status}: {output:#?}");
+    assert!(output.contains(&"bob resigned".to_owned()), "{output:#?}");
     carol.says("carol leads, term ").await;
     assert_ne!(holder(&redis).await, second);
 
@@ -40,14 +40,14 @@ async fn another_node_leads_after_a_kill_and_at_once_after_a_resignation() {
     queued(&redis, 1).await;
     // This process leaves the queue without having led.
     dave.terminate();
-    let (status, said) = dave.end().await;
-    assert!(status.success(), "{status}: {said:#?}");
-    assert!(!said.contains(&"dave resigned".to_owned()), "{said:#?}");
+    let (status, output) = dave.end().await;
+    assert!(status.success(), "{status}: {output:#?}");
+    assert!(!output.contains(&"dave resigned".to_owned()), "{output:#?}");
     queued(&redis, 0).await;
 
     carol.terminate();
-    let (status, said) = carol.end().await;
-    assert!(status.success(), "{status}: {said:#?}");
+    let (status, output) = carol.end().await;
+    assert!(status.success(), "{status}: {output:#?}");
     redis.assert_clean().await;
     assert!(!redis.exists(LEADER).await);
 }

@@ -6,16 +6,16 @@ use crate::support::RedisServer;
 #[tokio::test]
 async fn each_way_to_stop_on_a_loss_stops_the_work() {
     let server = RedisServer::start().await;
-    let said = Program::run("lost_lock", &[&server.url()]).await;
+    let output = Program::run("lost_lock", &[&server.url()]).await;
     let beginnings = [
         "lost() says: ",
         "lost_token() stopped 3 of 3 tasks",
         "is_valid() stopped the writing after ",
         "with() says: ",
     ];
-    assert_eq!(said.len(), beginnings.len(), "{said:#?}");
-    for (line, beginning) in said.iter().zip(beginnings) {
-        assert!(line.starts_with(beginning), "{line:?} in {said:#?}");
+    assert_eq!(output.len(), beginnings.len(), "{output:#?}");
+    for (line, beginning) in output.iter().zip(beginnings) {
+        assert!(line.starts_with(beginning), "{line:?} in {output:#?}");
     }
     let redis = server.redis().await;
     redis.assert_clean().await;

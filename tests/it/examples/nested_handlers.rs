@@ -57,8 +57,8 @@ async fn service(server: &RedisServer) -> (Program, String) {
 
 async fn ends_well(service: Program, redis: &Redis) {
     service.terminate();
-    let (status, said) = service.end().await;
-    assert!(status.success(), "{status}: {said:#?}");
+    let (status, output) = service.end().await;
+    assert!(status.success(), "{status}: {output:#?}");
     redis.assert_clean().await;
     assert_eq!(redis.keys().await, [""; 0]);
 }

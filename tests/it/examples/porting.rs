@@ -6,8 +6,8 @@ use crate::support::RedisServer;
 #[tokio::test]
 async fn every_rlock_call_has_a_port_with_the_same_effect() {
     let server = RedisServer::start().await;
-    let said = Program::run("porting", &[&server.url()]).await;
-    let last = said.last().map(String::as_str);
+    let output = Program::run("porting", &[&server.url()]).await;
+    let last = output.last().map(String::as_str);
     assert_eq!(last, Some("every call did what the Java call does"));
     let redis = server.redis().await;
     redis.assert_clean().await;

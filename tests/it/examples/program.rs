@@ -14,7 +14,7 @@ pub(super) struct Program {
     name: String,
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    said: Vec<String>,
+    output: Vec<String>,
 }
 
 impl Program {
@@ -37,16 +37,16 @@ impl Program {
             name: name.to_owned(),
             child,
             lines: BufReader::new(stdout).lines(),
-            said: Vec::new(),
+            output: Vec::new(),
         }
     }
 
     /// Runs it to its successful end, and returns its lines.
     pub(super) async fn run(name: &str, args: &[&str]) -> Vec<String> {
         let program = Self::start(name, args);
-        let (status, said) = program.end().await;
-        assert!(status.success(), "{name} ended with {status}:\n{said:#?}");
-        said
+        let (status, output) = program.end().await;
+        assert!(status.success(), "{name} ended with {status}:\n{output:#?}");
+        output
     }
 
     /// Reads up to the line that begins with this, and returns the rest of that line.
@@ -56,7 +56,10 @@ impl Program {
                 return rest.to_owned();
             }
         }
-        panic!("{} never said {wanted:?}, but: {:#?}", self.name, self.said);
+        panic!(
+            "{} did not print {wanted:?}, but: {:#?}",
+            self.name, self.output
+        );
     }
 
     pub(super) fn terminate(&self) {
@@ -76,20 +79,20 @@ impl Program {
     pub(super) async fn end(mut self) -> (ExitStatus, Vec<String>) {
         while self.line().await.is_some() {}
         let status = self.child.wait().await.expect("it is our child");
-        (status, self.said)
+        (status, self.output)
     }
 
     async fn line(&mut self) -> Option<String> {
         let line = tokio::time::timeout(PATIENCE, self.lines.next_line())
             .await
-            .unwrap_or_else(|_| panic!("{} is silent after {:#?}", self.name, self.said))
+            .unwrap_or_else(|_| panic!("{} is silent after {:#?}", self.name, self.output))
             .expect("its output is text");
-        self.said.extend(line.clone());
+        self.output.extend(line.clone());
         assert!(
-            self.said.len() <= MOST_LINES,
+            self.output.len() <= MOST_LINES,
             "{} does not stop: {:?}",
             self.name,
-            self.said.last()
+            self.output.last()
         );
         line
     }

@@ -15,11 +15,15 @@ async fn processes_together_make_no_more_calls_than_there_are_permits() {
     let bob = Program::start("rate_limit", &[&server.url(), "bob"]);
     let mut begun = 0;
     for (program, name) in [(alice, "alice"), (bob, "bob")] {
-        let (status, said) = program.end().await;
-        assert!(status.success(), "{status}: {said:#?}");
-        assert_eq!(said.last(), Some(&format!("{name} ended")));
-        begun += said.iter().filter(|it| it.ends_with(" begins")).count();
-        assert!(!said.iter().any(|it| name == "bob" && it.contains("allows")));
+        let (status, output) = program.end().await;
+        assert!(status.success(), "{status}: {output:#?}");
+        assert_eq!(output.last(), Some(&format!("{name} ended")));
+        begun += output.iter().filter(|it| it.ends_with(" begins")).count();
+        assert!(
+            !output
+                .iter()
+                .any(|it| name == "bob" && it.contains("allows"))
+        );
     }
     assert_eq!(begun, 12);
     // Twelve calls, two in each half second: the last two begin after five half seconds.

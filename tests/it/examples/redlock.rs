@@ -9,9 +9,9 @@ async fn a_lock_on_five_servers_survives_two_failures_and_is_lost_with_the_third
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let path = folder.path().to_str().expect("it has a plain name");
     let program = Program::start_with("redlock", &[], &[("TMPDIR", path)]);
-    let (status, said) = program.end().await;
-    assert!(status.success(), "{status}:\n{said:#?}");
-    let mut lines = said.iter();
+    let (status, output) = program.end().await;
+    assert!(status.success(), "{status}:\n{output:#?}");
+    let mut lines = output.iter();
     for wanted in [
         "acquired on all five; margin 2",
         "4 and 5 are killed",
@@ -34,7 +34,7 @@ async fn a_lock_on_five_servers_survives_two_failures_and_is_lost_with_the_third
         let is_printed = lines.any(|line| line.contains(wanted));
         assert!(
             is_printed,
-            "{wanted:?} was not printed, or out of order:\n{said:#?}"
+            "{wanted:?} was not printed, or out of order:\n{output:#?}"
         );
     }
     let left = std::fs::read_dir(path).expect("it is still there");
@@ -49,7 +49,7 @@ fn the_example_fails_without_a_server_to_start() {
         .env("PATH", "/nowhere")
         .output()
         .expect("it starts");
-    let said = String::from_utf8_lossy(&program.stdout);
-    assert_eq!(program.status.code(), Some(1), "{said}");
-    assert!(said.contains("redis-server does not start"), "{said}");
+    let output = String::from_utf8_lossy(&program.stdout);
+    assert_eq!(program.status.code(), Some(1), "{output}");
+    assert!(output.contains("redis-server does not start"), "{output}");
 }

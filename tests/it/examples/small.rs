@@ -14,10 +14,10 @@ async fn leaves_nothing(server: &RedisServer) {
 #[tokio::test]
 async fn the_plain_example_acquires_and_releases_its_lock() {
     let server = RedisServer::start().await;
-    let said = Program::run("plain", &[&server.url()]).await;
-    assert_eq!(said.len(), 2, "{said:#?}");
-    assert!(said[0].starts_with("working, safe for "), "{said:#?}");
-    assert_eq!(said[1], "done");
+    let output = Program::run("plain", &[&server.url()]).await;
+    assert_eq!(output.len(), 2, "{output:#?}");
+    assert!(output[0].starts_with("working, safe for "), "{output:#?}");
+    assert_eq!(output[1], "done");
     leaves_nothing(&server).await;
 }
 
@@ -36,17 +36,17 @@ async fn a_handler_cancelled_by_a_timeout_layer_leaves_no_lock() {
     })
     .await;
     service.terminate();
-    let (status, said) = service.end().await;
-    assert!(status.success(), "{status}: {said:#?}");
+    let (status, output) = service.end().await;
+    assert!(status.success(), "{status}: {output:#?}");
     leaves_nothing(&server).await;
 }
 
 #[tokio::test]
 async fn one_node_runs_the_job_even_if_it_ends_before_the_other_node_tries() {
     let server = RedisServer::start().await;
-    let said = Program::run("scheduled_job", &[&server.url()]).await;
+    let output = Program::run("scheduled_job", &[&server.url()]).await;
     assert_eq!(
-        said,
+        output,
         ["node 1 ran the job: true", "node 2 ran the job: false"]
     );
     let redis = server.redis().await;
@@ -56,8 +56,8 @@ async fn one_node_runs_the_job_even_if_it_ends_before_the_other_node_tries() {
 #[tokio::test]
 async fn blocking_threads_exclude_each_other() {
     let server = RedisServer::start().await;
-    let said = Program::run("threads", &[&server.url()]).await;
-    assert_eq!(said, ["4 threads counted to 40"]);
+    let output = Program::run("threads", &[&server.url()]).await;
+    assert_eq!(output, ["4 threads counted to 40"]);
     leaves_nothing(&server).await;
 }
 
@@ -65,18 +65,18 @@ async fn blocking_threads_exclude_each_other() {
 #[tokio::test]
 async fn readers_that_upgrade_renew_each_version_once() {
     let server = RedisServer::start().await;
-    let said = Program::run("read_write_cache", &[&server.url()]).await;
-    assert_eq!(said, ["8 readers saw 3 versions, renewed 3 times"]);
+    let output = Program::run("read_write_cache", &[&server.url()]).await;
+    assert_eq!(output, ["8 readers saw 3 versions, renewed 3 times"]);
     leaves_nothing(&server).await;
 }
 
 #[tokio::test]
 async fn the_logs_of_the_example_report_the_lost_lock() {
     let server = RedisServer::start().await;
-    let said = Program::run("logging", &[&server.url()]).await;
+    let output = Program::run("logging", &[&server.url()]).await;
     let is_loss = |line: &&String| {
         line.contains(" WARN lockdog::lock: lock lost ") && line.contains("reason=\"forced\"")
     };
-    assert_eq!(said.iter().filter(is_loss).count(), 1, "{said:#?}");
+    assert_eq!(output.iter().filter(is_loss).count(), 1, "{output:#?}");
     leaves_nothing(&server).await;
 }

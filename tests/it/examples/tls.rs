@@ -11,10 +11,10 @@ async fn every_call_works_over_tls_and_none_with_an_untrusted_certificate() {
 
     let issuer = certificates.issuer().display().to_string();
     let trusting = [("SSL_CERT_FILE", &*issuer)];
-    let (status, said) = Program::start_with("porting", &[&url], &trusting)
+    let (status, output) = Program::start_with("porting", &[&url], &trusting)
         .end()
         .await;
-    assert!(status.success(), "{said:#?}");
+    assert!(status.success(), "{output:#?}");
     let redis = server.redis().await;
     assert!(redis.commandstats().await.contains_key("evalsha"));
 

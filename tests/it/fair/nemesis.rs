@@ -26,7 +26,7 @@ async fn a_fair_lock_has_one_holder_under_a_nemesis_and_is_free_after_it() {
         }
     }
     nemesis
-        .harass(LASTS, named("evalsha"), || {
+        .inject_faults(LASTS, named("evalsha"), || {
             run.visits.load(Ordering::Relaxed) >= 20
         })
         .await;

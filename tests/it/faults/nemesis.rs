@@ -74,7 +74,7 @@ async fn story(seen: &Seen) {
         }
     }
     let dice = Dice::from_environment();
-    let done = harass(&fixture, dice, &run).await;
+    let done = inject_faults(&fixture, dice, &run).await;
     run.over.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {
         task.expect("no task panics");
@@ -135,7 +135,11 @@ async fn visit(guard: &Guard, run: &Run) {
 
 /// Causes random faults for a time, ends them all, and counts them by kind. On a busy machine it takes
 /// longer, until there were enough kinds of faults and enough visits.
-async fn harass(fixture: &Fixture, mut dice: Dice, run: &Run) -> BTreeMap<&'static str, u32> {
+async fn inject_faults(
+    fixture: &Fixture,
+    mut dice: Dice,
+    run: &Run,
+) -> BTreeMap<&'static str, u32> {
     let mut next = |faces: u64| dice.roll(faces);
     let mut done = BTreeMap::new();
     let began = Instant::now();

@@ -232,10 +232,10 @@ async fn waited_out(fixture: &Fixture, code: &str, enter: impl AsyncFn(), leave:
             error = impatient.lock(name).try_lock().await.unwrap_err();
         }
     }
-    let Error::Refused { code: said, .. } = &error else {
+    let Error::Refused { code: returned, .. } = &error else {
         panic!("the server answered: {error}");
     };
-    assert_eq!(said, code);
+    assert_eq!(returned, code);
     assert!(error.is_retriable() && !error.may_be_held() && !error.is_timeout());
     let later = async {
         tokio::time::sleep(MOMENT).await;

@@ -31,7 +31,7 @@ async fn each_value_has_one_holder_under_a_nemesis_and_is_free_after_it() {
         }
     }
     nemesis
-        .harass(LASTS, named("evalsha"), || {
+        .inject_faults(LASTS, named("evalsha"), || {
             run.visits.load(Ordering::Relaxed) >= 20
         })
         .await;

@@ -31,8 +31,8 @@ fn servers_in_a_pool_end_with_their_process() {
     }
     for is_killed in [false, true] {
         let mut copy = Copy::run(TEST, "");
-        let said = copy.receive();
-        let (pid, folder) = said.split_once(' ').expect("both are sent");
+        let sent = copy.receive();
+        let (pid, folder) = sent.split_once(' ').expect("both are sent");
         let places = [PathBuf::from(format!("/proc/{pid}")), PathBuf::from(folder)];
         assert!(places.iter().all(|place| place.exists()));
         if is_killed {

@@ -32,8 +32,12 @@ async fn each_call_lowers_the_count_by_one() {
         messages.seen().len() == 2
     })
     .await;
-    let said: Vec<String> = messages.seen().into_iter().map(|(_, said)| said).collect();
-    assert_eq!(said, ["1", "0"]);
+    let texts: Vec<String> = messages
+        .seen()
+        .into_iter()
+        .map(|(_, texts)| texts)
+        .collect();
+    assert_eq!(texts, ["1", "0"]);
     assert!(
         messages
             .seen()

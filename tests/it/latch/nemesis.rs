@@ -30,7 +30,7 @@ async fn each_call_counts_once_under_a_nemesis_and_all_waiters_end_after_it() {
         });
     }
     nemesis
-        .harass(LASTS, named("evalsha"), || run.is_enough())
+        .inject_faults(LASTS, named("evalsha"), || run.is_enough())
         .await;
     run.is_over.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {

@@ -20,7 +20,7 @@ async fn clients_connect_to_the_requested_deployment() {
     let plain = redis::Client::open(test.server.plain_url("l")).unwrap();
     let mut plain = connect(&plain).await;
     let info: String = redis::cmd("INFO").query_async(&mut plain).await.unwrap();
-    let says = |line: &str| info.lines().any(|said| said == line);
+    let says = |line: &str| info.lines().any(|other| other == line);
     let (cluster, replicas) = match kind {
         Kind::Cluster => (1, 1),
         Kind::Sentinel => (0, 2),

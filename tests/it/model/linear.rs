@@ -274,12 +274,16 @@ where
         })
         .collect();
     let over = Arc::new(AtomicBool::new(false));
-    let harassing = tokio::spawn(harass(proxies, Dice::of(dice.roll(u64::MAX)), over.clone()));
+    let injection = tokio::spawn(inject_faults(
+        proxies,
+        Dice::of(dice.roll(u64::MAX)),
+        over.clone(),
+    ));
     while let Some(ended) = tasks.join_next().await {
         ended.expect("no task panics");
     }
     over.store(true, Ordering::Relaxed);
-    let faults = harassing.await.expect("the harasser does not panic");
+    let faults = injection.await.expect("no fault panics");
     let calls = records.into_iter().map(|record| {
         let calls = record.calls.lock().unwrap();
         calls.clone()
@@ -288,7 +292,7 @@ where
 }
 
 /// Causes faults until `over` is set. Returns the number of faults that took place.
-async fn harass(proxies: Vec<Proxy>, mut dice: Dice, over: Arc<AtomicBool>) -> u64 {
+async fn inject_faults(proxies: Vec<Proxy>, mut dice: Dice, over: Arc<AtomicBool>) -> u64 {
     let mut rules = Vec::new();
     let mut gates: Vec<(Instant, Gate)> = Vec::new();
     while !over.load(Ordering::Relaxed) {

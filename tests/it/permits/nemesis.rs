@@ -25,7 +25,7 @@ async fn no_permit_is_lost_or_made_under_a_nemesis() {
         }
     }
     nemesis
-        .harass(LASTS, named("evalsha"), || {
+        .inject_faults(LASTS, named("evalsha"), || {
             run.visits.load(Ordering::Relaxed) >= 20
         })
         .await;

@@ -23,7 +23,7 @@ async fn readers_and_writers_exclude_each_other_under_a_nemesis_and_nothing_is_l
         }
     }
     nemesis
-        .harass(LASTS, named("evalsha"), || run.is_enough())
+        .inject_faults(LASTS, named("evalsha"), || run.is_enough())
         .await;
     run.is_over.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {

@@ -152,8 +152,9 @@ fn a_quorum_in_jeopardy_and_a_lost_quorum_are_logged_with_each_instance() {
             // Once, however often it is tried again.
             servers.all[0].resume();
             eventually(SOON, "it is over", async || {
-                let said = logs.at_least(Level::DEBUG);
-                said.iter()
+                let lines = logs.at_least(Level::DEBUG);
+                lines
+                    .iter()
                     .any(|line| line.text.contains("quorum extended again"))
             })
             .await;

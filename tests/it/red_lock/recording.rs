@@ -296,7 +296,7 @@ impl Stage {
     async fn assert_is(&mut self, answer: &str, expected: &str) {
         let deadline = Instant::now() + SOON;
         loop {
-            let (messages, keys) = (self.said(), self.keys().await);
+            let (messages, keys) = (self.published(), self.keys().await);
             let found = facts(answer, messages, keys);
             if found == expected {
                 break;
@@ -328,14 +328,14 @@ impl Stage {
         }
     }
 
-    fn said(&self) -> BTreeSet<String> {
-        let mut said = BTreeSet::new();
+    fn published(&self) -> BTreeSet<String> {
+        let mut published = BTreeSet::new();
         for (n, messages) in self.messages.iter().enumerate() {
             for (channel, message) in messages.seen().into_iter().skip(self.messages_before[n]) {
-                said.insert(message_text(&format!("s{}", n + 1), &channel, &message));
+                published.insert(message_text(&format!("s{}", n + 1), &channel, &message));
             }
         }
-        said
+        published
     }
 
     async fn keys(&self) -> BTreeSet<String> {

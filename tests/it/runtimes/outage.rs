@@ -34,19 +34,19 @@ async fn a_thousand_callers_share_one_connect_and_each_gets_the_cause() {
         calls.spawn(async move { lock.lock().await.map(drop) });
     }
     let mut failed = 0;
-    let (said, took) = timed(async {
-        let mut said = Vec::new();
+    let (texts, took) = timed(async {
+        let mut texts = Vec::new();
         while let Some(call) = calls.join_next().await {
             let error = call.unwrap().unwrap_err();
             failed += 1;
-            said.push(error.to_string());
+            texts.push(error.to_string());
         }
-        said
+        texts
     })
     .await;
     assert_eq!(failed, 1000);
     let hides = |text: &&String| text.contains("a moment ago") || text.contains("in time");
-    let hidden: Vec<_> = said.iter().filter(hides).collect();
+    let hidden: Vec<_> = texts.iter().filter(hides).collect();
     assert!(hidden.is_empty(), "{} hide it: {}", hidden.len(), hidden[0]);
     // Callers, watchdog and probe each have their own backoff, which grows to a fifth of a second. The
     // first attempts follow each other quickly.

@@ -26,7 +26,7 @@ async fn no_permit_is_lost_or_made_under_a_nemesis() {
     }
     // An answered acquire that runs again is the known limitation.
     nemesis
-        .harass(LASTS, release(), || {
+        .inject_faults(LASTS, release(), || {
             run.visits.load(Ordering::Relaxed) >= 20
         })
         .await;

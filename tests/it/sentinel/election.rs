@@ -23,14 +23,14 @@ async fn the_next_leader_after_a_failover_has_a_later_term() {
         let server = server.redis().await;
         eventually(SOON, "all is replicated", async || {
             let waiting: usize = server.ask(&["LLEN", QUEUE]).await;
-            waiting == 1 && server.exists(SAID).await
+            waiting == 1 && server.exists(LEADER_KEY).await
         })
         .await;
     }
     let master = all.failover().await.redis().await;
     // The hold is in the data of the new master, so it is kept.
     eventually(SOON, "the leader has set its value there", async || {
-        lead.proclaim("still a").await.is_ok() && master.exists(SAID).await
+        lead.proclaim("still a").await.is_ok() && master.exists(LEADER_KEY).await
     })
     .await;
     lead.resign().await.unwrap();
@@ -49,4 +49,4 @@ async fn the_next_leader_after_a_failover_has_a_later_term() {
 }
 
 const QUEUE: &str = "redisson_lock_queue:{jobs}";
-const SAID: &str = "lockdog_leader:{jobs}";
+const LEADER_KEY: &str = "lockdog_leader:{jobs}";

@@ -104,10 +104,10 @@ fn embedded() -> PathBuf {
         let output = cargo
             .output()
             .expect("cargo runs this test, so it is there");
-        let said = String::from_utf8_lossy(&output.stderr);
+        let errors = String::from_utf8_lossy(&output.stderr);
         assert!(
             output.status.success(),
-            "the test server is not built: {said}"
+            "the test server is not built: {errors}"
         );
         folder.join("examples/serve")
     });

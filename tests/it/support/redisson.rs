@@ -204,8 +204,8 @@ impl Builder {
         match tokio::time::timeout(READY_WITHIN, opening.value()).await {
             Ok(uuids) => redisson.uuids = uuids,
             Err(_) => panic!(
-                "the clients do not connect; the JVM said:\n{}",
-                driver.said()
+                "the clients do not connect; the JVM printed:\n{}",
+                driver.output()
             ),
         }
         redisson

@@ -156,4 +156,4 @@ pub(in crate::simulation) const QUEUE: &str = "redisson_lock_queue:{door}";
 pub(in crate::simulation) const PLACES: &str = "redisson_lock_timeout:{door}";
 pub(super) const PRESENCE: &str = "lockdog_fair:{door}";
 /// The leader's value in an election.
-pub(super) const SAID: &str = "lockdog_leader:{door}";
+pub(super) const LEADER_KEY: &str = "lockdog_leader:{door}";

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use redis::Value;
 
-use super::command::{FairCommand, KEY, SAID};
+use super::command::{FairCommand, KEY, LEADER_KEY};
 use crate::election::Leader;
 use crate::simulation::plan::TokensFrom;
 use crate::simulation::redis::Redis;
@@ -15,14 +15,14 @@ pub(super) struct Terms {
     /// The field that each term was issued to.
     fields: HashMap<u64, String>,
     /// The value that a leader published last; `None` once it is deleted.
-    said: Option<Said>,
+    published: Option<Published>,
     /// The holds that a late proclamation showed with the term that they had before a later one began.
     outdated: HashSet<String>,
     /// The server's answers to the question for the leader, with their times.
     answers: Vec<(u64, Option<Shown>)>,
 }
 
-struct Said {
+struct Published {
     field: String,
     number: u64,
     /// The term and the value.
@@ -33,33 +33,35 @@ struct Said {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Shown {
     field: String,
-    said: Option<(String, String)>,
+    published: Option<(String, String)>,
 }
 
 impl Shown {
     /// The leader that the server would name now.
     pub(super) fn now(redis: &Redis, holders: &Counts, now_ms: u64) -> Option<Self> {
         let field = holders.keys().next()?.clone();
-        let said = redis.text(SAID, now_ms);
-        let own = said.as_deref().and_then(|said| said.strip_prefix(&field));
+        let published = redis.text(LEADER_KEY, now_ms);
+        let own = published
+            .as_deref()
+            .and_then(|published| published.strip_prefix(&field));
         let mut words = own.unwrap_or_default().splitn(4, ' ').skip(1);
         let (term, value) = (words.next(), words.nth(1));
-        let said = term.zip(value);
-        let said = said.map(|(term, value)| (term.to_owned(), value.to_owned()));
-        Some(Self { field, said })
+        let published = term.zip(value);
+        let published = published.map(|(term, value)| (term.to_owned(), value.to_owned()));
+        Some(Self { field, published })
     }
 
     /// The term, if the leader published a value.
     pub(super) fn term(&self) -> Option<u64> {
-        let (term, _) = self.said.as_ref()?;
+        let (term, _) = self.published.as_ref()?;
         Some(term.parse().expect("a term is a number"))
     }
 
     pub(super) fn of(leader: Leader) -> Self {
-        let said = leader.term.zip(leader.value);
+        let published = leader.term.zip(leader.value);
         Self {
             field: leader.holder.field().to_owned(),
-            said: said.map(|(term, value)| (term.to_string(), value)),
+            published: published.map(|(term, value)| (term.to_string(), value)),
         }
     }
 }
@@ -70,7 +72,7 @@ impl Terms {
         Self {
             tokens: Tokens::new(is_election.then_some(TokensFrom::Clock), KEY),
             fields: HashMap::new(),
-            said: None,
+            published: None,
             outdated: HashSet::new(),
             answers: Vec::new(),
         }
@@ -83,9 +85,9 @@ impl Terms {
 
     /// Deletes the leader's value. True if there was one.
     pub(super) fn erase(&mut self, redis: &mut Redis, now_ms: u64) -> bool {
-        self.said = None;
-        let was = redis.exists(SAID, now_ms);
-        redis.execute(&["DEL".to_owned(), SAID.to_owned()], now_ms);
+        self.published = None;
+        let was = redis.exists(LEADER_KEY, now_ms);
+        redis.execute(&["DEL".to_owned(), LEADER_KEY.to_owned()], now_ms);
         was
     }
 
@@ -105,7 +107,10 @@ impl Terms {
         // again, for example after a force unlock, and not the value.
         let [before, after] = holders;
         let has_ended = |field: &str| before.contains_key(field) && !after.contains_key(field);
-        self.said = self.said.take().filter(|said| !has_ended(&said.field));
+        self.published = self
+            .published
+            .take()
+            .filter(|published| !has_ended(&published.field));
         let is_new = self.tokens.see(command.granting(), answer, holders)?;
         if let Some((field, term)) = self.tokens.last().filter(|_| is_new) {
             self.fields.insert(term, field.to_owned());
@@ -126,7 +131,7 @@ impl Terms {
         command: &FairCommand<'_>,
         answer: &Value,
         holders: &Counts,
-        had_said: bool,
+        had_value: bool,
         redis: &Redis,
         now_ms: u64,
     ) -> Result<bool, String> {
@@ -139,27 +144,28 @@ impl Terms {
         else {
             return Ok(false);
         };
-        let is_said = *answer == Value::Int(1);
+        let is_published = *answer == Value::Int(1);
         let own_term: u64 = term.parse().expect("a term is a number");
         let counter = self.tokens.counter(redis, now_ms);
         let is_over = counter.is_some_and(|last| last > own_term);
-        if is_said == (is_over || !holders.contains_key(field)) {
+        if is_published == (is_over || !holders.contains_key(field)) {
             let state = format!("{holders:?}, the counter is {counter:?}");
             return Err(format!("{command:?} was answered {answer:?}: {state}"));
         }
         let began = self.tokens.last().map_or(0, |(_, last)| last);
-        if is_said && own_term < began {
+        if is_published && own_term < began {
             self.outdated.insert(field.to_owned());
         }
-        if !had_said {
+        if !had_value {
             // Its time had ended.
-            self.said = None;
+            self.published = None;
         }
-        let is_newer = |said: &Said| said.field == field && said.number > number;
-        if !is_said || self.said.as_ref().is_some_and(is_newer) {
+        let is_newer =
+            |published: &Published| published.field == field && published.number > number;
+        if !is_published || self.published.as_ref().is_some_and(is_newer) {
             return Ok(false);
         }
-        self.said = Some(Said {
+        self.published = Some(Published {
             field: field.to_owned(),
             number,
             text: (term.to_owned(), value.to_owned()),
@@ -181,19 +187,19 @@ impl Terms {
             Value::Array(parts) => match &parts[..] {
                 [Value::BulkString(field), Value::Int(_)] => Some(Shown {
                     field: text(field),
-                    said: None,
+                    published: None,
                 }),
                 [
                     Value::BulkString(field),
                     Value::Int(_),
-                    Value::BulkString(said),
+                    Value::BulkString(published),
                 ] => {
-                    let said = text(said);
-                    let mut words = said.splitn(3, ' ').map(str::to_owned);
+                    let published = text(published);
+                    let mut words = published.splitn(3, ' ').map(str::to_owned);
                     let (term, value) = (words.next(), words.nth(1));
                     Some(Shown {
                         field: text(field),
-                        said: term.zip(value),
+                        published: term.zip(value),
                     })
                 }
                 _ => return Err(format!("who leads is {answer:?}")),
@@ -202,7 +208,7 @@ impl Terms {
             _ => return Ok(false),
         };
         self.answers.push((now, shown.clone()));
-        let Some(Shown { field, said }) = shown else {
+        let Some(Shown { field, published }) = shown else {
             return match holders.is_empty() {
                 true => Ok(false),
                 false => Err(format!("no leader is shown, and {holders:?} leads")),
@@ -211,12 +217,17 @@ impl Terms {
         if !holders.contains_key(&field) {
             return Err(format!("{field} is named, and {holders:?} leads"));
         }
-        let own = self.said.as_ref().filter(|said| said.field == field);
-        let own = own.map(|said| &said.text);
-        let may_be_over = said.is_none() && !believed.contains(&field);
-        match said.as_ref() == own || may_be_over {
-            true => Ok(said.is_some()),
-            false => Err(format!("{field} said {own:?}, and {said:?} is shown")),
+        let own = self
+            .published
+            .as_ref()
+            .filter(|published| published.field == field);
+        let own = own.map(|published| &published.text);
+        let may_be_over = published.is_none() && !believed.contains(&field);
+        match published.as_ref() == own || may_be_over {
+            true => Ok(published.is_some()),
+            false => Err(format!(
+                "{field} published {own:?}, and {published:?} is shown"
+            )),
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::command::{FairCommand, KEY, PLACES, PRESENCE, QUEUE, SAID};
+use super::command::{FairCommand, KEY, LEADER_KEY, PLACES, PRESENCE, QUEUE};
 use super::contest::HoldName;
 use super::election::{Shown, Terms};
 use super::patience::Patience;
@@ -306,7 +306,7 @@ impl Observer {
     fn send_published(&mut self) {
         for (channel, text) in self.redis.take_published() {
             self.network.publish(&channel, &text);
-            if channel == SAID {
+            if channel == LEADER_KEY {
                 self.watches.note_published(self.found.now_ms());
             }
         }
@@ -544,7 +544,7 @@ impl Observer {
         &mut self,
         command: &FairCommand<'_>,
         value: &Value,
-        had_said: bool,
+        had_value: bool,
         [before, after]: [&LockState; 2],
     ) {
         let holders = [&before.holders, &after.holders];
@@ -555,9 +555,9 @@ impl Observer {
         let (redis, now_ms) = (&self.redis, self.found.now_ms());
         let said =
             self.terms
-                .see_proclaimed(command, value, &after.holders, had_said, redis, now_ms);
+                .see_proclaimed(command, value, &after.holders, had_value, redis, now_ms);
         match said {
-            Ok(is_said) => self.seen.proclaimed += u64::from(is_said),
+            Ok(is_published) => self.seen.proclaimed += u64::from(is_published),
             Err(wrong) => self.found.violated(wrong),
         }
         if *command == FairCommand::AskLeader {
@@ -731,7 +731,7 @@ impl Observer {
         self.found
             .claim(is_empty, || format!("left is {on_server:?}"));
         // LE3: a leader's value ends with its hold.
-        let said = self.redis.text(SAID, self.found.now_ms());
+        let said = self.redis.text(LEADER_KEY, self.found.now_ms());
         self.found.claim(said.is_none(), || {
             format!("no client leads, and the value is {said:?}")
         });
@@ -764,7 +764,7 @@ impl Observes for Observer {
             self.found.note(|| "the counter is deleted".to_owned());
         }
         let before = self.on_server();
-        let had_said = self.redis.exists(SAID, now_ms);
+        let had_value = self.redis.exists(LEADER_KEY, now_ms);
         self.look_at_vacancy(&before);
         let value = match self.network.execute(delivery) {
             Some(value) => value,
@@ -792,7 +792,7 @@ impl Observes for Observer {
         let is_unknown = matches!(&value, Value::ServerError(error) if error.code() != "LATERTERM");
         if !is_unknown {
             self.account(&command, delivery.serial, &before, &after);
-            self.look_at_terms(&command, &value, had_said, [&before, &after]);
+            self.look_at_terms(&command, &value, had_value, [&before, &after]);
             self.see_kept(&command, delivery, &value, [&before, &after]);
         }
         self.send_published();

@@ -19,7 +19,7 @@ pub(crate) struct Libraries {
 }
 
 impl Libraries {
-    /// Builds the peers that are wanted. One whose language is missing is left out, and said so.
+    /// Builds the peers that are wanted. One whose language is missing is left out, and the output says so.
     pub(crate) fn build(options: &Options, logs: &Path) -> Result<Self> {
         for library in PROCESSES {
             // One of the run before says nothing about this one.
@@ -111,8 +111,8 @@ fn build(library: &str) -> std::result::Result<(), String> {
     if done.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&done.stderr);
-    let why = said.trim().lines().last().unwrap_or("its build failed");
+    let errors = String::from_utf8_lossy(&done.stderr);
+    let why = errors.trim().lines().last().unwrap_or("its build failed");
     let why = why.trim_start_matches(library).trim_start_matches(": ");
     Err(why.to_owned())
 }

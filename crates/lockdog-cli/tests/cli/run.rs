@@ -159,8 +159,8 @@ async fn a_long_wait_says_for_whom_with_v() {
     redis.cmd(&["PEXPIRE", "orders", "300000"]).await;
     let args = ["-v", "run", "-w", "5s", "orders", "true"];
     let ended = end_of_wait(|| lockdog(&server, &args)).await.code(75);
-    let said = format!("waiting for orders, held by Redisson {FIELD} (ttl ");
-    assert!(ended.stderr.contains(&said), "{}", ended.stderr);
+    let line = format!("waiting for orders, held by Redisson {FIELD} (ttl ");
+    assert!(ended.stderr.contains(&line), "{}", ended.stderr);
 }
 
 #[tokio::test]

@@ -67,9 +67,9 @@ fn ignored_and_irrelevant_keys_leave_a_note() {
         for value in ["17", "[a, {b: c}]", "!<a.B> {c: d}", "${UNSET}"] {
             let text = file(value);
             let (_, notes) = read(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-            let (is_kind, said) = note(&notes, shown);
+            let (is_kind, reason) = note(&notes, shown);
             assert_eq!(is_kind, kind, "{shown}");
-            assert!(said.contains(word), "{shown}: {said}");
+            assert!(reason.contains(word), "{shown}: {reason}");
             let note = notes.iter().find(|note| note.key == shown).unwrap();
             assert_eq!((note.line, note.column), (4, column), "{shown}");
         }

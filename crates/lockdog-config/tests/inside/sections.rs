@@ -137,8 +137,8 @@ sentinelServersConfig:
         "no login that the file does not have"
     );
     let (_, notes) = read(&without).unwrap_or_else(|error| panic!("{error}"));
-    let (_, said) = note(&notes, "sentinelServersConfig.sentinelAddresses");
-    assert!(said.contains("gets the servers'"), "{said}");
+    let (_, reason) = note(&notes, "sentinelServersConfig.sentinelAddresses");
+    assert!(reason.contains("gets the servers'"), "{reason}");
 }
 
 #[test]
@@ -174,9 +174,9 @@ fn a_master_with_slaves_is_one_server() {
         "masterSlaveServersConfig: {masterAddress: 'redis://a:1', slaveAddresses: ['redis://b:1']}";
     let (settings, notes) = read(text).unwrap_or_else(|error| panic!("{error}"));
     assert!(settings.servers == Servers::One("redis://a:1".to_owned()));
-    let (kind, said) = note(&notes, "masterSlaveServersConfig.slaveAddresses");
+    let (kind, reason) = note(&notes, "masterSlaveServersConfig.slaveAddresses");
     assert_eq!(kind, NoteKind::Ignored);
-    assert!(said.contains("not replaced when it fails"), "{said}");
+    assert!(reason.contains("not replaced when it fails"), "{reason}");
 }
 
 #[test]

@@ -37,10 +37,10 @@ impl Jvm {
             .arg("4.7.0")
             .output()
             .expect("tests/redisson/build can be run");
-        let said = String::from_utf8_lossy(&build.stderr);
+        let errors = String::from_utf8_lossy(&build.stderr);
         assert!(
             build.status.success(),
-            "tests/redisson/build failed:\n{said}"
+            "tests/redisson/build failed:\n{errors}"
         );
         let built = root.join("target/redisson/4.7.0");
         // The driver's arguments without its class, which is the last one.

@@ -179,9 +179,9 @@ fn the_rules_pass_their_own_tests() {
             .current_dir(&folder)
             .output()
             .expect("it runs");
-        let said = String::from_utf8_lossy(&run.stdout);
+        let output = String::from_utf8_lossy(&run.stdout);
         let errors = String::from_utf8_lossy(&run.stderr);
-        assert!(run.status.success(), "{said}{errors}");
+        assert!(run.status.success(), "{output}{errors}");
     }
 }
 

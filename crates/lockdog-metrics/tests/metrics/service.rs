@@ -36,8 +36,8 @@ impl Service {
             .stdout(Stdio::piped())
             .spawn()
             .expect("the example was built");
-        let said = BufReader::new(child.stdout.take().expect("it was asked for"));
-        let line = tokio::task::spawn_blocking(move || said.lines().next());
+        let output = BufReader::new(child.stdout.take().expect("it was asked for"));
+        let line = tokio::task::spawn_blocking(move || output.lines().next());
         let line = line.await.unwrap().expect("it prints a line").unwrap();
         let address = line.strip_prefix("listening on ").expect("it listens");
         Self {

@@ -26,7 +26,7 @@ pub(super) struct Client<'a> {
     pub(super) attempt: u32,
     pub(super) patience: RetryTimer,
     pub(super) want: Want,
-    pub(super) doing: Doing,
+    pub(super) activity: Activity,
     /// When it stops waiting for the lock.
     pub(super) wait_ends: Moment,
     pub(super) step: usize,
@@ -41,7 +41,7 @@ pub(super) struct Client<'a> {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Doing {
+pub(super) enum Activity {
     Resting,
     /// A round is under way.
     Trying,
@@ -84,7 +84,7 @@ impl<'a> Client<'a> {
             attempt: 0,
             patience: RetryTimer::new(members, need),
             want: ANY,
-            doing: Doing::Nothing,
+            activity: Activity::Nothing,
             wait_ends: Moment::NEVER,
             step: 0,
             generation: 0,
@@ -112,11 +112,11 @@ impl<'a> Client<'a> {
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.dead || self.doing == Doing::Done
+        self.dead || self.activity == Activity::Done
     }
 
     pub(super) fn is_waiting(&self) -> bool {
-        !self.dead && self.doing == Doing::Waiting
+        !self.dead && self.activity == Activity::Waiting
     }
 
     /// It does not ask this instance at present, or would not count its answer.

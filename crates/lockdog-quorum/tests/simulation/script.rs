@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::client::{Client, Doing};
+use super::client::{Activity, Client};
 use super::plan::{Step, Want};
 use super::seen::Sight;
 use super::world::{self, Timer, World};
@@ -36,7 +36,7 @@ impl Client<'_> {
         if self.finishing {
             self.rest(SHORT, world);
         } else {
-            self.doing = Doing::Nothing;
+            self.activity = Activity::Nothing;
             self.go_on(world);
         }
     }
@@ -98,23 +98,23 @@ impl Client<'_> {
     pub(super) fn wait(&mut self, world: &mut World<'_>) {
         let now = self.now(world);
         let next = self.patience.next_round(now + self.poll_cap);
-        self.doing = Doing::Waiting;
+        self.activity = Activity::Waiting;
         self.later(next.min(self.wait_ends).max(now), world);
     }
 
     /// Executes the next step.
     pub(super) fn go_on(&mut self, world: &mut World<'_>) {
         let now = self.now(world);
-        match self.doing {
-            Doing::Waiting if now < self.wait_ends => return self.attempt(world),
-            Doing::Trying => {
+        match self.activity {
+            Activity::Waiting if now < self.wait_ends => return self.attempt(world),
+            Activity::Trying => {
                 world.seen.saw(Sight::Cancelled);
                 self.apply(Event::Unlock, world);
             }
             _ => {}
         }
-        self.doing = Doing::Nothing;
-        while self.doing == Doing::Nothing && !self.finishing {
+        self.activity = Activity::Nothing;
+        while self.activity == Activity::Nothing && !self.finishing {
             let Some(step) = self.script.steps.get(self.step) else {
                 return;
             };
@@ -123,7 +123,7 @@ impl Client<'_> {
             world.note(|| format!("client {client}: {step:?}"));
             self.take(*step, world);
         }
-        if self.doing == Doing::Nothing {
+        if self.activity == Activity::Nothing {
             self.finish_on(world);
         }
     }
@@ -189,7 +189,7 @@ impl Client<'_> {
                 .map_or(Moment::NEVER, |hold| now + ms(hold)),
             ..self.rules.clone()
         };
-        self.doing = Doing::Trying;
+        self.activity = Activity::Trying;
         match want.cancel_ms {
             Some(cancel_ms) => self.later(now + ms(cancel_ms), world),
             None => self.never(),
@@ -201,16 +201,16 @@ impl Client<'_> {
     pub(super) fn finish(&mut self, world: &mut World<'_>) {
         self.finishing = true;
         self.wait_ends = Moment::NEVER;
-        match self.doing {
-            Doing::Trying | Doing::Waiting => {
+        match self.activity {
+            Activity::Trying | Activity::Waiting => {
                 self.want = ANY;
-                if self.doing == Doing::Trying {
+                if self.activity == Activity::Trying {
                     // This round is not given up any more.
                     self.never();
                 }
             }
-            Doing::Resting | Doing::Nothing | Doing::Done => {
-                self.doing = Doing::Nothing;
+            Activity::Resting | Activity::Nothing | Activity::Done => {
+                self.activity = Activity::Nothing;
                 self.finish_on(world);
             }
         }
@@ -219,7 +219,7 @@ impl Client<'_> {
     fn finish_on(&mut self, world: &mut World<'_>) {
         if self.has_had_it {
             self.apply(Event::Unlock, world);
-            self.doing = Doing::Done;
+            self.activity = Activity::Done;
         } else if self.believes(world) {
             // What is renewed stays longer than its lease.
             self.has_had_it = true;
@@ -232,7 +232,7 @@ impl Client<'_> {
     }
 
     fn rest(&mut self, time: Duration, world: &mut World<'_>) {
-        self.doing = Doing::Resting;
+        self.activity = Activity::Resting;
         self.later(self.now(world) + time, world);
     }
 

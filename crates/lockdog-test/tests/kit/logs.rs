@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use crate::support::logs::Warnings;
 
 /// The warning of a client with these settings about the loss of a lock with this name.
-async fn said(log_names: bool, name: &str) -> String {
+async fn warning(log_names: bool, name: &str) -> String {
     let server = Server::new();
     let client = server
         .builder()
@@ -25,14 +25,14 @@ async fn said(log_names: bool, name: &str) -> String {
     server.lose(&format!("app:{name}"));
     guard.lost().await;
     sleep(Duration::from_secs(1)).await;
-    let mut said = warnings.with("lock lost");
-    assert_eq!(said.len(), 1, "{said:?}");
-    said.remove(0)
+    let mut warning = warnings.with("lock lost");
+    assert_eq!(warning.len(), 1, "{warning:?}");
+    warning.remove(0)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_warning_names_its_lock_by_the_hash_of_its_key() {
-    let line = said(false, "orders").await;
+    let line = warning(false, "orders").await;
     // printf %s app:orders | sha1sum
     assert!(line.contains("lock.hash=c306687e0a6894a9"), "{line}");
     assert!(!line.contains("orders"), "{line}");
@@ -40,6 +40,6 @@ async fn a_warning_names_its_lock_by_the_hash_of_its_key() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_logs_names_has_them_beside_the_hash() {
-    let line = said(true, "orders").await;
+    let line = warning(true, "orders").await;
     assert!(line.contains(" lock=\"orders\" lock.hash="), "{line}");
 }

@@ -45,13 +45,13 @@ async fn logs_one_warning(guard: Guard, request: TryLockRequest) {
     sleep(Duration::from_secs(9)).await;
     assert_eq!(warnings.with(TEXT), [""; 0]);
     sleep(Duration::from_secs(4)).await;
-    let said = warnings.with(TEXT);
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].starts_with("lockdog::wait "), "{said:?}");
+    let logged = warnings.with(TEXT);
+    assert_eq!(logged.len(), 1, "{logged:?}");
+    assert!(logged[0].starts_with("lockdog::wait "), "{logged:?}");
     let owners = format!(" owner=7 holder={}", guard.owner());
     assert!(
-        said[0].contains(&owners) && said[0].contains("lock.hash="),
-        "{said:?}"
+        logged[0].contains(&owners) && logged[0].contains("lock.hash="),
+        "{logged:?}"
     );
     assert!(child.await.unwrap().unwrap().is_none());
     assert_eq!(warnings.with(TEXT).len(), 1);

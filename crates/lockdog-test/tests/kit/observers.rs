@@ -624,9 +624,11 @@ async fn a_hold_whose_guard_ends_between_its_loss_and_the_report_is_reported_as_
     ];
     assert_eq!(notes.take(), seen);
     assert_eq!(client.stats().lost_total, 2);
-    let said = warnings.with("lock lost");
-    let by_deadline = said.iter().filter(|it| it.contains("reason=\"deadline\""));
-    assert_eq!((by_deadline.count(), said.len()), (2, 2), "{said:?}");
+    let logged = warnings.with("lock lost");
+    let by_deadline = logged
+        .iter()
+        .filter(|it| it.contains("reason=\"deadline\""));
+    assert_eq!((by_deadline.count(), logged.len()), (2, 2), "{logged:?}");
     server.assert_clean().await;
 }
 

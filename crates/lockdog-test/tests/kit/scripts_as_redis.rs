@@ -181,7 +181,7 @@ fn states() -> impl Strategy<Value = Before> {
             ["SET", "lockdog_writer:{a}", &format!("4000000000000 {mark}{field}")].map(str::to_owned).to_vec()
         }),
         2 => (select(FIELDS), select(&["7 1 me", "7 3 you too", "x"][..])).prop_map(|(field, rest)| {
-            ["SET", SAID, &format!("{field} {rest}")].map(str::to_owned).to_vec()
+            ["SET", LEADER_KEY, &format!("{field} {rest}")].map(str::to_owned).to_vec()
         }),
         1 => select(STRINGS).prop_map(|text| ["SET", COUNTER, text].map(str::to_owned).to_vec()),
         4 => vec((select(VALUES), select(FIELDS), select(ENDS), select(COUNTS)), 1..4).prop_map(|all| {
@@ -349,7 +349,7 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
         }
         "election/force_unlock.lua" => with_keys(election(), vec![field(), channel(), publish()]),
         "election/proclaim.lua" => {
-            let keys = ["a", SAID, COUNTER].map(str::to_owned).to_vec();
+            let keys = ["a", LEADER_KEY, COUNTER].map(str::to_owned).to_vec();
             let args = vec![
                 field(),
                 mostly(&["7", "8"]),
@@ -366,13 +366,15 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
                     args: Vec::new(),
                 };
                 for (key, field, lease) in holds {
-                    call.keys.extend([key, SAID.to_owned()]);
+                    call.keys.extend([key, LEADER_KEY.to_owned()]);
                     call.args.extend([field, lease]);
                 }
                 call
             })
             .boxed(),
-        "election/leader.lua" => with_keys(["a", SAID].map(str::to_owned).to_vec(), Vec::new()),
+        "election/leader.lua" => {
+            with_keys(["a", LEADER_KEY].map(str::to_owned).to_vec(), Vec::new())
+        }
         "fair/unlock.lua" => in_line(vec![
             field(),
             target(),
@@ -570,7 +572,7 @@ fn with_values(args: Vec<BoxedStrategy<String>>, least: usize) -> BoxedStrategy<
 
 /// The keys of an election.
 fn election() -> Vec<String> {
-    let more = [SAID, COUNTER].map(str::to_owned);
+    let more = [LEADER_KEY, COUNTER].map(str::to_owned);
     line().into_iter().chain(more).collect()
 }
 
@@ -744,8 +746,8 @@ const IN_USE: &str = "{a}:timeout";
 const QUEUE: &str = "redisson_lock_queue:{a}";
 const PLACES: &str = "redisson_lock_timeout:{a}";
 const PRESENCE: &str = "lockdog_fair:{a}";
-/// What the leader of the election `a` said, and the counter of its terms.
-const SAID: &str = "lockdog_leader:{a}";
+/// The keys of the leader of the election `a`, and of the counter of its terms.
+const LEADER_KEY: &str = "lockdog_leader:{a}";
 const COUNTER: &str = "redisson_lock_token:{a}";
 /// The ledger of the semaphore `a`.
 const LEDGER: &str = "lockdog_ledger:{a}";

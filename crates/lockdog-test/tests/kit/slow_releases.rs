@@ -23,12 +23,12 @@ async fn a_release_of_a_dropped_guard_that_takes_over_a_second_logs_one_warning(
     sleep(Duration::from_millis(900)).await;
     assert_eq!(warnings.with(TEXT), [""; 0]);
     sleep(Duration::from_secs(10)).await;
-    let said = warnings.with(TEXT);
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].starts_with("lockdog::lock "), "{said:?}");
+    let logged = warnings.with(TEXT);
+    assert_eq!(logged.len(), 1, "{logged:?}");
+    assert!(logged[0].starts_with("lockdog::lock "), "{logged:?}");
     assert!(
-        said[0].contains("LOADING") && said[0].contains("lock.hash="),
-        "{said:?}"
+        logged[0].contains("LOADING") && logged[0].contains("lock.hash="),
+        "{logged:?}"
     );
     server.refuse("evalsha", "-", 0);
     server.assert_clean().await;

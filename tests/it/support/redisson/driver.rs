@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 /// each with a runtime of its own, may use it.
 pub(super) struct Driver {
     calls: Mutex<Calls>,
-    said: Mutex<VecDeque<String>>,
+    output: Mutex<VecDeque<String>>,
 }
 
 struct Calls {
@@ -56,7 +56,7 @@ impl Driver {
                 last_session: 0,
                 waiting: HashMap::new(),
             }),
-            said: Mutex::default(),
+            output: Mutex::default(),
         });
         let logging = thread::spawn({
             let driver = Arc::clone(&driver);
@@ -129,12 +129,12 @@ impl Driver {
         if self.is_open() {
             return "the Redisson clients of this test are shut down".to_owned();
         }
-        format!("the driver is gone; it said:\n{}", self.said())
+        format!("the driver is gone; its last output:\n{}", self.output())
     }
 
     /// The last that the JVM wrote, answers apart.
-    pub(super) fn said(&self) -> String {
-        let lines = locked(&self.said);
+    pub(super) fn output(&self) -> String {
+        let lines = locked(&self.output);
         lines.iter().map(|line| format!("{line}\n")).collect()
     }
 
@@ -147,10 +147,10 @@ impl Driver {
     }
 
     fn note(&self, line: String) {
-        let mut said = locked(&self.said);
-        said.push_back(line);
-        if said.len() > LINES {
-            said.pop_front();
+        let mut output = locked(&self.output);
+        output.push_back(line);
+        if output.len() > LINES {
+            output.pop_front();
         }
     }
 }

@@ -36,7 +36,7 @@ fn brief(line: &Line) -> String {
         Outcome::Figures(figures) => figures,
         Outcome::Nothing(why) => return why.clone(),
     };
-    let said = [
+    let texts = [
         "pairs_per_s",
         "p50_us",
         "writes_per_s",
@@ -46,7 +46,7 @@ fn brief(line: &Line) -> String {
     .into_iter()
     .filter_map(|name| Some((name, figures.get(name)?)))
     .map(|(name, value)| format!("{} {}", show(name, value), words::unit(name)));
-    said.collect::<Vec<String>>().join(", ")
+    texts.collect::<Vec<String>>().join(", ")
 }
 
 /// Machine, versions, command and duration, as Markdown. Of a run of some workloads: what differs.

@@ -18,7 +18,7 @@ pub(crate) fn write(folder: &Path, summary: &Summary) -> Result<Vec<(String, Str
         let lines = over_size(summary, workload, figure);
         if lines.iter().any(|line| line.points.len() > 1) {
             let name = format!("{}.svg", workload.to_lowercase());
-            said(curves(&folder.join(&name), texts, &lines))?;
+            as_text(curves(&folder.join(&name), texts, &lines))?;
             let [title, _, _] = texts;
             written.push((name, title.to_owned()));
         }
@@ -26,7 +26,7 @@ pub(crate) fn write(folder: &Path, summary: &Summary) -> Result<Vec<(String, Str
     let title = "W4: share of wake-ups that took no longer".to_owned();
     let lines = wake_ups(summary);
     if !lines.is_empty() {
-        said(curves(
+        as_text(curves(
             &folder.join("w4.svg"),
             [&title, "microseconds", "share"],
             &lines,
@@ -36,7 +36,7 @@ pub(crate) fn write(folder: &Path, summary: &Summary) -> Result<Vec<(String, Str
     let title = "W6: median of a pair over five servers, microseconds".to_owned();
     let bars = faults(summary);
     if !bars.is_empty() {
-        said(blocks(&folder.join("w6.svg"), &title, &bars))?;
+        as_text(blocks(&folder.join("w6.svg"), &title, &bars))?;
         written.push(("w6.svg".to_owned(), title));
     }
     Ok(written)
@@ -197,7 +197,7 @@ fn legend<'a, X: Ranged, Y: Ranged>(
 }
 
 /// plotters' errors cannot travel between threads; their text can.
-fn said(done: std::result::Result<(), Box<dyn Error>>) -> Result<()> {
+fn as_text(done: std::result::Result<(), Box<dyn Error>>) -> Result<()> {
     done.map_err(|failure| failure.to_string().into())
 }
 

@@ -25,20 +25,20 @@ pub(crate) fn lines(server: &str, core: Option<usize>) -> Vec<String> {
         format!(
             "- lockdog {}, commit {}; rslock {}; redis-rs {}, tokio {}; {}.",
             locked("lockdog"),
-            said("git", &["describe", "--always", "--dirty"]),
+            first_line_of("git", &["describe", "--always", "--dirty"]),
             locked("rslock"),
             locked("redis"),
             locked("tokio"),
-            said("rustc", &["--version"]),
+            first_line_of("rustc", &["--version"]),
         ),
         format!(
             "- Redisson {} on {}; redsync {} with {}.",
             maven("redisson"),
-            said("java", &["-version"]).replace('"', ""),
+            first_line_of("java", &["-version"]).replace('"', ""),
             module("redsync/v4"),
-            said("go", &["version"]).replace("go version ", ""),
+            first_line_of("go", &["version"]).replace("go version ", ""),
         ),
-        format!("- Date: {}.", said("date", &["-u", "+%F"])),
+        format!("- Date: {}.", first_line_of("date", &["-u", "+%F"])),
     ]
 }
 
@@ -47,8 +47,8 @@ pub(crate) fn of_some(workloads: &str, command: &str, minutes: f64) -> String {
     format!(
         "- {workloads}: measured in a run of their own on {}, commit {}, `{command}`; it took {minutes:.0} minutes. \
          The machine's load averages at its end were {}.",
-        said("date", &["-u", "+%F"]),
-        said("git", &["describe", "--always", "--dirty"]),
+        first_line_of("date", &["-u", "+%F"]),
+        first_line_of("git", &["describe", "--always", "--dirty"]),
         read("/proc/loadavg")
             .split(' ')
             .take(3)
@@ -93,7 +93,7 @@ fn between(text: &str, before: &str, after: &str) -> String {
 }
 
 /// The first line that a program prints; some print it to standard error.
-fn said(program: &str, args: &[&str]) -> String {
+fn first_line_of(program: &str, args: &[&str]) -> String {
     let Ok(done) = Command::new(program)
         .args(args)
         .current_dir(root())
