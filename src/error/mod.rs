@@ -189,7 +189,7 @@ pub enum Error {
     ///
     /// Redisson waits forever. Use [`ReadGuard::upgrade`](crate::ReadGuard::upgrade), or release the read hold.
     #[error(
-        "the call would cause a deadlock: its owner already reads, or holds some of the values, lock={lock:?} owner={owner}"
+        "the call would cause a deadlock: its owner already has a read hold, or holds some of the values through another lock, lock={lock:?} owner={owner}"
     )]
     #[non_exhaustive]
     WouldDeadlock {

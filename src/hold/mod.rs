@@ -222,8 +222,8 @@ impl Hold {
         AlreadyHeld::new(self.key.name(), &self.owner.to_string(), held)
     }
 
-    /// The error for an owner that would wait for itself: it reads and wants to write, it reads and another
-    /// reader waits to write, or it wants values of a group some of which it has by another lock.
+    /// The error for a deadlock: the owner reads and requests the write lock, it reads and another reader waits
+    /// for an upgrade, or it requests values of a group some of which it holds through another lock.
     pub(crate) fn would_deadlock(&self) -> Error {
         Error::would_deadlock(self.key.name(), &self.owner.to_string())
     }

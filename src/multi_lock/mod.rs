@@ -68,7 +68,7 @@ use members::MemberGroups;
 /// Members may share a server. They fail together with that server.
 ///
 /// Two clients in one process are two holders. If a multi lock has the same lock of one server through two
-/// clients, its call waits for itself until its limit. The clients cannot detect that.
+/// clients, it can never acquire both, and its call waits until its limit. The clients cannot detect that.
 ///
 /// # Fairness
 ///

@@ -22,9 +22,9 @@ pub use upgrade::{UpgradeError, UpgradeRequest};
 /// one name are the same lock. Each handle keeps its client alive.
 ///
 /// - **Modes.** [`read`](Self::read) and [`write`](Self::write) are two [`Lock`]s with all calls of a lock. Each
-///   of them is reentrant. An owner that writes may also read. An owner that reads
-///   may not write: it would wait for itself. [`ReadGuard::upgrade`] and [`WriteGuard::downgrade`] change the
-///   mode.
+///   of them is reentrant. An owner that writes may also read. If an owner that reads calls `write().lock()`, the
+///   call returns [`Error::WouldDeadlock`](crate::Error::WouldDeadlock): it would wait for the owner's own read
+///   hold. [`ReadGuard::upgrade`] and [`WriteGuard::downgrade`] change the mode.
 /// - **Who goes first.** While a writer waits for readers, new readers wait, too: for two seconds at first, and
 ///   for at most eight if the writer waits long. So a continuous stream of readers does not starve a writer, if
 ///   each reader holds for at most five seconds. Redisson's readers never wait for a waiting writer. See

@@ -30,7 +30,7 @@ impl ReadGuard {
     ///
     /// While it waits, new readers of lockdog wait, also with
     /// [`Preference::Readers`](crate::config::Preference::Readers).
-    /// Redisson has no such call: there, a reader that requests the write lock waits for itself.
+    /// Redisson has no such call: there, a reader that requests the write lock waits for its own read lock, forever.
     ///
     /// # Errors
     ///

@@ -47,13 +47,13 @@ impl PendingAcquire {
         }
     }
 
-    /// The server says that the owner would wait for itself.
+    /// The server reports a deadlock: the owner would wait for a lock that it holds itself.
     fn would_deadlock(&self) -> Result<AttemptOutcome, Error> {
         let (key, owner) = (self.hold.key(), self.hold.owner());
         let holds = &self.session.core().holds;
         if !key.values().is_empty() && holds.overlapping(key, owner).is_none() {
             // The owner has no valid hold on these values in this client: they are being released, or a
-            // guard left them to their lease. So the owner does not wait for itself.
+            // guard left them to their lease. So this is no deadlock.
             return Ok(AttemptOutcome::Busy(None));
         }
         Err(self.hold.would_deadlock())

@@ -119,7 +119,7 @@ async fn a_holder_reenters_past_the_queue() {
     tokio::task::yield_now().await;
     let inner = lock.lock().owner(&owner);
     let inner = tokio::time::timeout(SOON, inner.into_future()).await;
-    let inner = inner.expect("it waits for itself").unwrap();
+    let inner = inner.expect("a nested call does not wait").unwrap();
     assert_eq!(inner.hold_count(), 2);
     inner.unlock().await.unwrap();
     outer.unlock().await.unwrap();

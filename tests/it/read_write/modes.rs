@@ -143,7 +143,7 @@ async fn a_downgrade_of_a_lost_hold_holds_nothing() {
     test.assert_clean().await;
 }
 
-/// The owner would wait for itself. The call fails at once and sends no command.
+/// The owner would wait for its own read hold. The call fails at once and sends no command.
 #[tokio::test]
 async fn a_write_of_an_owner_that_reads_would_deadlock() {
     let test = Fixture::new().await;
