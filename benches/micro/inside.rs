@@ -20,7 +20,7 @@ use crate::key::{LockKey, QueueTimeouts, kind};
 use crate::observe::Observers;
 use crate::owner::Owner;
 use crate::server::{Address, Context, Endpoint, Server};
-use crate::session::{Claim, Core, Job, Reentry, Session, Settings};
+use crate::session::{Claim, ClientSettings, Core, Job, Reentry, Session};
 use crate::wait::{WaitRequest, WaiterGuard, WaiterKind, Waiters, Wake};
 
 /// The holds of one client, under its watchdog.
@@ -149,7 +149,7 @@ impl Default for Idle {
         )
         .expect("it is a URL");
         let server = Server::new(endpoint, context);
-        let settings = Settings {
+        let settings = ClientSettings {
             watchdog_lease: LEASE,
             poll_cap: Duration::from_secs(1),
             max_lease: LEASE,

@@ -14,7 +14,7 @@ use crate::key::QueueTimeouts;
 use crate::lease;
 use crate::observe::Observers;
 use crate::server::{Address, Context, Logins, ReplicaAck, Server, Time};
-use crate::session::{Core, Session, Settings};
+use crate::session::{ClientSettings, Core, Session};
 use crate::wait::{Backoff, Wake};
 use crate::watchdog;
 
@@ -124,7 +124,7 @@ impl ClientBuilder {
             server = server.address(),
             "client started"
         );
-        let settings = Settings {
+        let settings = ClientSettings {
             watchdog_lease: lease::whole(self.watchdog_lease),
             poll_cap: self.poll_cap,
             max_lease: self.max_lease,

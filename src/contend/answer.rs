@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::contest::{Contest, Step};
-use super::{AFTER_AN_OUTAGE, Attempted, Contender, Failed, SILENCE};
+use super::{AFTER_AN_OUTAGE, Attempted, Contender, FailedAttempt, SILENCE};
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::observe::WokenBy;
@@ -75,9 +75,9 @@ impl<C: Contender> Contest<C> {
 
     /// The next step after a failed attempt. During an outage, a call with time left retries. A call
     /// without a deadline returns the error, and so do the other calls without a deadline in its queue.
-    fn failed(&mut self, failed: Failed) -> Result<Step<C::Won>> {
+    fn failed(&mut self, failed: FailedAttempt) -> Result<Step<C::Won>> {
         self.has_checked = true;
-        let Failed { error, named, .. } = failed;
+        let FailedAttempt { error, named, .. } = failed;
         // A retry would fail in the same way.
         if !error.is_retriable() {
             return Err(named);

@@ -6,7 +6,7 @@ use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::observe::WokenBy;
 use crate::session::Core;
-use crate::wait::{Backoff, Found, QueueView, TakeOver};
+use crate::wait::{Backoff, HandOverCheck, QueueView, TakeOver};
 
 /// Waits until the contender has what it waits for. Returns `None` if others had it until the deadline.
 /// The call starts in the queue `at`, if there is one.
@@ -99,10 +99,10 @@ impl<C: Contender> Contest<C> {
         let found = self.place.as_ref().map(|place| place.waiter.found(now));
         let expected = match found {
             // Usually a grant. Accept it even at the deadline: no other waiter can use it.
-            Some(Found::Here(handed)) => return self.accept_hand_over(handed).await,
+            Some(HandOverCheck::Here(handed)) => return self.accept_hand_over(handed).await,
             // The owner that hands over is frozen, or the server does not answer it. Undo what it may have
             // acquired for this waiter, and let this waiter ask for itself.
-            Some(Found::Overdue(hold)) => {
+            Some(HandOverCheck::Overdue(hold)) => {
                 if let Some(hold) = hold
                     && !self.contender.resolves_hand_over(&hold)
                 {
@@ -114,8 +114,8 @@ impl<C: Contender> Contest<C> {
             }
             // The command of a hand-over is in flight. `expected` is used below, after the owner's own
             // holds.
-            Some(Found::Expected(until)) => Some(until),
-            Some(Found::Nothing) | None => None,
+            Some(HandOverCheck::Expected(until)) => Some(until),
+            Some(HandOverCheck::Nothing) | None => None,
         };
         // This comes before the queue order is checked: no other waiter of this client can claim what
         // this owner already has.

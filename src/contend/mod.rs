@@ -212,11 +212,11 @@ pub(crate) enum Attempted<W> {
     Again,
     /// There was no reason to ask, or another waiter has asked.
     Unasked,
-    Failed(Failed),
+    Failed(FailedAttempt),
 }
 
 /// Why a server did not answer, or refused.
-pub(crate) struct Failed {
+pub(crate) struct FailedAttempt {
     /// For the other waiters in the queue.
     pub(crate) error: Error,
     /// The same error for the caller, with the names of the locks.

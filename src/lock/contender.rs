@@ -7,7 +7,7 @@ use super::acquire::LockCall;
 use super::queue_wait::QueueWait;
 use crate::clock::Moment;
 use crate::contend::{
-    Attempted, Contender, Failed, LocalState, OwnerHas, QueuePlace, TimedOut, contend,
+    Attempted, Contender, FailedAttempt, LocalState, OwnerHas, QueuePlace, TimedOut, contend,
 };
 use crate::error::{Error, Result};
 use crate::hold::{Hold, LocalHolds, POLL_TIMEOUT};
@@ -345,7 +345,7 @@ impl LockContender<'_> {
     pub(super) fn failed(&self, error: Error, then: Moment) -> Attempted<Claim> {
         let had_full_timeout = self.caller.had_full_timeout(then);
         let is_cut_off = !had_full_timeout && error.is_timeout();
-        Attempted::Failed(Failed {
+        Attempted::Failed(FailedAttempt {
             named: error.clone(),
             error,
             had_full_timeout,

@@ -8,7 +8,7 @@ use crate::hold::Terms;
 use crate::key::LockKey;
 use crate::lease;
 use crate::owner::Owner;
-use crate::session::{Reentry, Settings};
+use crate::session::{ClientSettings, Reentry};
 
 /// The options that a caller set for an acquire. [`AcquireOptions::terms`] checks them and adds the
 /// client's settings for the rest.
@@ -54,7 +54,7 @@ impl AcquireOptions {
     }
 
     /// As [`AcquireOptions::terms`], for one lock, which may keep its key after its end.
-    pub(crate) fn terms_of(&self, key: &LockKey, settings: &Settings) -> Result<Terms> {
+    pub(crate) fn terms_of(&self, key: &LockKey, settings: &ClientSettings) -> Result<Terms> {
         let Some(at_least) = self.hold_at_least else {
             return self.terms(settings);
         };
@@ -82,7 +82,7 @@ impl AcquireOptions {
 
     /// The terms of the acquire for a client with these settings. Checks all options, because nothing may
     /// be sent for an invalid request.
-    pub(crate) fn terms(&self, settings: &Settings) -> Result<Terms> {
+    pub(crate) fn terms(&self, settings: &ClientSettings) -> Result<Terms> {
         if self.hold_at_least.is_some() {
             let why = "not supported for a lock of several locks".to_owned();
             return Err(Error::invalid(HOLD_AT_LEAST, why));

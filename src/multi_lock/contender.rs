@@ -10,7 +10,7 @@ use super::outcome::{Blocked, MultiRound, Trouble};
 use super::queue_wait::{MemberAnswer, MemberQueueWait};
 use crate::clock::Moment;
 use crate::contend::{
-    Attempted, Contender, Failed, LocalState, OwnerHas, QueuePlace, TimedOut, contend,
+    Attempted, Contender, FailedAttempt, LocalState, OwnerHas, QueuePlace, TimedOut, contend,
 };
 use crate::error::{Error, Result};
 use crate::hold::{Hold, OwnerState};
@@ -275,7 +275,12 @@ impl MultiLockContender<'_> {
     }
 
     /// Handles a round that failed after this time.
-    fn failed(&mut self, trouble: Trouble, place: Option<&QueuePlace>, took: Duration) -> Failed {
+    fn failed(
+        &mut self,
+        trouble: Trouble,
+        place: Option<&QueuePlace>,
+        took: Duration,
+    ) -> FailedAttempt {
         let members = self.call.members;
         let group = members.group_of(trouble.about.start);
         self.lead = Some(group);
@@ -286,7 +291,7 @@ impl MultiLockContender<'_> {
         }
         let had_full_timeout = trouble.had_full_timeout;
         let is_cut_off = !had_full_timeout && trouble.error.is_timeout();
-        Failed {
+        FailedAttempt {
             error: trouble.error.clone(),
             had_full_timeout,
             cut_off_after: is_cut_off.then_some(took),

@@ -12,7 +12,7 @@ use crate::hold::Terms;
 use crate::lock_request::{AcquireOptions, Boxed, WaitLimit, not_a_future};
 use crate::object::Object;
 use crate::permits::{self, Wanted};
-use crate::session::Settings;
+use crate::session::ClientSettings;
 
 /// A pending acquire of permits that waits without limit, from
 /// [`PermitSemaphore::acquire`](crate::PermitSemaphore::acquire) and
@@ -66,7 +66,7 @@ impl PermitOptions {
 
     /// Checks all options, because nothing may be sent for an invalid request. An endless permit begins
     /// with these terms, too.
-    pub(super) fn terms(&self, settings: &Settings) -> Result<Terms> {
+    pub(super) fn terms(&self, settings: &ClientSettings) -> Result<Terms> {
         if !(1..=MOST_PERMITS).contains(&self.permits) {
             let why = format!("it must be 1 to {MOST_PERMITS}, got={}", self.permits);
             return Err(Error::invalid("number of permits", why));

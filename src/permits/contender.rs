@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::PermitCall;
 use crate::clock::Moment;
 use crate::contend::{
-    Attempted, Contender, Failed, LocalState, OwnerHas, QueuePlace, TimedOut, contend,
+    Attempted, Contender, FailedAttempt, LocalState, OwnerHas, QueuePlace, TimedOut, contend,
 };
 use crate::error::{Error, Result};
 use crate::hold::Hold;
@@ -201,7 +201,7 @@ impl PermitContender<'_> {
         let had_full_timeout =
             self.call.until(then).since(then) >= self.call.core().server.command_timeout();
         let is_cut_off = !had_full_timeout && error.is_timeout();
-        Attempted::Failed(Failed {
+        Attempted::Failed(FailedAttempt {
             named: error.clone(),
             error,
             had_full_timeout,

@@ -13,7 +13,7 @@ use super::lock_instance::LockInstance;
 use super::quorum_hold::QuorumHold;
 use crate::clock::{Clock, Moment};
 use crate::contend::{
-    Attempted, Contender, Failed, LocalState, OwnerHas, QueuePlace, TimedOut, contend,
+    Attempted, Contender, FailedAttempt, LocalState, OwnerHas, QueuePlace, TimedOut, contend,
 };
 use crate::error::{Error, InstanceState, Result};
 use crate::hold::Hold;
@@ -191,7 +191,7 @@ impl Contender for RedLockContender<'_> {
         self.next_round = Some(cap);
         let next = self.retry_timer.next_round(cap);
         Ok(match failed {
-            Some(failed) => Attempted::Failed(Failed {
+            Some(failed) => Attempted::Failed(FailedAttempt {
                 again: (!failed.had_full_timeout).then_some(next),
                 ..failed
             }),
@@ -318,7 +318,7 @@ impl RedLockContender<'_> {
 
     /// The failure of a round in which too few instances could be acquired; `None` if other owners hold
     /// them.
-    fn failure(&mut self, hold: &QuorumHold) -> Option<Failed> {
+    fn failure(&mut self, hold: &QuorumHold) -> Option<FailedAttempt> {
         let error = self.caller.no_quorum(hold)?;
         let now = self.clock().now();
         let began = hold.see(|state, _| state.quorum.began());
@@ -327,7 +327,7 @@ impl RedLockContender<'_> {
         // A round is shorter than a command timeout, so a single round does not end a wait without a
         // deadline.
         let is_long = now.since(since) >= self.home.core().server.command_timeout();
-        Some(Failed {
+        Some(FailedAttempt {
             named: error.clone(),
             error,
             had_full_timeout: is_long && self.caller.deadline.is_none(),

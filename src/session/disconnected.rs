@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{Core, Reentry, Settings};
+use super::{ClientSettings, Core, Reentry};
 use crate::background::Background;
 use crate::clock::Clock;
 use crate::hold::HandOverLimits;
@@ -28,7 +28,7 @@ pub(crate) fn disconnected(clock: &Clock) -> Arc<Core> {
     let address = Address::parse("redis://localhost").expect("it is a URL");
     let endpoint = Endpoint::new(Some(address), None, None, &context).expect("it is a URL");
     let server = Server::new(endpoint, context);
-    let settings = Settings {
+    let settings = ClientSettings {
         watchdog_lease: LEASE,
         poll_cap: Duration::from_secs(60),
         max_lease: Duration::from_secs(60),

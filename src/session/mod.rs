@@ -65,7 +65,7 @@ pub(crate) use timers::{Timed, TimerKey, Timers};
 pub(crate) use unanswered_calls::{UnansweredCall, UnansweredCalls};
 
 /// One client's settings, validated.
-pub(crate) struct Settings {
+pub(crate) struct ClientSettings {
     pub(crate) watchdog_lease: Duration,
     pub(crate) poll_cap: Duration,
     pub(crate) max_lease: Duration,
@@ -97,7 +97,7 @@ pub(crate) struct Core {
     /// The id with its separator, as it begins every field. Formatted once.
     prefix: String,
     pub(crate) clock: Clock,
-    pub(crate) settings: Settings,
+    pub(crate) settings: ClientSettings,
     pub(crate) server: Server,
     pub(crate) holds: Holds,
     pub(crate) waiters: Arc<Waiters>,
@@ -137,7 +137,7 @@ impl Core {
     /// `id` is that of the client. It must be new.
     pub(crate) fn new(
         id: Uuid,
-        settings: Settings,
+        settings: ClientSettings,
         clock: Clock,
         server: Server,
         max_waiters: u32,

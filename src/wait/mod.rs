@@ -58,7 +58,7 @@ pub(crate) use receiver::Receiver;
 use retreat::Retreat;
 pub(crate) use subscriptions::{Subscription, Subscriptions};
 use waiter::Waiter;
-pub(crate) use waiter::{Found, HandedOver, WaitRequest};
+pub(crate) use waiter::{HandOverCheck, HandedOver, WaitRequest};
 pub(crate) use waiter_guard::{TakeOver, WaiterGuard};
 pub(crate) use waiter_kind::WaiterKind;
 

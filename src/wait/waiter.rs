@@ -76,7 +76,7 @@ enum Reception {
 }
 
 /// What a waiter finds when it checks for a hand-over.
-pub(crate) enum Found {
+pub(crate) enum HandOverCheck {
     Nothing,
     /// The command of the hand-over is in flight. The waiter waits for it at most until this moment.
     Expected(Moment),
@@ -310,17 +310,19 @@ impl Waiter {
     }
 
     /// The state of a hand-over. `timeout` is how long its command may take.
-    pub(super) fn check_reception(&self, now: Moment, timeout: Duration) -> Found {
+    pub(super) fn check_reception(&self, now: Moment, timeout: Duration) -> HandOverCheck {
         let mut state = self.state.lock();
         let until = state.asked + timeout;
         match state.reception {
-            Reception::Nothing => Found::Nothing,
-            Reception::Expected if now < until => Found::Expected(until),
+            Reception::Nothing => HandOverCheck::Nothing,
+            Reception::Expected if now < until => HandOverCheck::Expected(until),
             Reception::Expected | Reception::Unanswered => {
                 state.reception = Reception::Nothing;
-                Found::Overdue(state.acquire.take())
+                HandOverCheck::Overdue(state.acquire.take())
             }
-            Reception::Here(_) => state.receive().map_or(Found::Nothing, Found::Here),
+            Reception::Here(_) => state
+                .receive()
+                .map_or(HandOverCheck::Nothing, HandOverCheck::Here),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::sign::Sign;
-use super::waiter::{Found, HandedOver, Waiter};
+use super::waiter::{HandOverCheck, HandedOver, Waiter};
 use super::{QueueView, Waiters};
 use crate::clock::Moment;
 use crate::error::Error;
@@ -78,7 +78,7 @@ impl WaiterGuard {
     }
 
     /// The state of a hand-over to this waiter.
-    pub(crate) fn found(&self, now: Moment) -> Found {
+    pub(crate) fn found(&self, now: Moment) -> HandOverCheck {
         self.waiter.check_reception(now, self.waiters.answer_time())
     }
 

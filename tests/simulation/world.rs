@@ -24,7 +24,7 @@ use crate::hold::HandOverLimits;
 use crate::key::QueueTimeouts;
 use crate::observe::Observers;
 use crate::server::{Context, Endpoint, Server};
-use crate::session::{Core, Reentry, Session, Settings};
+use crate::session::{ClientSettings, Core, Reentry, Session};
 use crate::wait::{Backoff, Wake};
 use crate::watchdog;
 
@@ -182,7 +182,7 @@ fn client(
         observers: Observers::default(),
     };
     let server = Server::new(endpoint, context);
-    let settings = Settings {
+    let settings = ClientSettings {
         watchdog_lease: ms(plan.watchdog_lease_ms),
         poll_cap: ms(plan.poll_cap_ms),
         max_lease: Duration::from_secs(60),

@@ -30,7 +30,7 @@ pub(crate) enum Command {
     Top(Top),
     Doctor(Doctor),
     Bench(Bench),
-    Config(Config),
+    Config(ConfigArgs),
     Completions(Completions),
     Man(Man),
 }
@@ -232,7 +232,7 @@ pub(crate) struct Bench {
 
 /// Check a configuration file without connecting
 #[derive(Args, Debug)]
-pub(crate) struct Config {
+pub(crate) struct ConfigArgs {
     #[command(subcommand)]
     pub(crate) command: ConfigCommand,
 }

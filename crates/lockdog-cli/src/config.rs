@@ -3,7 +3,7 @@
 use lockdog_config::{Config, ConfigError, ConfigErrorKind, Format, Note, NoteKind};
 use serde_json::json;
 
-use crate::args::{Config as Args, ConfigCheck, ConfigCommand};
+use crate::args::{ConfigArgs as Args, ConfigCheck, ConfigCommand};
 use crate::connect::try_out;
 use crate::failed::{Failed, NO, YES};
 use crate::ls::aligned;

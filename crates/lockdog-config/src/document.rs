@@ -10,20 +10,20 @@ use saphyr_parser::{Event, Parser, ScalarStyle, Span, Tag};
 use crate::error::{ConfigError, Position};
 
 /// A value. It has no `Debug`, because it may be a password.
-pub(crate) struct Node {
+pub(crate) struct DocumentNode {
     pub(crate) at: Position,
     /// The class that a tag names, as in `!<org.redisson.codec.Kryo5Codec>`.
     pub(crate) class: Option<String>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: NodeKind,
 }
 
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     Scalar {
         text: String,
         /// Without quotes, so it may be the word for no value.
         is_plain: bool,
     },
-    List(Vec<Rc<Node>>),
+    List(Vec<Rc<DocumentNode>>),
     Map(Vec<Entry>),
 }
 
@@ -31,13 +31,13 @@ pub(crate) enum Kind {
 pub(crate) struct Entry {
     pub(crate) key: String,
     pub(crate) at: Position,
-    pub(crate) value: Rc<Node>,
+    pub(crate) value: Rc<DocumentNode>,
 }
 
-impl Node {
+impl DocumentNode {
     /// The value of this key, if the node is a map that has it.
     pub(crate) fn get(&self, key: &str) -> Option<&Self> {
-        let Kind::Map(entries) = &self.kind else {
+        let NodeKind::Map(entries) = &self.kind else {
             return None;
         };
         let mut found = entries.iter().filter(|entry| entry.key == key);
@@ -47,8 +47,10 @@ impl Node {
     /// Whether the node is one of YAML's words for no value.
     pub(crate) fn is_null(&self) -> bool {
         match &self.kind {
-            Kind::Scalar { text, is_plain } => *is_plain && is_null(text) && self.class.is_none(),
-            Kind::List(_) | Kind::Map(_) => false,
+            NodeKind::Scalar { text, is_plain } => {
+                *is_plain && is_null(text) && self.class.is_none()
+            }
+            NodeKind::List(_) | NodeKind::Map(_) => false,
         }
     }
 }
@@ -62,7 +64,7 @@ pub(crate) fn is_null(text: &str) -> bool {
 ///
 /// An alias shares the node of its anchor, so a bomb of aliases costs what its text costs. Only a merge
 /// (`<<`) copies, and is counted.
-pub(crate) fn load(text: &str) -> Result<Option<Rc<Node>>, ConfigError> {
+pub(crate) fn load(text: &str) -> Result<Option<Rc<DocumentNode>>, ConfigError> {
     if text.len() > LONGEST {
         return Err(too_long());
     }
@@ -102,8 +104,8 @@ pub(crate) fn too_long() -> ConfigError {
 #[derive(Default)]
 struct Loader {
     open: Vec<Open>,
-    anchors: HashMap<usize, Rc<Node>>,
-    root: Option<Rc<Node>>,
+    anchors: HashMap<usize, Rc<DocumentNode>>,
+    root: Option<Rc<DocumentNode>>,
     documents: usize,
     merged: usize,
 }
@@ -117,12 +119,12 @@ struct Open {
 }
 
 enum Content {
-    List(Vec<Rc<Node>>),
+    List(Vec<Rc<DocumentNode>>),
     Map {
         entries: Vec<Entry>,
         known: HashSet<String>,
         /// What `<<` names, in its order.
-        merges: Vec<Rc<Node>>,
+        merges: Vec<Rc<DocumentNode>>,
         key: Option<Key>,
     },
 }
@@ -154,12 +156,12 @@ impl Loader {
             }
             Event::Scalar(text, style, anchor, tag) => {
                 let is_text = tag.as_ref().is_some_and(|tag| is_core(tag, "str"));
-                let kind = Kind::Scalar {
+                let kind = NodeKind::Scalar {
                     text: text.into_owned(),
                     is_plain: style == ScalarStyle::Plain && !is_text,
                 };
                 let class = tag.and_then(|tag| class(&tag));
-                self.end(Node { at, class, kind }, anchor)?;
+                self.end(DocumentNode { at, class, kind }, anchor)?;
             }
             Event::SequenceStart(anchor, tag) => {
                 let class = tag.and_then(|tag| class(&tag));
@@ -208,9 +210,9 @@ impl Loader {
         Ok(())
     }
 
-    fn close(&mut self, open: Open) -> Result<Node, ConfigError> {
+    fn close(&mut self, open: Open) -> Result<DocumentNode, ConfigError> {
         let kind = match open.content {
-            Content::List(nodes) => Kind::List(nodes),
+            Content::List(nodes) => NodeKind::List(nodes),
             Content::Map {
                 mut entries,
                 mut known,
@@ -218,7 +220,7 @@ impl Loader {
                 ..
             } => {
                 for source in merges {
-                    let Kind::Map(more) = &source.kind else {
+                    let NodeKind::Map(more) = &source.kind else {
                         let why = "`<<` needs a map, or a list of maps";
                         return Err(ConfigError::syntax(source.at, why));
                     };
@@ -233,14 +235,14 @@ impl Loader {
                         }
                     }
                 }
-                Kind::Map(entries)
+                NodeKind::Map(entries)
             }
         };
         let (at, class) = (open.at, open.class);
-        Ok(Node { at, class, kind })
+        Ok(DocumentNode { at, class, kind })
     }
 
-    fn end(&mut self, node: Node, anchor: usize) -> Result<(), ConfigError> {
+    fn end(&mut self, node: DocumentNode, anchor: usize) -> Result<(), ConfigError> {
         let node = Rc::new(node);
         if anchor > 0 {
             self.anchors.insert(anchor, node.clone());
@@ -249,7 +251,7 @@ impl Loader {
     }
 
     /// Adds a node to what is open, as a key or a value.
-    fn add(&mut self, node: Rc<Node>) -> Result<(), ConfigError> {
+    fn add(&mut self, node: Rc<DocumentNode>) -> Result<(), ConfigError> {
         match self.open.last_mut().map(|open| &mut open.content) {
             None => self.root = Some(node),
             Some(Content::List(nodes)) => nodes.push(node),
@@ -260,7 +262,7 @@ impl Loader {
                 key,
             }) => match key.take() {
                 None => {
-                    let Kind::Scalar { text, is_plain } = &node.kind else {
+                    let NodeKind::Scalar { text, is_plain } = &node.kind else {
                         return Err(ConfigError::syntax(node.at, "a key must be a text"));
                     };
                     *key = Some(Key {
@@ -270,8 +272,8 @@ impl Loader {
                     });
                 }
                 Some(key) if key.is_merge => match &node.kind {
-                    Kind::List(nodes) => merges.extend(nodes.iter().cloned()),
-                    Kind::Map(_) | Kind::Scalar { .. } => merges.push(node),
+                    NodeKind::List(nodes) => merges.extend(nodes.iter().cloned()),
+                    NodeKind::Map(_) | NodeKind::Scalar { .. } => merges.push(node),
                 },
                 Some(key) => {
                     if !known.insert(key.name.clone()) {

@@ -8,20 +8,20 @@ use lockdog::config::{
 use lockdog::report::FindingKind;
 use lockdog::{Client, ClientBuilder};
 
-use crate::document::{Entry, Kind, Node};
+use crate::document::{DocumentNode, Entry, NodeKind};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::nearest::nearest;
 use crate::note::Note;
-use crate::value::{Value, Variables};
+use crate::value::{SettingValue, Variables};
 
 /// Whether the keys at the top are lockdog's.
-pub(crate) fn is_its_own(root: &Node) -> bool {
+pub(crate) fn is_its_own(root: &DocumentNode) -> bool {
     SERVERS.iter().any(|key| root.get(key).is_some())
 }
 
 /// Reads the settings.
 pub(crate) fn read(
-    root: &Node,
+    root: &DocumentNode,
     variables: Variables<'_>,
 ) -> Result<(ClientBuilder, Vec<Note>), ConfigError> {
     let mut builder = Client::builder();
@@ -31,7 +31,7 @@ pub(crate) fn read(
         if entry.value.is_null() {
             continue;
         }
-        let value = Value {
+        let value = SettingValue {
             key: key.to_owned(),
             key_at: entry.at,
             node: &entry.value,
@@ -43,7 +43,11 @@ pub(crate) fn read(
     Ok((builder, notes))
 }
 
-fn set(builder: ClientBuilder, key: &str, value: &Value<'_>) -> Result<ClientBuilder, ConfigError> {
+fn set(
+    builder: ClientBuilder,
+    key: &str,
+    value: &SettingValue<'_>,
+) -> Result<ClientBuilder, ConfigError> {
     let number = || -> Result<Option<u32>, ConfigError> {
         let number = value.number(0..=u64::from(u32::MAX))?;
         Ok(number.and_then(|it| u32::try_from(it).ok()))
@@ -120,7 +124,10 @@ fn set(builder: ClientBuilder, key: &str, value: &Value<'_>) -> Result<ClientBui
 }
 
 /// The names of findings, one or a list.
-fn expected(mut builder: ClientBuilder, value: &Value<'_>) -> Result<ClientBuilder, ConfigError> {
+fn expected(
+    mut builder: ClientBuilder,
+    value: &SettingValue<'_>,
+) -> Result<ClientBuilder, ConfigError> {
     for name in value.texts()? {
         let kind = FindingKind::ALL.iter().find(|kind| kind.as_str() == name);
         let Some(kind) = kind else {
@@ -145,7 +152,10 @@ fn with<T>(
     }
 }
 
-fn sentinel(builder: ClientBuilder, value: &Value<'_>) -> Result<ClientBuilder, ConfigError> {
+fn sentinel(
+    builder: ClientBuilder,
+    value: &SettingValue<'_>,
+) -> Result<ClientBuilder, ConfigError> {
     fields(value, &["master", "urls"])?;
     let master = field(value, "master")?.text()?;
     let master = master.ok_or_else(|| value.wrong("it needs master and urls"))?;
@@ -153,7 +163,7 @@ fn sentinel(builder: ClientBuilder, value: &Value<'_>) -> Result<ClientBuilder, 
     Ok(builder.sentinel(master, urls))
 }
 
-fn tls(value: &Value<'_>) -> Result<TlsSettings, ConfigError> {
+fn tls(value: &SettingValue<'_>) -> Result<TlsSettings, ConfigError> {
     fields(value, &["roots", "certificate", "key"])?;
     let file = |name| -> Result<Option<Vec<u8>>, ConfigError> {
         let Some(value) = value.field(name) else {
@@ -181,8 +191,8 @@ fn tls(value: &Value<'_>) -> Result<TlsSettings, ConfigError> {
 }
 
 /// `off`, `best_effort`, or a map with `require` and `timeout`.
-fn replica_ack(value: &Value<'_>) -> Result<Option<ReplicaAck>, ConfigError> {
-    let Kind::Map(_) = &value.node.kind else {
+fn replica_ack(value: &SettingValue<'_>) -> Result<Option<ReplicaAck>, ConfigError> {
+    let NodeKind::Map(_) = &value.node.kind else {
         let word = value.choice(&["off", "best_effort"])?;
         return Ok(word.map(|word| match word {
             "off" => ReplicaAck::Off,
@@ -209,14 +219,14 @@ fn replica_ack(value: &Value<'_>) -> Result<Option<ReplicaAck>, ConfigError> {
     Ok(Some(ack))
 }
 
-fn field<'a>(value: &Value<'a>, name: &str) -> Result<Value<'a>, ConfigError> {
+fn field<'a>(value: &SettingValue<'a>, name: &str) -> Result<SettingValue<'a>, ConfigError> {
     let field = value.field(name);
     field.ok_or_else(|| value.wrong(format!("it needs {name}")))
 }
 
 /// Refuses other keys in a map than these.
-fn fields(value: &Value<'_>, known_keys: &[&'static str]) -> Result<(), ConfigError> {
-    let Kind::Map(entries) = &value.node.kind else {
+fn fields(value: &SettingValue<'_>, known_keys: &[&'static str]) -> Result<(), ConfigError> {
+    let NodeKind::Map(entries) = &value.node.kind else {
         let why = format!("it must be a map of {}", known_keys.join(", "));
         return Err(value.wrong(why));
     };
@@ -226,10 +236,10 @@ fn fields(value: &Value<'_>, known_keys: &[&'static str]) -> Result<(), ConfigEr
     Ok(())
 }
 
-fn entries(root: &Node) -> Result<&[Entry], ConfigError> {
+fn entries(root: &DocumentNode) -> Result<&[Entry], ConfigError> {
     match &root.kind {
-        Kind::Map(entries) => Ok(entries),
-        Kind::List(_) | Kind::Scalar { .. } => {
+        NodeKind::Map(entries) => Ok(entries),
+        NodeKind::List(_) | NodeKind::Scalar { .. } => {
             let why = "a configuration is a map of keys";
             Err(ConfigError::syntax(root.at, why))
         }

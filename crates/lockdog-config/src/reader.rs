@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use lockdog::ClientBuilder;
 
-use crate::document::{self, Node};
+use crate::document::{self, DocumentNode};
 use crate::error::{ConfigError, ConfigErrorKind, Position};
 use crate::note::{Note, NoteKind};
-use crate::settings::NameMapper;
+use crate::settings::KeyMapper;
 use crate::{own, redisson};
 
 /// What a file says.
@@ -61,7 +61,7 @@ pub enum Format {
 #[must_use = "a reader does nothing itself, use `.read(path)`"]
 pub struct Reader {
     variables: VariableSource,
-    name_mapper: Option<NameMapper>,
+    name_mapper: Option<KeyMapper>,
     ignored: HashSet<String>,
 }
 
@@ -161,7 +161,7 @@ impl Reader {
         Ok(config)
     }
 
-    fn configure(&self, root: &Node) -> Result<Config, ConfigError> {
+    fn configure(&self, root: &DocumentNode) -> Result<Config, ConfigError> {
         let variables = &*self.variables;
         let is_own = own::is_its_own(root) && !redisson::is_its_own(root);
         let (mut builder, notes, format) = if is_own {

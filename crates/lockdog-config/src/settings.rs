@@ -32,7 +32,7 @@ pub(crate) enum Servers {
 }
 
 /// Maps a lock's name to a key.
-pub(crate) type NameMapper = Arc<dyn Fn(&str) -> String + Send + Sync>;
+pub(crate) type KeyMapper = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 impl Settings {
     pub(crate) fn new(servers: Servers) -> Self {

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::document::{Kind, Node, is_null};
+use crate::document::{DocumentNode, NodeKind, is_null};
 use crate::duration::parse_duration;
 use crate::error::{ConfigError, ConfigErrorKind, Position};
 use crate::note::{Note, NoteKind};
@@ -13,15 +13,15 @@ use crate::variables::{expand, is_variable};
 pub(crate) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// The value of a key. Its errors name the key and the place, and never the value.
-pub(crate) struct Value<'a> {
+pub(crate) struct SettingValue<'a> {
     /// The key with its section.
     pub(crate) key: String,
     pub(crate) key_at: Position,
-    pub(crate) node: &'a Node,
+    pub(crate) node: &'a DocumentNode,
     pub(crate) variables: Variables<'a>,
 }
 
-impl<'a> Value<'a> {
+impl<'a> SettingValue<'a> {
     /// An error at this value.
     pub(crate) fn error(&self, kind: ConfigErrorKind, why: impl Into<String>) -> ConfigError {
         let error = ConfigError::new(kind, why);
@@ -138,9 +138,9 @@ impl<'a> Value<'a> {
     pub(crate) fn texts(&self) -> Result<Vec<String>, ConfigError> {
         let mut texts = Vec::new();
         match &self.node.kind {
-            Kind::List(nodes) => {
+            NodeKind::List(nodes) => {
                 for node in nodes {
-                    let item = Value {
+                    let item = SettingValue {
                         key: self.key.clone(),
                         key_at: self.key_at,
                         node,
@@ -151,19 +151,19 @@ impl<'a> Value<'a> {
                     };
                     // A variable that is a part of a text may be a password with a comma.
                     match &node.kind {
-                        Kind::Scalar { text: raw, .. } if is_variable(raw) => {
+                        NodeKind::Scalar { text: raw, .. } if is_variable(raw) => {
                             texts.extend(split(&text));
                         }
                         _ => texts.push(text),
                     }
                 }
             }
-            Kind::Scalar { .. } => {
+            NodeKind::Scalar { .. } => {
                 if let Some(text) = self.scalar("a list of texts")? {
                     texts.extend(split(&text));
                 }
             }
-            Kind::Map(_) => return Err(self.wrong("it must be a list of texts")),
+            NodeKind::Map(_) => return Err(self.wrong("it must be a list of texts")),
         }
         Ok(texts)
     }
@@ -180,7 +180,7 @@ impl<'a> Value<'a> {
 
     /// The text with its variables replaced.
     fn scalar(&self, what: &str) -> Result<Option<String>, ConfigError> {
-        let Kind::Scalar { text, is_plain } = &self.node.kind else {
+        let NodeKind::Scalar { text, is_plain } = &self.node.kind else {
             return Err(self.wrong(format!("it must be {what}")));
         };
         if self.node.class.is_some() {

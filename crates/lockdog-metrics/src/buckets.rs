@@ -1,11 +1,11 @@
 //! The buckets of histograms.
 
-use crate::names::{HOLDS, Kind, METRICS};
+use crate::names::{HOLDS, METRICS, MetricKind};
 
 /// For each histogram its name and the upper bounds of its buckets in seconds, for an exporter that needs them. The
 /// one of Prometheus makes a summary of a histogram without buckets.
 pub fn buckets() -> impl Iterator<Item = (&'static str, &'static [f64])> {
-    let histograms = METRICS.iter().filter(|it| it.kind == Kind::Histogram);
+    let histograms = METRICS.iter().filter(|it| it.kind == MetricKind::Histogram);
     histograms.map(|it| match it.name {
         HOLDS => (it.name, LONG),
         name => (name, &LONG[..LONG.len() - 2]),

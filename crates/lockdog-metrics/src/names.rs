@@ -3,7 +3,7 @@
 use metrics::{Recorder, Unit};
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum MetricKind {
     Counter,
     Gauge,
     Histogram,
@@ -11,7 +11,7 @@ pub(crate) enum Kind {
 
 pub(crate) struct Metric {
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: MetricKind,
     unit: Unit,
     help: &'static str,
 }
@@ -21,9 +21,9 @@ pub(crate) fn describe(recorder: &dyn Recorder) {
     for metric in METRICS {
         let (name, unit, help) = (metric.name.into(), Some(metric.unit), metric.help.into());
         match metric.kind {
-            Kind::Counter => recorder.describe_counter(name, unit, help),
-            Kind::Gauge => recorder.describe_gauge(name, unit, help),
-            Kind::Histogram => recorder.describe_histogram(name, unit, help),
+            MetricKind::Counter => recorder.describe_counter(name, unit, help),
+            MetricKind::Gauge => recorder.describe_gauge(name, unit, help),
+            MetricKind::Histogram => recorder.describe_histogram(name, unit, help),
         }
     }
 }
@@ -34,7 +34,7 @@ macro_rules! metrics {
 
         /// All of them.
         pub(crate) const METRICS: &[Metric] = &[
-            $(Metric { name: $name, kind: Kind::$kind, unit: Unit::$unit, help: $help },)*
+            $(Metric { name: $name, kind: MetricKind::$kind, unit: Unit::$unit, help: $help },)*
         ];
     };
 }

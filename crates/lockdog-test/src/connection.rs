@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::{self, Outcome};
-use crate::core::Core;
-use crate::database::Client;
+use crate::core::ServerState;
+use crate::database::ClientConnection;
 use crate::reply::Reply;
 use crate::request;
 
@@ -26,7 +26,7 @@ pub(crate) struct Ends {
 /// Serves a client until it disconnects or the server closes the connection. The client is connected when this
 /// returns.
 pub(crate) fn serve(
-    core: Arc<Core>,
+    core: Arc<ServerState>,
     stream: impl AsyncRead + AsyncWrite,
     ends: Ends,
 ) -> impl Future<Output = ()> {
@@ -49,7 +49,7 @@ pub(crate) fn serve(
 
 /// A client is in the list of clients until this is dropped.
 struct Connected {
-    core: Arc<Core>,
+    core: Arc<ServerState>,
     id: u64,
 }
 
@@ -59,12 +59,12 @@ impl Drop for Connected {
     }
 }
 
-fn register(core: &Core, ends: Ends, outbox: Outbox, closing: &CancellationToken) -> u64 {
+fn register(core: &ServerState, ends: Ends, outbox: Outbox, closing: &CancellationToken) -> u64 {
     let mut database = core.database.lock();
     let id = database.next_client;
     database.next_client += 1;
     let now = database.micros();
-    let client = Client {
+    let client = ClientConnection {
         address: ends.client,
         local: ends.server,
         is_let_in: database.password.is_empty(),
@@ -87,7 +87,7 @@ fn register(core: &Core, ends: Ends, outbox: Outbox, closing: &CancellationToken
 }
 
 /// Executes commands in order until the client disconnects.
-async fn read(core: &Core, id: u64, mut reader: impl AsyncRead + Unpin, outbox: Outbox) {
+async fn read(core: &ServerState, id: u64, mut reader: impl AsyncRead + Unpin, outbox: Outbox) {
     let mut input = Vec::new();
     loop {
         loop {
@@ -115,7 +115,7 @@ async fn read(core: &Core, id: u64, mut reader: impl AsyncRead + Unpin, outbox: 
 }
 
 /// False if the connection accepts no more commands.
-async fn execute(core: &Core, id: u64, args: &[Vec<u8>], outbox: &Outbox) -> bool {
+async fn execute(core: &ServerState, id: u64, args: &[Vec<u8>], outbox: &Outbox) -> bool {
     let (time, reply) = loop {
         core.until_thawed().await;
         let mut database = core.database.lock();

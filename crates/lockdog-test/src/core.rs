@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::database::Database;
 
 /// The state that the tasks of a server share.
-pub(crate) struct Core {
+pub(crate) struct ServerState {
     pub(crate) database: Mutex<Database>,
     pub(crate) ending: CancellationToken,
     frozen: watch::Sender<bool>,
@@ -19,7 +19,7 @@ pub(crate) struct Core {
     pipes: AtomicU64,
 }
 
-impl Core {
+impl ServerState {
     pub(crate) fn new(runtime: Handle) -> Self {
         Self {
             database: Mutex::new(Database::new()),

@@ -18,7 +18,7 @@ pub(crate) struct Database {
     keyspaces: Vec<Keyspace>,
     /// The index of the keyspace for the current command.
     pub(crate) current: usize,
-    pub(crate) clients: BTreeMap<u64, Client>,
+    pub(crate) clients: BTreeMap<u64, ClientConnection>,
     pub(crate) next_client: u64,
     /// How many scripts ran, also those that failed.
     pub(crate) scripts_run: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Database {
     /// The password that clients must send first; empty for none.
     pub(crate) password: String,
     pub(crate) faults: Faults,
-    pub(crate) identity: Identity,
+    pub(crate) identity: ServerIdentity,
     clock: Option<Clock>,
     /// When the current command began, in microseconds since 1970. Time does not advance in a script.
     pub(crate) began: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Database {
 
 /// The identity that the server reports.
 #[derive(Debug, Default)]
-pub(crate) struct Identity {
+pub(crate) struct ServerIdentity {
     pub(crate) run_id: String,
     pub(crate) replication_id: String,
     /// The first TCP port that it listens on; 0 if there is none.
@@ -52,7 +52,7 @@ pub(crate) struct Identity {
 
 /// One connection.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct ClientConnection {
     pub(crate) address: String,
     /// The address that it connected to.
     pub(crate) local: String,
@@ -136,7 +136,7 @@ impl Database {
         self.keyspaces.iter_mut()
     }
 
-    pub(crate) fn client(&mut self, id: Option<u64>) -> Option<&mut Client> {
+    pub(crate) fn client(&mut self, id: Option<u64>) -> Option<&mut ClientConnection> {
         self.clients.get_mut(&id?)
     }
 

@@ -14,13 +14,13 @@ pub(crate) struct Keyspace {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    pub(crate) value: Value,
+    pub(crate) value: StoredValue,
     /// The last millisecond in which the key exists.
     pub(crate) until: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Value {
+pub(crate) enum StoredValue {
     /// In insertion order, as Redis keeps small hashes.
     Hash(Vec<(Vec<u8>, Vec<u8>)>),
     List(VecDeque<Vec<u8>>),
@@ -30,9 +30,9 @@ pub(crate) enum Value {
 }
 
 /// A type of value, for typed access to a key.
-pub(crate) trait Kind: Default {
-    fn wrap(self) -> Value;
-    fn of(value: &mut Value) -> Option<&mut Self>;
+pub(crate) trait ValueKind: Default {
+    fn wrap(self) -> StoredValue;
+    fn of(value: &mut StoredValue) -> Option<&mut Self>;
     fn is_empty(&self) -> bool;
 }
 
@@ -55,7 +55,7 @@ impl Keyspace {
     }
 
     /// The value of this type under a key; `None` if the key does not exist.
-    pub(crate) fn find<K: Kind>(&mut self, key: &[u8]) -> Result<Option<&mut K>, Refusal> {
+    pub(crate) fn find<K: ValueKind>(&mut self, key: &[u8]) -> Result<Option<&mut K>, Refusal> {
         match self.entry(key) {
             None => Ok(None),
             Some(entry) => K::of(&mut entry.value)
@@ -66,7 +66,7 @@ impl Keyspace {
 
     /// The value of this type under a key, created if the key does not exist. If the value may be empty
     /// afterwards, [`Keyspace::prune`] the key.
-    pub(crate) fn find_or_make<K: Kind>(&mut self, key: &[u8]) -> Result<&mut K, Refusal> {
+    pub(crate) fn find_or_make<K: ValueKind>(&mut self, key: &[u8]) -> Result<&mut K, Refusal> {
         self.entry(key);
         let entry = self.entries.entry(key.to_vec()).or_insert_with(|| Entry {
             value: K::default().wrap(),
@@ -76,7 +76,7 @@ impl Keyspace {
     }
 
     /// Removes the key if its value is empty.
-    pub(crate) fn prune<K: Kind>(&mut self, key: &[u8]) {
+    pub(crate) fn prune<K: ValueKind>(&mut self, key: &[u8]) {
         if let Ok(Some(value)) = self.find::<K>(key)
             && value.is_empty()
         {
@@ -85,7 +85,7 @@ impl Keyspace {
     }
 
     /// Replaces whatever value the key has.
-    pub(crate) fn put(&mut self, key: &[u8], value: Value, until: Option<u64>) {
+    pub(crate) fn put(&mut self, key: &[u8], value: StoredValue, until: Option<u64>) {
         self.entries.insert(key.to_vec(), Entry { value, until });
     }
 
@@ -113,25 +113,25 @@ impl Entry {
     /// The type of its value, as Redis names it.
     pub(crate) fn kind(&self) -> &'static str {
         match self.value {
-            Value::Hash(_) => "hash",
-            Value::List(_) => "list",
-            Value::Set(_) => "set",
-            Value::Sorted(_) => "zset",
-            Value::String(_) => "string",
+            StoredValue::Hash(_) => "hash",
+            StoredValue::List(_) => "list",
+            StoredValue::Set(_) => "set",
+            StoredValue::Sorted(_) => "zset",
+            StoredValue::String(_) => "string",
         }
     }
 }
 
 macro_rules! kinds {
     ($($variant:ident $kind:ty;)*) => {
-        $(impl Kind for $kind {
-            fn wrap(self) -> Value {
-                Value::$variant(self)
+        $(impl ValueKind for $kind {
+            fn wrap(self) -> StoredValue {
+                StoredValue::$variant(self)
             }
 
-            fn of(value: &mut Value) -> Option<&mut Self> {
+            fn of(value: &mut StoredValue) -> Option<&mut Self> {
                 match value {
-                    Value::$variant(found) => Some(found),
+                    StoredValue::$variant(found) => Some(found),
                     _ => None,
                 }
             }
@@ -151,14 +151,14 @@ kinds! {
 }
 
 /// An empty string is a value too.
-impl Kind for Vec<u8> {
-    fn wrap(self) -> Value {
-        Value::String(self)
+impl ValueKind for Vec<u8> {
+    fn wrap(self) -> StoredValue {
+        StoredValue::String(self)
     }
 
-    fn of(value: &mut Value) -> Option<&mut Self> {
+    fn of(value: &mut StoredValue) -> Option<&mut Self> {
         match value {
-            Value::String(found) => Some(found),
+            StoredValue::String(found) => Some(found),
             _ => None,
         }
     }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Refusal(pub(crate) Cow<'static, str>);
 
-pub(crate) type Answer = Result<Reply, Refusal>;
+pub(crate) type CommandResult = Result<Reply, Refusal>;
 
 /// One reply, or what a connection writes instead of one.
 #[derive(Clone, Debug, PartialEq)]

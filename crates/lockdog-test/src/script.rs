@@ -10,12 +10,12 @@ use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value as LuaVal
 
 use crate::database::Database;
 use crate::lua_values::{argument, lossy, one_line, part_from_lua, to_lua};
-use crate::reply::{Answer, Refusal, Reply};
+use crate::reply::{CommandResult, Refusal, Reply};
 
 /// The commands that a script can call. They are passed in, because some of them run scripts.
 #[derive(Clone, Copy)]
 pub(crate) struct Commands {
-    pub(crate) call: fn(&mut Database, Option<u64>, &[Vec<u8>]) -> Answer,
+    pub(crate) call: fn(&mut Database, Option<u64>, &[Vec<u8>]) -> CommandResult,
     pub(crate) knows: fn(&str) -> bool,
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn run(
     commands: Commands,
     digest: &str,
     (keys, args): Arguments<'_>,
-) -> Answer {
+) -> CommandResult {
     let text = database.scripts.get(digest).cloned().unwrap_or_default();
     with(|interpreter| {
         let script = interpreter.compiled(&text)?;
@@ -337,7 +337,7 @@ const MOST_COMPILED: usize = 1000;
 mod tests {
     use super::*;
 
-    fn eval(script: &str) -> Answer {
+    fn eval(script: &str) -> CommandResult {
         let mut database = Database::new();
         database.begin(0);
         let digest = digest(script.as_bytes());

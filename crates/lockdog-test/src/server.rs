@@ -13,9 +13,9 @@ use tokio::runtime::Handle;
 
 use crate::commands::{channels, listeners};
 use crate::connection::{Ends, serve};
-use crate::core::{Core, ENDED};
+use crate::core::{ENDED, ServerState};
 use crate::database::{Database, text};
-use crate::keyspace::{Entry, Value};
+use crate::keyspace::{Entry, StoredValue};
 
 /// A Redis server inside the test's process. A clone is another handle to the same server. The server
 /// ends with its last handle, the last client that [`Server::client`] or [`Server::builder`] made, and the last
@@ -30,7 +30,7 @@ pub struct Server {
 
 /// The server ends when this is dropped.
 struct Shared {
-    core: Arc<Core>,
+    core: Arc<ServerState>,
 }
 
 /// The holder of a lock, as the server sees it.
@@ -60,7 +60,7 @@ impl Server {
         };
         Self {
             shared: Arc::new(Shared {
-                core: Arc::new(Core::new(runtime)),
+                core: Arc::new(ServerState::new(runtime)),
             }),
         }
     }
@@ -146,7 +146,7 @@ impl Server {
             let keys = database.keys();
             let now = keys.now();
             let Entry { value, until } = keys.entry(lock.as_bytes())?;
-            let Value::Hash(fields) = value else {
+            let StoredValue::Hash(fields) = value else {
                 panic!("the key {lock:?} is not a lock");
             };
             let (field, count) = fields.iter().find(|(field, _)| field != b"mode")?;
@@ -235,7 +235,7 @@ impl Server {
         })
     }
 
-    pub(crate) fn core(&self) -> &Arc<Core> {
+    pub(crate) fn core(&self) -> &Arc<ServerState> {
         &self.shared.core
     }
 
@@ -250,7 +250,7 @@ impl Server {
 }
 
 /// Whether a key is meant to stay after the end of its lock, semaphore or latch.
-fn stays(key: &str, value: &Value) -> bool {
+fn stays(key: &str, value: &StoredValue) -> bool {
     // Counters of fencing tokens stay, so that no token is issued twice.
     let counters = ["lockdog_token:", "redisson_lock_token:"];
     if key == "lockdog:epoch" || counters.iter().any(|it| key.starts_with(it)) {
@@ -259,13 +259,13 @@ fn stays(key: &str, value: &Value) -> bool {
     // Calls that were executed and requests that have ended stay, so that late commands find them.
     key.starts_with("lockdog_ledger:")
         && match value {
-            Value::String(_) => true,
-            Value::Sorted(requests) => !requests.values().any(|has| SHARES.contains(has)),
+            StoredValue::String(_) => true,
+            StoredValue::Sorted(requests) => !requests.values().any(|has| SHARES.contains(has)),
             _ => false,
         }
 }
 
-async fn accept(core: &Arc<Core>, listener: &TcpListener) {
+async fn accept(core: &Arc<ServerState>, listener: &TcpListener) {
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::commands::{knows, publish};
 use crate::database::text;
-use crate::keyspace::Value;
+use crate::keyspace::StoredValue;
 use crate::server::Server;
 
 /// The data that a server has after a restart.
@@ -61,7 +61,7 @@ impl Server {
         self.with(|database| {
             let keys = database.keys();
             let until = keys.now() + millis(STOLEN_LEASE);
-            keys.put(lock.as_bytes(), Value::Hash(hash), Some(until));
+            keys.put(lock.as_bytes(), StoredValue::Hash(hash), Some(until));
         });
         let (core, name, own) = (self.core().clone(), lock.to_owned(), field.clone());
         let renewing = self.core().runtime().spawn(async move {
@@ -188,8 +188,8 @@ impl Drop for Stolen {
     }
 }
 
-fn has(value: &Value, field: &str) -> bool {
-    matches!(value, Value::Hash(fields) if fields.iter().any(|(name, _)| text(name) == field))
+fn has(value: &StoredValue, field: &str) -> bool {
+    matches!(value, StoredValue::Hash(fields) if fields.iter().any(|(name, _)| text(name) == field))
 }
 
 /// The channel on which Redisson and lockdog publish that a lock is free.

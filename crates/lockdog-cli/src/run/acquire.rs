@@ -19,7 +19,7 @@ use crate::failed::Failed;
 use crate::output::{Output, clean};
 
 /// The held lock of a command.
-pub(super) struct Acquired {
+pub(super) struct HeldLock {
     clients: Vec<Client>,
     guard: Guard,
     /// Its holds in Redis: one for each name, or one for each server of a RedLock.
@@ -28,7 +28,7 @@ pub(super) struct Acquired {
 
 /// What became of the acquire.
 pub(super) enum Outcome {
-    Acquired(Acquired),
+    Acquired(HeldLock),
     /// Another owner has the lock.
     Busy,
     /// A `lockdog run` above this one holds it, and the user wants the command to run under that hold.
@@ -65,7 +65,7 @@ pub(super) async fn acquire(
             report.token(guard.token());
             let of_lock = |hold: &HoldInfo| args.names().any(|name| name == hold.lock);
             let holds = clients.iter().flat_map(Client::holds).filter(of_lock);
-            return Ok(Outcome::Acquired(Acquired {
+            return Ok(Outcome::Acquired(HeldLock {
                 holds: holds.collect(),
                 guard,
                 clients,
@@ -178,7 +178,7 @@ fn described(holder: &HolderInfo) -> String {
     format!("{program} {} ({ttl})", clean(holder.field()))
 }
 
-impl Acquired {
+impl HeldLock {
     pub(super) fn guard(&self) -> &Guard {
         &self.guard
     }

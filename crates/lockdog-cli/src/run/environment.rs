@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::process::Command;
 
-use super::acquire::Acquired;
+use super::acquire::HeldLock;
 use super::ancestors::{Ancestors, HOLDS};
 use super::arguments::Args;
 use crate::connect::{Flag, Settings, has_password, without_passwords};
@@ -28,7 +28,7 @@ impl Environment {
 pub(super) fn of(
     args: &Args,
     settings: &Settings,
-    acquired: &Acquired,
+    acquired: &HeldLock,
     ancestors: &Ancestors,
 ) -> Environment {
     let holds = &acquired.holds;

@@ -25,7 +25,7 @@ pub(crate) use arguments::Args;
 pub(crate) use launcher::launcher;
 pub(crate) use signals::{Signals, number};
 
-use acquire::{Acquired, Outcome, acquire};
+use acquire::{HeldLock, Outcome, acquire};
 use ancestors::Ancestors;
 use command::RunningCommand;
 use report::{Ending, Report};
@@ -112,7 +112,7 @@ fn interrupted(signal: Signal, report: &mut Report) -> u8 {
 }
 
 /// Keeps the lock after the command for the rest of `--at-least`, unless a signal or the loss ends it.
-async fn keep(args: &Args, acquired: &Acquired, started: Instant, signals: &mut Signals) {
+async fn keep(args: &Args, acquired: &HeldLock, started: Instant, signals: &mut Signals) {
     let rest = args.at_least.saturating_sub(started.elapsed());
     if rest.is_zero() {
         return;

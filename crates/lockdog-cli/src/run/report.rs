@@ -8,7 +8,7 @@ use lockdog::error::LostReason;
 use serde_json::{Value, json};
 
 use super::arguments::Args;
-use super::verdict::Verdict;
+use super::verdict::RunVerdict;
 use crate::failed::Failed;
 use crate::output::Output;
 
@@ -66,10 +66,10 @@ impl Report {
         self.end(outcome, code);
     }
 
-    pub(super) fn stopped(&mut self, verdict: Verdict, code: u8) {
+    pub(super) fn stopped(&mut self, verdict: RunVerdict, code: u8) {
         let outcome = match verdict {
-            Verdict::Jeopardy | Verdict::Lost(_) => "lost",
-            Verdict::MaxHold => "max_hold",
+            RunVerdict::Jeopardy | RunVerdict::Lost(_) => "lost",
+            RunVerdict::MaxHold => "max_hold",
         };
         self.line["lost"] = json!(verdict.reason());
         self.end(outcome, code);

@@ -6,11 +6,11 @@ use lockdog::Guard;
 use lockdog::error::LostReason;
 use rustix::process::{Signal, getpid, kill_process};
 
-use super::acquire::Acquired;
+use super::acquire::HeldLock;
 use super::arguments::Args;
 use super::command::{LauncherEnd, RunningCommand};
 use super::signals::Signals;
-use super::verdict::{Action, TICK, Verdict, Watch};
+use super::verdict::{Decision, HoldWatch, RunVerdict, TICK};
 use crate::duration;
 use crate::output::{Output, clean};
 
@@ -19,24 +19,24 @@ pub(super) struct Ended {
     /// Its own exit code.
     pub(super) code: u8,
     /// Why it was stopped, if it was.
-    pub(super) verdict: Option<Verdict>,
+    pub(super) verdict: Option<RunVerdict>,
     /// A loss that is not the reason of the end.
     pub(super) other_loss: Option<LostReason>,
 }
 
 pub(super) async fn supervise(
     args: &Args,
-    acquired: &Acquired,
+    acquired: &HeldLock,
     command: &mut RunningCommand,
     signals: &mut Signals,
     output: Output,
 ) -> Ended {
     let began = Instant::now();
     let guard = acquired.guard();
-    let mut watch = Watch::new(args);
+    let mut watch = HoldWatch::new(args);
     let mut lost: Option<LostReason> = None;
     let mut has_killed = false;
-    let next = |watch: &mut Watch, lost: Option<LostReason>| {
+    let next = |watch: &mut HoldWatch, lost: Option<LostReason>| {
         // A loss makes it zero, so the loss is asked for afterwards.
         let remaining = guard.remaining();
         let lost = lost.or_else(|| loss(guard));
@@ -44,12 +44,12 @@ pub(super) async fn supervise(
     };
     let LauncherEnd { code, is_killed } = loop {
         let pause = match next(&mut watch, lost) {
-            Action::Wait(pause) => pause,
-            Action::Warn(reason) => {
+            Decision::Wait(pause) => pause,
+            Decision::Warn(reason) => {
                 output.note(format_args!("{} was lost: {reason}", clean(&args.name)));
                 continue;
             }
-            Action::Ask(verdict) => {
+            Decision::Ask(verdict) => {
                 let grace = duration::shown(args.grace());
                 output.note(format_args!(
                     "{}: TERM, and KILL in {grace}",
@@ -58,7 +58,7 @@ pub(super) async fn supervise(
                 command.signal(Signal::TERM);
                 continue;
             }
-            Action::Kill(verdict) => {
+            Decision::Kill(verdict) => {
                 if !has_killed {
                     output.note(format_args!("{}: KILL", why(args, verdict)));
                     has_killed = true;
@@ -77,11 +77,11 @@ pub(super) async fn supervise(
         }
     };
     if is_killed || watch.verdict().is_some() {
-        let is_due = || is_killed || matches!(next(&mut watch, lost), Action::Kill(_));
+        let is_due = || is_killed || matches!(next(&mut watch, lost), Decision::Kill(_));
         sweep(command, is_due).await;
     }
     let (verdict, mut other_loss) = (watch.verdict(), watch.warned());
-    if verdict == Some(Verdict::MaxHold) {
+    if verdict == Some(RunVerdict::MaxHold) {
         // It may have been found after TERM.
         other_loss = other_loss.or(lost).or_else(|| loss(guard));
     }
@@ -133,12 +133,12 @@ fn stop(command: &RunningCommand) {
     let _ = kill_process(getpid(), Signal::STOP);
 }
 
-fn why(args: &Args, verdict: Verdict) -> String {
+fn why(args: &Args, verdict: RunVerdict) -> String {
     let name = clean(&args.name);
     match verdict {
-        Verdict::Jeopardy => format!("{name} cannot be renewed and is about to be lost"),
-        Verdict::Lost(reason) => format!("{name} was lost: {reason}"),
-        Verdict::MaxHold => format!("{name} was held for --max-hold"),
+        RunVerdict::Jeopardy => format!("{name} cannot be renewed and is about to be lost"),
+        RunVerdict::Lost(reason) => format!("{name} was lost: {reason}"),
+        RunVerdict::MaxHold => format!("{name} was held for --max-hold"),
     }
 }
 

@@ -8,14 +8,14 @@ use super::arguments::{Args, OnLoss};
 
 /// Why a command was stopped.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Verdict {
+pub(super) enum RunVerdict {
     /// Renewals fail, and the lease is about to end.
     Jeopardy,
     Lost(LostReason),
     MaxHold,
 }
 
-impl Verdict {
+impl RunVerdict {
     /// The exit code of lockdog, in place of that of the command.
     pub(super) fn exit_code(self) -> u8 {
         match self {
@@ -36,19 +36,19 @@ impl Verdict {
 
 /// What is to be done now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Action {
+pub(super) enum Decision {
     /// Nothing, for this time at most.
     Wait(Duration),
     /// Report the loss to the user.
     Warn(LostReason),
     /// Ask the command to end: TERM.
-    Ask(Verdict),
+    Ask(RunVerdict),
     /// KILL.
-    Kill(Verdict),
+    Kill(RunVerdict),
 }
 
 /// Watches a lock for its command.
-pub(super) struct Watch {
+pub(super) struct HoldWatch {
     on_loss: OnLoss,
     grace: Duration,
     max_hold: Option<Duration>,
@@ -58,11 +58,11 @@ pub(super) struct Watch {
 
 #[derive(Clone, Copy)]
 struct Stop {
-    verdict: Verdict,
+    verdict: RunVerdict,
     kill_at: Duration,
 }
 
-impl Watch {
+impl HoldWatch {
     pub(super) fn new(args: &Args) -> Self {
         Self::of(args.lost, args.grace(), args.max_hold)
     }
@@ -78,7 +78,7 @@ impl Watch {
     }
 
     /// Why the command was asked to end, or killed, if it was.
-    pub(super) fn verdict(&self) -> Option<Verdict> {
+    pub(super) fn verdict(&self) -> Option<RunVerdict> {
         self.stop.map(|stop| stop.verdict)
     }
 
@@ -94,7 +94,7 @@ impl Watch {
         ran: Duration,
         remaining: Duration,
         lost: Option<LostReason>,
-    ) -> Action {
+    ) -> Decision {
         // Another owner may hold the lock soon. After any other loss the command has its grace.
         let may_be_over = self.on_loss != OnLoss::Warn
             && matches!(lost, None | Some(LostReason::Deadline))
@@ -106,8 +106,8 @@ impl Watch {
             }
             let Stop { verdict, kill_at } = *stop;
             return match ran >= kill_at {
-                true => Action::Kill(verdict),
-                false => Action::Wait(kill_at - ran),
+                true => Decision::Kill(verdict),
+                false => Decision::Wait(kill_at - ran),
             };
         }
         // A healthy hold keeps two thirds of its lease, and the grace is a third at most.
@@ -115,7 +115,7 @@ impl Watch {
         match (self.on_loss, lost) {
             (OnLoss::Warn, Some(reason)) if self.warned.is_none() => {
                 self.warned = Some(reason);
-                return Action::Warn(reason);
+                return Decision::Warn(reason);
             }
             (OnLoss::Warn, _) => {}
             (_, Some(reason)) => {
@@ -123,26 +123,26 @@ impl Watch {
                     true => Duration::ZERO,
                     false => self.grace,
                 };
-                return self.stop(Verdict::Lost(reason), ran, grace);
+                return self.stop(RunVerdict::Lost(reason), ran, grace);
             }
             (_, None) if remaining <= safe => {
                 let grace = remaining.saturating_sub(MARGIN).min(self.grace);
-                return self.stop(Verdict::Jeopardy, ran, grace);
+                return self.stop(RunVerdict::Jeopardy, ran, grace);
             }
             (_, None) => {}
         }
         if self.max_hold.is_some_and(|most| ran >= most) {
-            return self.stop(Verdict::MaxHold, ran, self.grace);
+            return self.stop(RunVerdict::MaxHold, ran, self.grace);
         }
         let until_max = self.max_hold.map_or(Duration::MAX, |most| most - ran);
         let until_jeopardy = match self.on_loss {
             OnLoss::Warn => Duration::MAX,
             OnLoss::Kill | OnLoss::Stop => remaining.saturating_sub(safe),
         };
-        Action::Wait(until_max.min(until_jeopardy).min(TICK))
+        Decision::Wait(until_max.min(until_jeopardy).min(TICK))
     }
 
-    fn stop(&mut self, verdict: Verdict, ran: Duration, grace: Duration) -> Action {
+    fn stop(&mut self, verdict: RunVerdict, ran: Duration, grace: Duration) -> Decision {
         let grace = match self.on_loss {
             OnLoss::Kill => Duration::ZERO,
             OnLoss::Stop | OnLoss::Warn => grace,
@@ -150,8 +150,8 @@ impl Watch {
         let kill_at = ran + grace;
         self.stop = Some(Stop { verdict, kill_at });
         match grace.is_zero() {
-            true => Action::Kill(verdict),
-            false => Action::Ask(verdict),
+            true => Decision::Kill(verdict),
+            false => Decision::Ask(verdict),
         }
     }
 }
@@ -171,54 +171,60 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    fn watch(on_loss: OnLoss) -> Watch {
-        Watch::of(on_loss, ms(3_000), None)
+    fn watch(on_loss: OnLoss) -> HoldWatch {
+        HoldWatch::of(on_loss, ms(3_000), None)
     }
 
     #[test]
     fn a_healthy_lock_lets_the_command_run() {
         let mut watch = watch(OnLoss::Stop);
-        assert_eq!(watch.next(ms(0), ms(9_800), None), Action::Wait(TICK));
-        assert_eq!(watch.next(ms(3_000), ms(6_600), None), Action::Wait(TICK));
+        assert_eq!(watch.next(ms(0), ms(9_800), None), Decision::Wait(TICK));
+        assert_eq!(watch.next(ms(3_000), ms(6_600), None), Decision::Wait(TICK));
         assert_eq!(watch.verdict(), None);
     }
 
     #[test]
     fn term_comes_a_grace_before_kill_and_kill_before_the_deadline() {
         let mut watch = watch(OnLoss::Stop);
-        assert_eq!(watch.next(ms(6_600), ms(3_260), None), Action::Wait(ms(10)));
-        let ask = Action::Ask(Verdict::Jeopardy);
+        assert_eq!(
+            watch.next(ms(6_600), ms(3_260), None),
+            Decision::Wait(ms(10))
+        );
+        let ask = Decision::Ask(RunVerdict::Jeopardy);
         assert_eq!(watch.next(ms(6_610), ms(3_250), None), ask);
-        assert_eq!(watch.next(ms(9_000), ms(860), None), Action::Wait(ms(610)));
-        assert_eq!(watch.next(ms(9_609), ms(251), None), Action::Wait(ms(1)));
-        let kill = Action::Kill(Verdict::Jeopardy);
+        assert_eq!(
+            watch.next(ms(9_000), ms(860), None),
+            Decision::Wait(ms(610))
+        );
+        assert_eq!(watch.next(ms(9_609), ms(251), None), Decision::Wait(ms(1)));
+        let kill = Decision::Kill(RunVerdict::Jeopardy);
         assert_eq!(watch.next(ms(9_610), ms(250), None), kill);
     }
 
     #[test]
     fn a_late_check_shortens_the_grace_and_not_the_margin() {
         let mut watch = watch(OnLoss::Stop);
-        let ask = Action::Ask(Verdict::Jeopardy);
+        let ask = Decision::Ask(RunVerdict::Jeopardy);
         assert_eq!(watch.next(ms(8_000), ms(1_250), None), ask);
         assert_eq!(
             watch.next(ms(8_000), ms(1_250), None),
-            Action::Wait(ms(1_000))
+            Decision::Wait(ms(1_000))
         );
         let mut watch = self::watch(OnLoss::Stop);
-        let kill = Action::Kill(Verdict::Jeopardy);
+        let kill = Decision::Kill(RunVerdict::Jeopardy);
         assert_eq!(watch.next(ms(8_000), ms(200), None), kill);
     }
 
     #[test]
     fn a_renewal_after_term_does_not_take_it_back() {
         let mut watch = watch(OnLoss::Stop);
-        let ask = Action::Ask(Verdict::Jeopardy);
+        let ask = Decision::Ask(RunVerdict::Jeopardy);
         assert_eq!(watch.next(ms(6_610), ms(3_250), None), ask);
         assert_eq!(
             watch.next(ms(7_000), ms(9_900), None),
-            Action::Wait(ms(2_610))
+            Decision::Wait(ms(2_610))
         );
-        let kill = Action::Kill(Verdict::Jeopardy);
+        let kill = Decision::Kill(RunVerdict::Jeopardy);
         assert_eq!(watch.next(ms(9_610), ms(9_900), None), kill);
     }
 
@@ -227,9 +233,9 @@ mod tests {
         let slept = ms(6_700);
         for lost in [None, Some(LostReason::Deadline)] {
             let mut watch = watch(OnLoss::Stop);
-            let ask = Action::Ask(Verdict::Jeopardy);
+            let ask = Decision::Ask(RunVerdict::Jeopardy);
             assert_eq!(watch.next(ms(6_610), ms(3_250), None), ask);
-            let kill = Action::Kill(Verdict::Jeopardy);
+            let kill = Decision::Kill(RunVerdict::Jeopardy);
             assert_eq!(watch.next(slept, ms(0), lost), kill);
             // A renewal does not take it back.
             assert_eq!(watch.next(slept, ms(9_900), None), kill);
@@ -238,22 +244,22 @@ mod tests {
         let mut watch = watch(OnLoss::Stop);
         assert_eq!(
             watch.next(ms(6_610), ms(3_250), None),
-            Action::Ask(Verdict::Jeopardy)
+            Decision::Ask(RunVerdict::Jeopardy)
         );
         let not_ours = Some(LostReason::NotOurs);
-        let wait = Action::Wait(ms(2_910));
+        let wait = Decision::Wait(ms(2_910));
         assert_eq!(watch.next(slept, ms(0), not_ours), wait);
     }
 
     #[test]
     fn a_machine_that_slept_after_term_of_the_longest_hold_kills_at_once() {
         for (on_loss, expected) in [
-            (OnLoss::Stop, Action::Kill(Verdict::MaxHold)),
+            (OnLoss::Stop, Decision::Kill(RunVerdict::MaxHold)),
             // The user wants no end for a loss.
-            (OnLoss::Warn, Action::Wait(ms(2_900))),
+            (OnLoss::Warn, Decision::Wait(ms(2_900))),
         ] {
-            let mut watch = Watch::of(on_loss, ms(3_000), Some(ms(1_000)));
-            let ask = Action::Ask(Verdict::MaxHold);
+            let mut watch = HoldWatch::of(on_loss, ms(3_000), Some(ms(1_000)));
+            let ask = Decision::Ask(RunVerdict::MaxHold);
             assert_eq!(watch.next(ms(1_000), ms(9_000), None), ask);
             assert_eq!(watch.next(ms(1_100), ms(250), None), expected);
         }
@@ -261,17 +267,17 @@ mod tests {
 
     #[test]
     fn a_lease_that_may_be_over_comes_before_the_longest_hold() {
-        let watch = |on_loss| Watch::of(on_loss, ms(3_000), Some(ms(1_000)));
-        let kill = Action::Kill(Verdict::Jeopardy);
+        let watch = |on_loss| HoldWatch::of(on_loss, ms(3_000), Some(ms(1_000)));
+        let kill = Decision::Kill(RunVerdict::Jeopardy);
         assert_eq!(watch(OnLoss::Stop).next(ms(1_000), ms(0), None), kill);
         let reason = LostReason::Deadline;
         let lost = Some(reason);
-        let kill = Action::Kill(Verdict::Lost(reason));
+        let kill = Decision::Kill(RunVerdict::Lost(reason));
         assert_eq!(watch(OnLoss::Stop).next(ms(1_000), ms(0), lost), kill);
         let mut warned = watch(OnLoss::Warn);
-        let warn = Action::Warn(reason);
+        let warn = Decision::Warn(reason);
         assert_eq!(warned.next(ms(1_000), ms(0), lost), warn);
-        let ask = Action::Ask(Verdict::MaxHold);
+        let ask = Decision::Ask(RunVerdict::MaxHold);
         assert_eq!(warned.next(ms(1_000), ms(0), lost), ask);
     }
 
@@ -279,12 +285,12 @@ mod tests {
     fn a_loss_stops_at_once() {
         let lost = Some(LostReason::NotOurs);
         let mut asked = watch(OnLoss::Stop);
-        let verdict = Verdict::Lost(LostReason::NotOurs);
-        assert_eq!(asked.next(ms(100), ms(0), lost), Action::Ask(verdict));
-        assert_eq!(asked.next(ms(100), ms(0), lost), Action::Wait(ms(3_000)));
-        assert_eq!(asked.next(ms(3_100), ms(0), lost), Action::Kill(verdict));
+        let verdict = RunVerdict::Lost(LostReason::NotOurs);
+        assert_eq!(asked.next(ms(100), ms(0), lost), Decision::Ask(verdict));
+        assert_eq!(asked.next(ms(100), ms(0), lost), Decision::Wait(ms(3_000)));
+        assert_eq!(asked.next(ms(3_100), ms(0), lost), Decision::Kill(verdict));
         let mut killed = watch(OnLoss::Kill);
-        assert_eq!(killed.next(ms(100), ms(0), lost), Action::Kill(verdict));
+        assert_eq!(killed.next(ms(100), ms(0), lost), Decision::Kill(verdict));
         assert_eq!(verdict.exit_code(), LOST);
     }
 
@@ -292,26 +298,29 @@ mod tests {
     fn a_warning_comes_once_and_the_command_runs_on() {
         let lost = Some(LostReason::NotOurs);
         let mut watch = watch(OnLoss::Warn);
-        assert_eq!(watch.next(ms(100), ms(10), None), Action::Wait(TICK));
-        let warn = Action::Warn(LostReason::NotOurs);
+        assert_eq!(watch.next(ms(100), ms(10), None), Decision::Wait(TICK));
+        let warn = Decision::Warn(LostReason::NotOurs);
         assert_eq!(watch.next(ms(100), ms(0), lost), warn);
-        assert_eq!(watch.next(ms(200), ms(0), lost), Action::Wait(TICK));
+        assert_eq!(watch.next(ms(200), ms(0), lost), Decision::Wait(TICK));
         assert_eq!(watch.verdict(), None);
     }
 
     #[test]
     fn the_longest_hold_stops_in_every_way_of_loss() {
         for on_loss in [OnLoss::Stop, OnLoss::Warn, OnLoss::Kill] {
-            let mut watch = Watch::of(on_loss, ms(500), Some(ms(1_000)));
-            assert_eq!(watch.next(ms(900), ms(9_000), None), Action::Wait(ms(100)));
+            let mut watch = HoldWatch::of(on_loss, ms(500), Some(ms(1_000)));
+            assert_eq!(
+                watch.next(ms(900), ms(9_000), None),
+                Decision::Wait(ms(100))
+            );
             let expected = match on_loss {
-                OnLoss::Kill => Action::Kill(Verdict::MaxHold),
-                OnLoss::Stop | OnLoss::Warn => Action::Ask(Verdict::MaxHold),
+                OnLoss::Kill => Decision::Kill(RunVerdict::MaxHold),
+                OnLoss::Stop | OnLoss::Warn => Decision::Ask(RunVerdict::MaxHold),
             };
             assert_eq!(watch.next(ms(1_000), ms(9_000), None), expected);
-            let kill = Action::Kill(Verdict::MaxHold);
+            let kill = Decision::Kill(RunVerdict::MaxHold);
             assert_eq!(watch.next(ms(1_500), ms(9_000), None), kill);
-            assert_eq!(Verdict::MaxHold.exit_code(), MAX_HOLD);
+            assert_eq!(RunVerdict::MaxHold.exit_code(), MAX_HOLD);
         }
     }
 }

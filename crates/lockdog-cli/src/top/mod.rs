@@ -23,7 +23,7 @@ use crate::release;
 use crate::run::{Signals, number};
 use keys::{Key, Keys};
 use screen::Screen;
-use table::Table;
+use table::LockTable;
 
 pub(crate) async fn top(args: &Top, settings: &Settings, output: Output) -> Result<u8, Failed> {
     if settings.is_quorum() {
@@ -36,7 +36,7 @@ pub(crate) async fn top(args: &Top, settings: &Settings, output: Output) -> Resu
         ));
     }
     let client = settings.connect().await?.remove(0);
-    let mut table = Table::default();
+    let mut table = LockTable::default();
     let (rows, asked) = look(&client, args).await?;
     table.update(rows, asked);
     if args.once {
@@ -116,7 +116,7 @@ async fn look(client: &Client, args: &Top) -> Result<(Vec<LockInfo>, Instant), F
 /// What is on the screen.
 struct Shown {
     screen: Screen,
-    table: Table,
+    table: LockTable,
     mode: Mode,
     is_paused: bool,
     message: String,

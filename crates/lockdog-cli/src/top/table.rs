@@ -13,7 +13,7 @@ use crate::watch::Seen;
 
 /// The locks of the last scan, and what earlier scans showed.
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct LockTable {
     rows: Vec<LockInfo>,
     known: HashMap<String, Known>,
     pub(super) order: Order,
@@ -59,7 +59,7 @@ impl Order {
     }
 }
 
-impl Table {
+impl LockTable {
     /// Takes the locks of a new scan, which began at `asked`.
     pub(super) fn update(&mut self, rows: Vec<LockInfo>, asked: Instant) {
         let mut known = HashMap::new();

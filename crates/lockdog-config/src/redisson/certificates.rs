@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::ConfigError;
-use crate::value::Value;
+use crate::value::SettingValue;
 
 /// Reads the certificates in the trust store at this URL, or its path.
-pub(super) fn roots(store: &Value<'_>) -> Result<Option<Vec<u8>>, ConfigError> {
+pub(super) fn roots(store: &SettingValue<'_>) -> Result<Option<Vec<u8>>, ConfigError> {
     let export = "keytool -list -rfc -keystore STORE > ca.pem";
     let Some(pem) = read(store, export)? else {
         return Ok(None);
@@ -18,7 +18,7 @@ pub(super) fn roots(store: &Value<'_>) -> Result<Option<Vec<u8>>, ConfigError> {
 }
 
 /// Reads the client's certificate and its key, both in the one file.
-pub(super) fn identity(store: &Value<'_>) -> Result<Option<Vec<u8>>, ConfigError> {
+pub(super) fn identity(store: &SettingValue<'_>) -> Result<Option<Vec<u8>>, ConfigError> {
     let export = "openssl pkcs12 -in STORE -nodes -out client.pem";
     let Some(pem) = read(store, export)? else {
         return Ok(None);
@@ -30,7 +30,7 @@ pub(super) fn identity(store: &Value<'_>) -> Result<Option<Vec<u8>>, ConfigError
     Ok(Some(pem))
 }
 
-fn read(store: &Value<'_>, export: &str) -> Result<Option<Vec<u8>>, ConfigError> {
+fn read(store: &SettingValue<'_>, export: &str) -> Result<Option<Vec<u8>>, ConfigError> {
     let Some(url) = store.text()? else {
         return Ok(None);
     };

@@ -12,7 +12,7 @@ use super::walk::Found;
 use crate::error::ConfigError;
 use crate::note::Note;
 use crate::settings::Settings;
-use crate::value::Value;
+use crate::value::SettingValue;
 
 /// The settings of a file, and what became of its keys.
 pub(super) fn settings(
@@ -82,7 +82,7 @@ fn times(
     settings: &mut Settings,
     notes: &mut Vec<Note>,
 ) -> Result<(), ConfigError> {
-    let mut time = |value: Option<&Value<'_>>, setting: &str| {
+    let mut time = |value: Option<&SettingValue<'_>>, setting: &str| {
         let Some(value) = value else { return Ok(None) };
         let Some(millis) = value.number(SHORTEST..=A_DAY)? else {
             return Ok(None);
@@ -156,7 +156,7 @@ fn tls(
 
 fn check_tls(
     setting: Setting,
-    value: &Value<'_>,
+    value: &SettingValue<'_>,
     notes: &mut Vec<Note>,
 ) -> Result<(), ConfigError> {
     let anyway = "lockdog does this anyway";
@@ -187,7 +187,10 @@ fn check_tls(
 }
 
 /// The value at the top, or else the one of the section, as Redisson takes them.
-pub(super) fn first<'f, 'a>(found: &'f Found<'a>, setting: Setting) -> Option<&'f Value<'a>> {
+pub(super) fn first<'f, 'a>(
+    found: &'f Found<'a>,
+    setting: Setting,
+) -> Option<&'f SettingValue<'a>> {
     let top = found.in_top.get(&setting);
     top.or_else(|| found.in_section.get(&setting))
 }

@@ -11,7 +11,7 @@ mod walk;
 
 use std::collections::HashSet;
 
-use crate::document::{Kind, Node};
+use crate::document::{DocumentNode, NodeKind};
 use crate::error::ConfigError;
 use crate::note::Note;
 use crate::settings::Settings;
@@ -20,7 +20,7 @@ use crate::value::Variables;
 /// Reads the settings. A name mapper of Redisson's is refused unless the caller has one of its own, and an
 /// unknown key unless it is in `ignored`.
 pub(crate) fn read(
-    root: &Node,
+    root: &DocumentNode,
     variables: Variables<'_>,
     ignored: &HashSet<String>,
     has_name_mapper: bool,
@@ -29,8 +29,8 @@ pub(crate) fn read(
 }
 
 /// Whether the keys at the top are Redisson's.
-pub(crate) fn is_its_own(root: &Node) -> bool {
-    let Kind::Map(entries) = &root.kind else {
+pub(crate) fn is_its_own(root: &DocumentNode) -> bool {
+    let NodeKind::Map(entries) = &root.kind else {
         return false;
     };
     entries.iter().any(|entry| {

@@ -8,7 +8,7 @@ use super::rule::{Section, Setting};
 use super::walk::Found;
 use crate::error::ConfigError;
 use crate::note::Note;
-use crate::value::Value;
+use crate::value::SettingValue;
 
 /// The replicas to wait for; `None` for lockdog's default.
 pub(super) fn ack(
@@ -20,7 +20,7 @@ pub(super) fn ack(
     let synced = found.in_top.get(&Setting::SlavesSyncTimeout);
     let checked = found.in_top.get(&Setting::CheckLockSyncedSlaves);
     let time = synced.map(|value| value.number(1..=A_DAY)).transpose()?;
-    let is_checked = checked.map(Value::boolean).transpose()?;
+    let is_checked = checked.map(SettingValue::boolean).transpose()?;
     let (time, is_checked) = (time.flatten(), is_checked.flatten());
     if time.is_none() && is_checked.is_none() {
         return Ok(None);

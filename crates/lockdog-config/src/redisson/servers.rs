@@ -6,7 +6,7 @@ use super::walk::Found;
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::note::Note;
 use crate::settings::Servers;
-use crate::value::Value;
+use crate::value::SettingValue;
 
 /// The servers, and how to log in there.
 pub(super) struct Placed {
@@ -74,7 +74,7 @@ fn credential(
     Ok(first)
 }
 
-fn secret(value: &Value<'_>) -> Result<Option<String>, ConfigError> {
+fn secret(value: &SettingValue<'_>) -> Result<Option<String>, ConfigError> {
     let text = value.text()?;
     if text.as_ref().is_some_and(|text| text.starts_with("{aes}")) {
         let why = "encrypted values belong to Redisson PRO: give the value by a variable, ${NAME}";
@@ -107,7 +107,7 @@ fn one(
 }
 
 fn only(
-    value: &Value<'_>,
+    value: &SettingValue<'_>,
     address: &ServerAddress,
     login: &Login,
     notes: &mut Vec<Note>,
@@ -213,7 +213,7 @@ fn several<'f, 'a>(
     setting: Setting,
     key: &str,
     notes: &mut Vec<Note>,
-) -> Result<(&'f Value<'a>, Vec<ServerAddress>), ConfigError> {
+) -> Result<(&'f SettingValue<'a>, Vec<ServerAddress>), ConfigError> {
     let value = required(found, setting, key)?;
     let mut addresses: Vec<ServerAddress> = Vec::new();
     for text in value.texts()? {
@@ -239,7 +239,7 @@ fn several<'f, 'a>(
 }
 
 fn address(
-    value: &Value<'_>,
+    value: &SettingValue<'_>,
     text: &str,
     notes: &mut Vec<Note>,
 ) -> Result<ServerAddress, ConfigError> {
@@ -261,7 +261,7 @@ fn required<'f, 'a>(
     found: &'f Found<'a>,
     setting: Setting,
     key: &str,
-) -> Result<&'f Value<'a>, ConfigError> {
+) -> Result<&'f SettingValue<'a>, ConfigError> {
     let value = found.in_section.get(&setting);
     value.ok_or_else(|| missing(found, key))
 }

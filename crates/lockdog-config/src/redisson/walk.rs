@@ -4,28 +4,28 @@ use std::collections::{HashMap, HashSet};
 
 use super::keys::find;
 use super::rule::{Class, Key, Rule, Section, Setting, Usual};
-use crate::document::{Entry, Kind, Node};
+use crate::document::{DocumentNode, Entry, NodeKind};
 use crate::error::{ConfigError, ConfigErrorKind, Position};
 use crate::nearest::nearest;
 use crate::note::{Note, NoteKind};
-use crate::value::{Value, Variables};
+use crate::value::{SettingValue, Variables};
 
 /// What the file has.
 pub(super) struct Found<'a> {
     pub(super) section: Section,
     pub(super) section_at: Position,
-    pub(super) in_top: HashMap<Setting, Value<'a>>,
-    pub(super) in_section: HashMap<Setting, Value<'a>>,
+    pub(super) in_top: HashMap<Setting, SettingValue<'a>>,
+    pub(super) in_section: HashMap<Setting, SettingValue<'a>>,
     pub(super) notes: Vec<Note>,
 }
 
 /// Applies the rule of each key, and keeps the values of those that are settings of lockdog.
 pub(super) fn walk<'a>(
-    root: &'a Node,
+    root: &'a DocumentNode,
     variables: Variables<'a>,
     ignored: &HashSet<String>,
 ) -> Result<Found<'a>, ConfigError> {
-    let Kind::Map(entries) = &root.kind else {
+    let NodeKind::Map(entries) = &root.kind else {
         let why = "a configuration is a map of keys: begin with singleServerConfig: or its like";
         return Err(ConfigError::syntax(root.at, why));
     };
@@ -63,7 +63,7 @@ pub(super) fn walk<'a>(
                    masterSlaveServersConfig or replicatedServersConfig";
         return Err(ConfigError::new(ConfigErrorKind::Value, why).at(root.at));
     };
-    let Kind::Map(entries) = &entry.value.kind else {
+    let NodeKind::Map(entries) = &entry.value.kind else {
         let why = "it must be a map of keys";
         let error = ConfigError::new(ConfigErrorKind::Value, why);
         return Err(error.at(entry.value.at).of_key(section.key()));
@@ -83,8 +83,12 @@ pub(super) fn walk<'a>(
     })
 }
 
-fn value<'a>(section: Option<Section>, entry: &'a Entry, variables: Variables<'a>) -> Value<'a> {
-    Value {
+fn value<'a>(
+    section: Option<Section>,
+    entry: &'a Entry,
+    variables: Variables<'a>,
+) -> SettingValue<'a> {
+    SettingValue {
         key: match section {
             Some(section) => format!("{}.{}", section.key(), entry.key),
             None => entry.key.clone(),
@@ -98,9 +102,9 @@ fn value<'a>(section: Option<Section>, entry: &'a Entry, variables: Variables<'a
 fn apply<'a>(
     classes: &[Class],
     name: &str,
-    value: Value<'a>,
+    value: SettingValue<'a>,
     ignored: &HashSet<String>,
-    found: &mut HashMap<Setting, Value<'a>>,
+    found: &mut HashMap<Setting, SettingValue<'a>>,
     notes: &mut Vec<Note>,
 ) -> Result<(), ConfigError> {
     let Some(key) = find(classes, name) else {
@@ -140,7 +144,7 @@ fn apply<'a>(
     Ok(())
 }
 
-fn is_usual(value: &Value<'_>, usual: Usual) -> Result<bool, ConfigError> {
+fn is_usual(value: &SettingValue<'_>, usual: Usual) -> Result<bool, ConfigError> {
     Ok(match usual {
         Usual::Nothing => false,
         Usual::Number(number) => value.number(0..=u64::MAX)?.is_none_or(|it| it == number),
@@ -151,7 +155,7 @@ fn is_usual(value: &Value<'_>, usual: Usual) -> Result<bool, ConfigError> {
 }
 
 /// A key without a rule. Redisson refuses it, too, and it might change what a lock is.
-fn unknown(classes: &[Class], name: &str, value: &Value<'_>) -> ConfigError {
+fn unknown(classes: &[Class], name: &str, value: &SettingValue<'_>) -> ConfigError {
     let elsewhere = ALL.iter().find(|class| find(&[**class], name).is_some());
     let names = classes.iter().flat_map(|class| class.keys());
     let near = nearest(name, names.map(|key| key.name));

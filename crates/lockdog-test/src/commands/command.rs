@@ -1,7 +1,7 @@
 //! What one command is, and how its words are compared.
 
 use crate::database::Database;
-use crate::reply::Answer;
+use crate::reply::CommandResult;
 use crate::script::Commands;
 
 /// One command that the server knows.
@@ -30,8 +30,8 @@ pub(super) enum Run {
 }
 
 /// The caller is `None` in tests, and for a script whose caller has disconnected.
-type Plain = fn(&mut Database, Option<u64>, &[Vec<u8>]) -> Answer;
-type Evaluating = fn(&mut Database, Option<u64>, &[Vec<u8>], Commands) -> Answer;
+type Plain = fn(&mut Database, Option<u64>, &[Vec<u8>]) -> CommandResult;
+type Evaluating = fn(&mut Database, Option<u64>, &[Vec<u8>], Commands) -> CommandResult;
 
 pub(crate) const fn anywhere(name: &'static str, arity: i32, run: Plain) -> Command {
     Command {

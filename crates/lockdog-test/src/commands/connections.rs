@@ -1,9 +1,9 @@
 //! Commands about connections.
 
 use super::{Command, client_only, is};
-use crate::database::{Client, DATABASES, Database, text};
+use crate::database::{ClientConnection, DATABASES, Database, text};
 use crate::number::int_arg;
-use crate::reply::{Answer, Refusal, Reply};
+use crate::reply::{CommandResult, Refusal, Reply};
 
 pub(super) const COMMANDS: &[Command] = &[
     client_only("auth", -2, |database, client, args| match args {
@@ -66,7 +66,12 @@ pub(super) fn no_cluster() -> Refusal {
 }
 
 /// There is one user, and any password is right while none is required.
-fn let_in(database: &mut Database, client: Option<u64>, user: &[u8], password: &[u8]) -> Answer {
+fn let_in(
+    database: &mut Database,
+    client: Option<u64>,
+    user: &[u8],
+    password: &[u8],
+) -> CommandResult {
     let expected = database.password.as_bytes();
     if user != b"default" || !(expected.is_empty() || password == expected) {
         let line = "WRONGPASS invalid username-password pair or user is disabled.";
@@ -78,7 +83,7 @@ fn let_in(database: &mut Database, client: Option<u64>, user: &[u8], password: &
     Ok(Reply::OK)
 }
 
-fn hello(database: &mut Database, client: Option<u64>, args: &[Vec<u8>]) -> Answer {
+fn hello(database: &mut Database, client: Option<u64>, args: &[Vec<u8>]) -> CommandResult {
     let version = match args.get(1) {
         None => None,
         Some(version) => match int_arg(version) {
@@ -147,7 +152,7 @@ fn checked_name(name: &[u8]) -> Result<String, Refusal> {
     Ok(text(name))
 }
 
-fn client(database: &mut Database, caller: Option<u64>, args: &[Vec<u8>]) -> Answer {
+fn client(database: &mut Database, caller: Option<u64>, args: &[Vec<u8>]) -> CommandResult {
     let word = text(&args[1]).to_lowercase();
     let now = database.micros();
     let id = caller.unwrap_or_default();
@@ -193,14 +198,14 @@ fn client(database: &mut Database, caller: Option<u64>, args: &[Vec<u8>]) -> Ans
     }
 }
 
-fn line(id: u64, client: &Client, now: u64) -> String {
+fn line(id: u64, client: &ClientConnection, now: u64) -> String {
     let seconds = |since: u64| now.saturating_sub(since) / 1_000_000;
     let flags = match (client.is_monitor, client.listens()) {
         (true, _) => "O",
         (false, true) => "P",
         (false, false) => "N",
     };
-    let Client {
+    let ClientConnection {
         address,
         local,
         name,
@@ -223,7 +228,7 @@ fn line(id: u64, client: &Client, now: u64) -> String {
 }
 
 /// `CLIENT KILL address`, or with filters ID, ADDR, TYPE and SKIPME.
-fn kill(database: &mut Database, own: u64, filters: &[Vec<u8>]) -> Answer {
+fn kill(database: &mut Database, own: u64, filters: &[Vec<u8>]) -> CommandResult {
     let is_old = filters.len() == 1;
     let filters: Vec<(String, String)> = match filters {
         [address] => vec![("addr".to_owned(), text(address))],
@@ -242,7 +247,7 @@ fn kill(database: &mut Database, own: u64, filters: &[Vec<u8>]) -> Answer {
             _ => return Err(Refusal::syntax()),
         }
     }
-    let is_meant = |id: u64, client: &Client| {
+    let is_meant = |id: u64, client: &ClientConnection| {
         !(skips_own && id == own)
             && filters.iter().all(|(name, value)| match name.as_str() {
                 "id" => value.parse() == Ok(id),

@@ -4,7 +4,7 @@ use super::{Command, anywhere, is};
 use crate::database::{Database, text};
 use crate::glob;
 use crate::number::int_arg;
-use crate::reply::{Answer, Refusal, Reply};
+use crate::reply::{CommandResult, Refusal, Reply};
 
 pub(super) const COMMANDS: &[Command] = &[
     anywhere("dbsize", 1, |database, _, _| {
@@ -63,7 +63,7 @@ pub(super) const COMMANDS: &[Command] = &[
     anywhere("unlink", -2, |database, _, args| remove(database, args)),
 ];
 
-fn remove(database: &mut Database, args: &[Vec<u8>]) -> Answer {
+fn remove(database: &mut Database, args: &[Vec<u8>]) -> CommandResult {
     let keys = database.keys();
     let removed = args[1..].iter().filter(|key| keys.remove(key));
     Ok(Reply::Int(removed.count() as i64))
@@ -81,7 +81,12 @@ fn left(database: &mut Database, key: &[u8], rounded: fn(i64) -> i64) -> i64 {
 }
 
 /// EXPIRE and its variants; `unit` is the number of milliseconds in one unit of the argument.
-fn expire(database: &mut Database, args: &[Vec<u8>], unit: i64, is_absolute: bool) -> Answer {
+fn expire(
+    database: &mut Database,
+    args: &[Vec<u8>],
+    unit: i64,
+    is_absolute: bool,
+) -> CommandResult {
     let keys = database.keys();
     let now = keys.now() as i64;
     let base = if is_absolute { 0 } else { now };
@@ -152,7 +157,7 @@ impl Conditions {
 }
 
 /// All keys in one page.
-fn scan(database: &mut Database, _: Option<u64>, args: &[Vec<u8>]) -> Answer {
+fn scan(database: &mut Database, _: Option<u64>, args: &[Vec<u8>]) -> CommandResult {
     check_cursor(&args[1])?;
     let filter = Filter::read(&args[2..], true)?;
     let keys = database.keys();

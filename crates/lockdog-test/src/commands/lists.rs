@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::{Command, anywhere};
 use crate::database::Database;
 use crate::number::{int_arg, integer};
-use crate::reply::{Answer, Refusal, Reply};
+use crate::reply::{CommandResult, Refusal, Reply};
 
 type List = VecDeque<Vec<u8>>;
 
@@ -79,7 +79,7 @@ pub(super) fn range(from: i64, to: i64, length: usize) -> (usize, usize) {
     (from.min(to), to)
 }
 
-fn push(database: &mut Database, args: &[Vec<u8>], push: fn(&mut List, Vec<u8>)) -> Answer {
+fn push(database: &mut Database, args: &[Vec<u8>], push: fn(&mut List, Vec<u8>)) -> CommandResult {
     let list = database.keys().find_or_make::<List>(&args[1])?;
     for item in &args[2..] {
         push(list, item.clone());
@@ -87,7 +87,11 @@ fn push(database: &mut Database, args: &[Vec<u8>], push: fn(&mut List, Vec<u8>))
     Ok(Reply::Int(list.len() as i64))
 }
 
-fn pop(database: &mut Database, args: &[Vec<u8>], pop: fn(&mut List) -> Option<Vec<u8>>) -> Answer {
+fn pop(
+    database: &mut Database,
+    args: &[Vec<u8>],
+    pop: fn(&mut List) -> Option<Vec<u8>>,
+) -> CommandResult {
     let count = match args {
         [_, _] => None,
         [_, _, count] => {
@@ -115,7 +119,7 @@ fn pop(database: &mut Database, args: &[Vec<u8>], pop: fn(&mut List) -> Option<V
     Ok(reply)
 }
 
-fn remove(database: &mut Database, _: Option<u64>, args: &[Vec<u8>]) -> Answer {
+fn remove(database: &mut Database, _: Option<u64>, args: &[Vec<u8>]) -> CommandResult {
     let count = int_arg(&args[2])?;
     let keys = database.keys();
     let Some(list) = keys.find::<List>(&args[1])? else {

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::{Command, anywhere, client_only, is};
-use crate::database::{Client, Database, text};
+use crate::database::{ClientConnection, Database, text};
 use crate::glob;
-use crate::reply::{Answer, Refusal, Reply};
+use crate::reply::{CommandResult, Refusal, Reply};
 
 pub(super) const COMMANDS: &[Command] = &[
     client_only("monitor", 1, |database, client, _| {
@@ -45,7 +45,7 @@ pub(super) const COMMANDS: &[Command] = &[
 struct Way {
     begins: &'static str,
     ends: &'static str,
-    names: fn(&mut Client) -> &mut BTreeSet<Vec<u8>>,
+    names: fn(&mut ClientConnection) -> &mut BTreeSet<Vec<u8>>,
 }
 
 const PLAIN: Way = Way {
@@ -64,7 +64,7 @@ const SHARDED: Way = Way {
     names: |client| &mut client.shard_channels,
 };
 
-impl Client {
+impl ClientConnection {
     pub(crate) fn listens(&self) -> bool {
         !(self.channels.is_empty() && self.patterns.is_empty() && self.shard_channels.is_empty())
     }
@@ -77,7 +77,7 @@ fn change(
     way: &Way,
     args: &[Vec<u8>],
     begins: bool,
-) -> Answer {
+) -> CommandResult {
     let Some(client) = database.client(client) else {
         return Err(Refusal::new("ERR only a connection can listen"));
     };
@@ -112,7 +112,7 @@ fn change(
 }
 
 /// Channels and patterns are counted together, sharded channels separately.
-fn count_of(client: &Client, way: &Way) -> i64 {
+fn count_of(client: &ClientConnection, way: &Way) -> i64 {
     let count = if way.begins == SHARDED.begins {
         client.shard_channels.len()
     } else {
@@ -178,7 +178,7 @@ pub(crate) fn channels(database: &Database, sharded: bool) -> BTreeSet<Vec<u8>> 
     names.cloned().collect()
 }
 
-fn pubsub(database: &mut Database, _: Option<u64>, args: &[Vec<u8>]) -> Answer {
+fn pubsub(database: &mut Database, _: Option<u64>, args: &[Vec<u8>]) -> CommandResult {
     let word = text(&args[1]).to_lowercase();
     let sharded = word.starts_with("shard");
     match (word.as_str(), &args[2..]) {

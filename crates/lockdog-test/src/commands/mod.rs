@@ -22,7 +22,7 @@ use std::time::Duration;
 use command::{Place, Run};
 
 use crate::database::{Database, text};
-use crate::reply::{Answer, Refusal, Reply};
+use crate::reply::{CommandResult, Refusal, Reply};
 use crate::script::Commands;
 
 /// The result of a client's command.
@@ -81,7 +81,7 @@ pub(crate) fn execute(database: &mut Database, client: u64, args: &[Vec<u8>]) ->
 }
 
 /// Runs a command that a script calls.
-fn call(database: &mut Database, client: Option<u64>, args: &[Vec<u8>]) -> Answer {
+fn call(database: &mut Database, client: Option<u64>, args: &[Vec<u8>]) -> CommandResult {
     let Some(name) = args.first() else {
         let line = "ERR Please specify at least one argument for this redis.call call";
         return Err(Refusal::new(line));
@@ -101,7 +101,7 @@ fn run(
     name: &str,
     args: &[Vec<u8>],
     is_script: bool,
-) -> Answer {
+) -> CommandResult {
     let Some(command) = COMMANDS.get(name) else {
         return Err(Refusal::new(format!(
             "ERR unknown command '{}', the test server knows only what locks need",

@@ -3,7 +3,7 @@
 use super::{Command, client_only, evaluating, is};
 use crate::database::{Database, text};
 use crate::number::int_arg;
-use crate::reply::{Answer, Refusal, Reply};
+use crate::reply::{CommandResult, Refusal, Reply};
 use crate::script;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -39,7 +39,7 @@ fn parts(args: &[Vec<u8>]) -> Result<script::Arguments<'_>, Refusal> {
     Ok(rest.split_at(count))
 }
 
-fn scripts(database: &mut Database, _: Option<u64>, args: &[Vec<u8>]) -> Answer {
+fn scripts(database: &mut Database, _: Option<u64>, args: &[Vec<u8>]) -> CommandResult {
     match (text(&args[1]).to_lowercase().as_str(), &args[2..]) {
         ("exists", digests @ [_, ..]) => {
             let known = digests.iter().map(|digest| {

@@ -8,7 +8,7 @@ use super::{Command, anywhere, client_only};
 use crate::database::{Database, text};
 use crate::glob;
 use crate::number::int_arg;
-use crate::reply::{Answer, Refusal, Reply};
+use crate::reply::{CommandResult, Refusal, Reply};
 
 pub(super) const COMMANDS: &[Command] = &[
     client_only("acl", -2, |_, _, args| {
@@ -67,7 +67,7 @@ pub(super) fn wait_time(args: &[Vec<u8>]) -> Option<Duration> {
     }
 }
 
-fn config(database: &mut Database, _: Option<u64>, args: &[Vec<u8>]) -> Answer {
+fn config(database: &mut Database, _: Option<u64>, args: &[Vec<u8>]) -> CommandResult {
     match (text(&args[1]).to_lowercase().as_str(), &args[2..]) {
         ("get", patterns @ [_, ..]) => {
             let is_meant = |name: &str| {

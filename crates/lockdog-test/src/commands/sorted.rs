@@ -6,7 +6,7 @@ use super::lists::range;
 use super::{Command, anywhere, is};
 use crate::database::{Database, text};
 use crate::number::{float, int_arg, integer};
-use crate::reply::{Answer, Refusal, Reply};
+use crate::reply::{CommandResult, Refusal, Reply};
 
 type Sorted = BTreeMap<Vec<u8>, f64>;
 
@@ -105,7 +105,7 @@ fn remove_all<'a>(
     database: &mut Database,
     key: &[u8],
     items: impl Iterator<Item = &'a Vec<u8>>,
-) -> Answer {
+) -> CommandResult {
     let keys = database.keys();
     let Some(set) = keys.find::<Sorted>(key)? else {
         return Ok(Reply::Int(0));
@@ -122,7 +122,7 @@ fn listed(items: Vec<(Vec<u8>, f64)>, with_scores: bool) -> Reply {
     }
 }
 
-fn add(database: &mut Database, _: Option<u64>, args: &[Vec<u8>]) -> Answer {
+fn add(database: &mut Database, _: Option<u64>, args: &[Vec<u8>]) -> CommandResult {
     let (mut only_new, mut only_old, mut only_more, mut only_less) = (false, false, false, false);
     let (mut counts_changes, mut increments) = (false, false);
     let mut at = 2;
@@ -193,7 +193,7 @@ fn add(database: &mut Database, _: Option<u64>, args: &[Vec<u8>]) -> Answer {
     })
 }
 
-fn zrange(database: &mut Database, _: Option<u64>, args: &[Vec<u8>]) -> Answer {
+fn zrange(database: &mut Database, _: Option<u64>, args: &[Vec<u8>]) -> CommandResult {
     let options = Options::read(&args[4..])?;
     let (from, to) = (&args[2], &args[3]);
     if options.by_score {

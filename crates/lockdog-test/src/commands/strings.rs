@@ -2,9 +2,9 @@
 
 use super::{Command, anywhere};
 use crate::database::{Database, text};
-use crate::keyspace::Value;
+use crate::keyspace::StoredValue;
 use crate::number::{int_arg, integer};
-use crate::reply::{Answer, Refusal, Reply};
+use crate::reply::{CommandResult, Refusal, Reply};
 
 pub(super) const COMMANDS: &[Command] = &[
     anywhere("append", 3, |database, _, args| {
@@ -26,7 +26,7 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
     anywhere("getset", 3, |database, _, args| {
         let before = get(database, &args[1])?;
-        let value = Value::String(args[2].clone());
+        let value = StoredValue::String(args[2].clone());
         database.keys().put(&args[1], value, None);
         Ok(before)
     }),
@@ -48,7 +48,7 @@ pub(super) const COMMANDS: &[Command] = &[
         let keys = database.keys();
         let is_new = keys.entry(&args[1]).is_none();
         if is_new {
-            keys.put(&args[1], Value::String(args[2].clone()), None);
+            keys.put(&args[1], StoredValue::String(args[2].clone()), None);
         }
         Ok(Reply::Int(i64::from(is_new)))
     }),
@@ -58,12 +58,12 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
 ];
 
-fn get(database: &mut Database, key: &[u8]) -> Answer {
+fn get(database: &mut Database, key: &[u8]) -> CommandResult {
     let value = database.keys().find::<Vec<u8>>(key)?;
     Ok(value.map_or(Reply::Nil, Reply::bulk))
 }
 
-fn add(database: &mut Database, key: &[u8], by: i64) -> Answer {
+fn add(database: &mut Database, key: &[u8], by: i64) -> CommandResult {
     let keys = database.keys();
     let count = match keys.find::<Vec<u8>>(key)? {
         None => 0,
@@ -77,14 +77,14 @@ fn add(database: &mut Database, key: &[u8], by: i64) -> Answer {
 }
 
 /// SETEX and PSETEX; `unit` is the number of milliseconds in one unit of the argument.
-fn set_for(database: &mut Database, args: &[Vec<u8>], unit: u64) -> Answer {
+fn set_for(database: &mut Database, args: &[Vec<u8>], unit: u64) -> CommandResult {
     let keys = database.keys();
     let until = expiry(args, &args[2], unit, keys.now())?;
-    keys.put(&args[1], Value::String(args[3].clone()), Some(until));
+    keys.put(&args[1], StoredValue::String(args[3].clone()), Some(until));
     Ok(Reply::OK)
 }
 
-fn set(database: &mut Database, _: Option<u64>, args: &[Vec<u8>]) -> Answer {
+fn set(database: &mut Database, _: Option<u64>, args: &[Vec<u8>]) -> CommandResult {
     let keys = database.keys();
     let (mut until, mut keeps, mut gets) = (None, false, false);
     let (mut only_new, mut only_old) = (false, false);
@@ -122,7 +122,7 @@ fn set(database: &mut Database, _: Option<u64>, args: &[Vec<u8>]) -> Answer {
     if keeps {
         until = present.flatten();
     }
-    keys.put(&args[1], Value::String(args[2].clone()), until);
+    keys.put(&args[1], StoredValue::String(args[2].clone()), until);
     Ok(before)
 }
 
