@@ -122,7 +122,7 @@ impl LockInstance {
             acquiring.accept_limit = Some(2 * Rules::answer_limit(taking.terms.lease));
             let now = core.clock.now();
             let attempted = acquiring
-                .attempt_as_member(&taking.terms, guards, now, until)
+                .attempt_member(&taking.terms, guards, now, until)
                 .await
                 .map_err(|error| error.after(core.clock.now().since(now)))
                 .inspect_err(|error| self.suspect_asked(acquiring.sent(), error))?;

@@ -41,7 +41,7 @@ impl PendingAcquire {
     /// # Cancel safety
     ///
     /// As [`PendingAcquire::attempt`].
-    pub(crate) async fn attempt_as_member(
+    pub(crate) async fn attempt_member(
         &mut self,
         terms: &Terms,
         guards: InstanceChecks,

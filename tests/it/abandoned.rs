@@ -218,7 +218,7 @@ async fn run_all(site: Site, shapes: &[Shape], network: Network, which: impl Fn(
         warnings.retain(|text| !TRUE_OF_REPEATED.iter().any(|it| text.contains(it)));
     }
     println!(
-        "{cases} cases in {:?}, {} failed, {repeated} repeated; the machine stood still for {stall:?} at most",
+        "{cases} cases in {:?}, {} failed, {repeated} repeated; the machine was frozen for {stall:?} at most",
         began.elapsed(),
         failures.len(),
     );

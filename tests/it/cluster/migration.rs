@@ -142,7 +142,7 @@ async fn waiters_resubscribe_after_their_slot_moved_and_try_once() {
     let tries = || super::sent(&cluster, scripts::acquire());
     // One attempt of the holder, and two of each waiter: one before and one after its subscription.
     eventually(SOON, "all attempts were sent", async || tries() >= 7).await;
-    // A client repeats an attempt or a subscription without an answer, as when the machine stands still. So one
+    // A client repeats an attempt or a subscription without an answer, as when the machine is frozen. So one
     // of these moves has to go without a repetition.
     let mut attempts = Vec::new();
     for number in [2, 1, 0, 2, 1] {

@@ -132,7 +132,7 @@ async fn an_unlock_without_an_answer_is_unconfirmed_and_is_settled_later() {
 /// Design: invariant 6.
 #[tokio::test]
 async fn a_timeout_settles_on_the_same_connection_and_keeps_it() {
-    // The settlement has a command timeout, also if the machine stands still before the gate opens.
+    // The settlement has a command timeout, also if the machine is frozen before the gate opens.
     let fixture = Fixture::start().await;
     let gate = Gate::new();
     fixture

@@ -136,7 +136,7 @@ async fn replay(test: &str) {
         let is_excused = attempt == 1 || stood_still >= STALL;
         if !wrong.is_empty() && is_excused && attempt < ATTEMPTS {
             println!(
-                "again, because the machine may have stood still ({stood_still:?}): {wrong:?}"
+                "again, because the machine may have been frozen ({stood_still:?}): {wrong:?}"
             );
             continue;
         }

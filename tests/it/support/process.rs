@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 /// A folder for what a server writes. It is in memory where the system has that: a sentinel, and a node of a
 /// cluster, waits until each change of its configuration is on the disk. A busy disk stops it for seconds, and a
-/// sentinel that stood still for two seconds does nothing in the next thirty (`+tilt` in its log).
+/// sentinel that was frozen for two seconds does nothing in the next thirty (`+tilt` in its log).
 pub(crate) fn folder() -> TempDir {
     let in_memory = TempDir::with_prefix_in("lockdog-", "/dev/shm");
     let made = in_memory.or_else(|_| TempDir::with_prefix("lockdog-"));

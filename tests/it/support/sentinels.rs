@@ -284,7 +284,7 @@ impl Sentinel {
         panic!("{PORT_ATTEMPTS} ports in a row were taken by others");
     }
 
-    /// Lets the sentinel watch again a second after its process stood still, and not after thirty. Servers
+    /// Lets the sentinel watch again a second after its process was frozen, and not after thirty. Servers
     /// before 7.0 cannot.
     async fn shorten_tilt(&self) {
         let Some(redis) = self.try_redis().await else {

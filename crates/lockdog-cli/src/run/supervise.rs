@@ -72,7 +72,7 @@ pub(super) async fn supervise(
             end = command.wait() => break end,
             signal = signals.next() => forward(command, signal),
             reason = guard.lost(), if lost.is_none() => lost = Some(reason.reason()),
-            // Timers stand still while a machine sleeps, so the lease is looked at again soon.
+            // Timers stop while a machine sleeps, so the lease is looked at again soon.
             () = tokio::time::sleep(pause.min(TICK)) => {}
         }
     };

@@ -106,7 +106,7 @@ async fn ctrl_c_leaves_no_key() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let args = ["bench", "--duration", "24s", "--lock-prefix", "ours:"];
-    // The server does not answer for as long as this test may stand still.
+    // The server does not answer for as long as this test may be frozen.
     let args = [&["--command-timeout", "20s"][..], &args].concat();
     let running = lockdog(&server, &args).start();
     // The server answers no script, so that the keys stay.

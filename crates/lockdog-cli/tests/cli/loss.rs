@@ -119,7 +119,7 @@ async fn warn_lets_the_command_end_as_it_likes() {
     let running = lockdog(&server, &args).stdin(reader).start();
     files.lines("ready").await;
     redis.cmd(&["DEL", "orders"]).await;
-    // More than a lease, and lockdog may stand still.
+    // More than a lease, and lockdog may be frozen.
     tokio::time::sleep(ms(13_000)).await;
     drop(writer);
     let ended = running.end().await.code(6);
