@@ -39,7 +39,7 @@
 //! | one lock | [`Client::lock`], which returns a [`Lock`] |
 //! | many readers or one writer | [`Client::read_write_lock`] |
 //! | an order between the waiters of all clients | [`Client::fair_lock`] |
-//! | tokens that a store compares | [`Client::fenced_lock`] |
+//! | fencing tokens: growing numbers by which a store rejects late writes | [`Client::fenced_lock`] |
 //! | at most `n` holders at a time | [`Client::permit_semaphore`], [`Client::semaphore`] |
 //! | to wait until a count is zero | [`Client::count_down_latch`] |
 //! | one leader, with a term and a value | [`Client::election`] |
@@ -121,7 +121,7 @@
 //! Under `tokio::time::pause()`, or `#[tokio::test(start_paused = true)]`, calls to a real server fail at
 //! random, most of them immediately. While the answer is under way the runtime is idle, so its clock jumps
 //! to the next timer, which is the limit of the call. Do not pause the time in tests that use a real
-//! server. The crate `lockdog-test` is a server inside the test, which runs on the paused clock.
+//! server. The crate `lockdog-test` is a server inside the test, and works with the paused clock.
 //!
 //! # What it does not promise
 //!
