@@ -18,7 +18,7 @@ mod waits;
 use lockdog::{Client, ClientBuilder, Semaphore};
 
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
-use crate::support::wait::comes_true;
+use crate::support::wait::becomes_true;
 use crate::support::{Redis, eventually};
 
 /// The semaphore under test, and the number of its permits.
@@ -79,7 +79,7 @@ impl Fixture {
     async fn eventually_free(&self) {
         let is_free =
             async || self.free().await == i64::from(self.total) && self.shares().await.is_empty();
-        if !comes_true(SOON, is_free).await {
+        if !becomes_true(SOON, is_free).await {
             let ledger: Vec<(String, f64)> = self
                 .redis
                 .ask(&["ZRANGE", LEDGER, "0", "-1", "WITHSCORES"])

@@ -1,6 +1,6 @@
 //! The permissions that a server must give a quorum's member: `docs/security.md`.
 
-use super::{FENCED, PLAIN, TestCaller, ms, wary};
+use super::{FENCED, PLAIN, TestCaller, ms, with_quarantine};
 use crate::client::Client;
 use crate::error::Error;
 use crate::script::{InstanceChecks, MarkReply};
@@ -17,7 +17,11 @@ async fn a_quorum_member_needs_exactly_the_documented_permissions() {
         assert!(names.clone().any(|name| name == *rule), "{rule}");
     }
     let both = [&fenced[..], &remembering].concat();
-    for (guards, needed) in [(PLAIN, &[][..]), (FENCED, &fenced), (wary(ms(1)), &both)] {
+    for (guards, needed) in [
+        (PLAIN, &[][..]),
+        (FENCED, &fenced),
+        (with_quarantine(ms(1)), &both),
+    ] {
         let outcome = by(&server, &redis, needed, guards).await;
         assert!(outcome.is_ok(), "{needed:?}: {outcome:?}");
         for missing in needed {

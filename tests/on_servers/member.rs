@@ -1,7 +1,7 @@
 //! The acquire of a quorum's member has the same effect on the lock as the plain lock's.
 
 use super::epoch::granted;
-use super::{FENCED, LONG, PLAIN, TestCaller, TestMember, ms, wary};
+use super::{FENCED, LONG, PLAIN, TestCaller, TestMember, ms, with_quarantine};
 use crate::client::Client;
 use crate::script::{AcquireReply, InstanceChecks};
 use crate::server::Failure;
@@ -9,7 +9,7 @@ use crate::support::{Action, named};
 
 #[tokio::test]
 async fn a_member_acquire_is_a_plain_lock_for_other_clients() {
-    for guards in [PLAIN, FENCED, wary(ms(1))] {
+    for guards in [PLAIN, FENCED, with_quarantine(ms(1))] {
         let member = TestMember::ready(guards).await;
         granted(member.acquire("f", guards).await.unwrap());
         assert_eq!(member.counts().await, [("f".to_owned(), "1".to_owned())]);
@@ -35,7 +35,7 @@ async fn a_member_acquire_is_a_plain_lock_for_other_clients() {
 
 #[tokio::test]
 async fn a_member_acquire_sets_a_count_and_never_shortens_the_lease() {
-    for guards in [PLAIN, FENCED, wary(ms(1))] {
+    for guards in [PLAIN, FENCED, with_quarantine(ms(1))] {
         let member = TestMember::ready(guards).await;
         member.acquire_to("f", 1, ms(60_000), guards).await.unwrap();
         for (target, count) in [(3, "3"), (3, "3"), (2, "3"), (1, "3")] {
@@ -53,7 +53,7 @@ async fn a_member_acquire_sets_a_count_and_never_shortens_the_lease() {
 
 #[tokio::test]
 async fn a_member_acquire_delivered_twice_counts_once() {
-    for guards in [PLAIN, FENCED, wary(ms(1))] {
+    for guards in [PLAIN, FENCED, with_quarantine(ms(1))] {
         let member = TestMember::ready(guards).await;
         let rule = member
             .proxy
@@ -67,7 +67,7 @@ async fn a_member_acquire_delivered_twice_counts_once() {
 
 #[tokio::test]
 async fn a_member_acquire_with_a_refused_lease_is_undone() {
-    for guards in [PLAIN, FENCED, wary(ms(1))] {
+    for guards in [PLAIN, FENCED, with_quarantine(ms(1))] {
         let member = TestMember::ready(guards).await;
         granted(member.acquire_to("f", 1, ms(60_000), guards).await.unwrap());
         let user = ["on", ">p", "~*", "&*", "+@all", "-pexpire"];
@@ -115,10 +115,10 @@ async fn a_malformed_script_answer_is_a_failure() {
 
 #[tokio::test]
 async fn a_flushed_script_is_sent_again() {
-    let member = TestMember::ready(wary(ms(1))).await;
+    let member = TestMember::ready(with_quarantine(ms(1))).await;
     for _ in 0..3 {
         member.redis.cmd(&["SCRIPT", "FLUSH"]).await;
-        granted(member.acquire("f", wary(ms(1))).await.unwrap());
+        granted(member.acquire("f", with_quarantine(ms(1))).await.unwrap());
         member.mark("f", 1).await.unwrap();
         member.client.provision().await.unwrap();
     }

@@ -159,7 +159,7 @@ const FENCED: InstanceChecks = InstanceChecks {
 };
 
 /// Checks the lock, its register and the server's epoch.
-fn wary(quarantine: Duration) -> InstanceChecks {
+fn with_quarantine(quarantine: Duration) -> InstanceChecks {
     InstanceChecks {
         quarantine: Some(quarantine),
         register: true,

@@ -1,7 +1,7 @@
 //! The register of one lock's fencing tokens: it only grows, and reports when its value is uncertain.
 
 use super::epoch::granted;
-use super::{FENCED, LONG, PLAIN, REGISTER, TestMember, ms, wary};
+use super::{FENCED, LONG, PLAIN, REGISTER, TestMember, ms, with_quarantine};
 use crate::script::{AcquireReply, MarkReply, RegisterState};
 use crate::server::Failure;
 use crate::support::{Action, Data, Gate, RedisServer};
@@ -187,28 +187,31 @@ async fn a_register_from_before_a_data_loss_is_uncertain_until_it_is_written() {
     let server = RedisServer::builder().persistent().start().await;
     let mut member = TestMember::on(server, |client| client).await;
     member.client.provision().await.unwrap();
-    granted(member.acquire("f", wary(ms(1))).await.unwrap());
+    granted(member.acquire("f", with_quarantine(ms(1))).await.unwrap());
     member.mark("f", 20).await.unwrap();
-    assert!(!member.look_warily("f").await.fresh);
+    assert!(!member.look_with_quarantine("f").await.fresh);
     // As with an older copy of the data: the lock exists, and the token is smaller.
     member.server.restart(Data::Kept).await;
     member.look_again().await;
-    let _quarantine = member.acquire("f", wary(ms(1))).await;
+    let _quarantine = member.acquire("f", with_quarantine(ms(1))).await;
     tokio::time::sleep(ms(20)).await;
-    let old = member.look_warily("f").await;
+    let old = member.look_with_quarantine("f").await;
     assert_eq!((old.value, old.fresh), (Some(20), true));
     // Another lock's register is uncertain too.
     assert!(member.redis.exists("lockdog:epoch").await);
     assert_eq!(member.mark("f", 20).await.unwrap(), MarkReply::Done);
-    assert!(member.look_warily("f").await.fresh, "nothing was written");
+    assert!(
+        member.look_with_quarantine("f").await.fresh,
+        "nothing was written"
+    );
     assert_eq!(member.mark("f", 21).await.unwrap(), MarkReply::Done);
-    let new = member.look_warily("f").await;
+    let new = member.look_with_quarantine("f").await;
     assert_eq!((new.value, new.fresh), (Some(21), false));
     // Until the server's data is provisioned.
     member.redis.cmd(&["DEL", REGISTER]).await;
-    assert!(member.look_warily("f").await.fresh);
+    assert!(member.look_with_quarantine("f").await.fresh);
     member.client.provision().await.unwrap();
-    assert!(!member.look_warily("f").await.fresh);
+    assert!(!member.look_with_quarantine("f").await.fresh);
 }
 
 impl TestMember {
@@ -219,8 +222,8 @@ impl TestMember {
     }
 
     /// The same, with a check of the epoch.
-    async fn look_warily(&self, field: &str) -> RegisterState {
-        let taken = granted(self.acquire(field, wary(ms(1))).await.unwrap());
+    async fn look_with_quarantine(&self, field: &str) -> RegisterState {
+        let taken = granted(self.acquire(field, with_quarantine(ms(1))).await.unwrap());
         taken.register.expect("it was asked for")
     }
 

@@ -95,7 +95,7 @@ async fn a_held_lock_is_renewed_when_maxclients_allows_its_client_again() {
         guard.verdict() == Verdict::Jeopardy
     })
     .await;
-    full.has_turned_away(3).await;
+    full.has_rejected(3).await;
     assert!(guard.is_valid() && !waiting.is_finished());
     full.make_room().await;
     eventually(SOON, "it is renewed", async || {
@@ -118,7 +118,7 @@ async fn a_new_client_on_a_full_server_waits_or_reports_it() {
     let error = builder().command_timeout(MOMENT).build().await;
     let error = error.unwrap_err();
     assert!(error.is_retriable(), "{error}");
-    full.has_turned_away(1).await;
+    full.has_rejected(1).await;
     let lazy = builder().lazy(true).build().await.unwrap();
     let lock = lazy.lock(NAME);
     let error = refusal(&lock).await;
@@ -180,7 +180,7 @@ struct Full {
 impl Full {
     async fn without(fixture: &Fixture) -> Self {
         let redis = fixture.redis.clone();
-        let before = turned_away(&redis).await;
+        let before = rejected_connections(&redis).await;
         // The connections of other clients stay.
         let own = fixture.proxy.connections();
         let there = redis.clients().await.len() - own;
@@ -190,9 +190,9 @@ impl Full {
         Self { redis, before }
     }
 
-    async fn has_turned_away(&self, number: u64) {
+    async fn has_rejected(&self, number: u64) {
         eventually(SOON, "clients are turned away", async || {
-            turned_away(&self.redis).await >= self.before + number
+            rejected_connections(&self.redis).await >= self.before + number
         })
         .await;
     }
@@ -207,7 +207,7 @@ async fn set(redis: &Redis, most: usize) {
     redis.cmd(&["CONFIG", "SET", "maxclients", &most]).await;
 }
 
-async fn turned_away(redis: &Redis) -> u64 {
+async fn rejected_connections(redis: &Redis) -> u64 {
     let info: String = redis.ask(&["INFO", "stats"]).await;
     let line = info
         .lines()

@@ -228,7 +228,11 @@ async fn cancelled_and_timed_out_calls_keep_exclusion() {
         } else {
             [(1, "c"), (0, "b"), (0, "a")]
         };
-        tasks.spawn(restless(multi(&clients, &members), cell.clone(), number));
+        tasks.spawn(use_every_call(
+            multi(&clients, &members),
+            cell.clone(),
+            number,
+        ));
     }
     let entered: i64 = tasks.join_all().await.into_iter().sum();
     assert!(entered >= 6 * 10, "only {entered} entries");
@@ -332,7 +336,7 @@ async fn single_rounds(client: Client, cell: Cell, rounds: i64) -> i64 {
 
 /// Acquires with a wait, a short wait, without a wait or cancelled, and unlocks or drops. Returns how
 /// often it acquired.
-async fn restless(lock: MultiLock, cell: Cell, number: u64) -> i64 {
+async fn use_every_call(lock: MultiLock, cell: Cell, number: u64) -> i64 {
     let mut entered = 0;
     for round in 0..60 {
         let patience = Duration::from_millis((round * 7 + number * 3) % 20);

@@ -22,7 +22,7 @@ async fn locks_renewals_and_messages_work_with_either_protocol() {
     ] {
         works(&redis, &builder).await;
         let client = builder.client_name("billing").build().await.unwrap();
-        assert_eq!(spoken_by(&redis, "billing").await, [spoken]);
+        assert_eq!(protocols_of(&redis, "billing").await, [spoken]);
         client.shutdown().await;
     }
 }
@@ -102,7 +102,7 @@ async fn the_master_of_sentinels_works_with_resp3() {
     let builder = Client::builder().url(format!("{}?protocol=resp3", all.url()));
     works(&redis, &builder).await;
     let client = builder.client_name("billing").build().await.unwrap();
-    assert_eq!(spoken_by(&redis, "billing").await, ["3"]);
+    assert_eq!(protocols_of(&redis, "billing").await, ["3"]);
     let guard = client.lock("l").lock().await.unwrap();
     all.failover().await;
     let known = async || guard.remaining() > ms(29_000);
@@ -121,7 +121,7 @@ async fn a_cluster_works_with_resp3() {
     let (one, two) = (connect(&builder).await, connect(&builder).await);
     let guard = one.lock("l").lock().await.unwrap();
     // The watchdog's connection may be open already.
-    let spoken = spoken_by(&redis, "billing").await;
+    let spoken = protocols_of(&redis, "billing").await;
     assert!(
         !spoken.is_empty() && spoken.iter().all(|it| it == "3"),
         "{spoken:?}"
@@ -148,7 +148,7 @@ async fn take(lock: &RedLock) -> Option<u64> {
 }
 
 /// The protocols of the connections of this name, as the server knows them.
-async fn spoken_by(redis: &Redis, name: &str) -> Vec<String> {
+async fn protocols_of(redis: &Redis, name: &str) -> Vec<String> {
     let clients = redis.clients().await;
     let named = clients.iter().filter(|client| client.name == name);
     named.map(|client| client.fields["resp"].clone()).collect()

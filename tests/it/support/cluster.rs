@@ -44,7 +44,7 @@ impl Cluster {
     /// All nodes, as clients reach them, in one URL.
     pub(crate) fn url(&self) -> String {
         let hosts = self.nodes.iter();
-        let hosts = hosts.map(|node| format!("127.0.0.1:{}", node.spoken_port()));
+        let hosts = hosts.map(|node| format!("127.0.0.1:{}", node.client_port()));
         let hosts: Vec<_> = hosts.collect();
         let scheme = self.nodes[0].tls.map_or("redis", |_| "rediss");
         let login = self.nodes[0].server.password();
@@ -192,7 +192,7 @@ impl Cluster {
         let running = self.nodes.iter().filter(|it| it.server.is_running());
         join_all(running.map(|it| meet(it, &node))).await;
         self.nodes.push(node.clone());
-        self.await_acquaintance().await;
+        self.await_full_mesh().await;
         self.await_health().await;
         node
     }

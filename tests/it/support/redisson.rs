@@ -452,7 +452,7 @@ impl<T: FromAnswer> PendingCall<T> {
     /// What the call returned or threw, and when.
     pub(crate) async fn answer(self) -> Answer<T> {
         let Ok(answer) = self.answer.await else {
-            panic!("{}", self.driver.epitaph());
+            panic!("{}", self.driver.why_unanswered());
         };
         let micros = |field: &str| Duration::from_micros(answer[field].as_u64().expect("a time"));
         Answer {

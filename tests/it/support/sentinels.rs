@@ -13,7 +13,7 @@ use crate::support::prelude::SOON;
 use crate::support::process::{Process, folder, pause, resume};
 use crate::support::redis::Redis;
 use crate::support::server::{PORT_ATTEMPTS, RedisServer, ServerBuilder};
-use crate::support::wait::{comes_true, eventually};
+use crate::support::wait::{becomes_true, eventually};
 
 /// The sentinels' name of the master.
 pub(crate) const MASTER: &str = "orders";
@@ -120,7 +120,7 @@ impl Sentinels {
 
     /// Waits until another server than `old` is the master by what the sentinels say and it says.
     pub(crate) async fn await_switch_from(&self, old: u16) -> &RedisServer {
-        let is_switched = comes_true(SWITCHED_WITHIN, async || self.is_switched_from(old).await);
+        let is_switched = becomes_true(SWITCHED_WITHIN, async || self.is_switched_from(old).await);
         // The logs show whether the sentinels were busy or disagreed.
         assert!(
             is_switched.await,

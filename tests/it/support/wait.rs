@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 /// Repeats the check until it is true. Fails the test with `what` after `timeout`.
 pub(crate) async fn eventually(timeout: Duration, what: &str, holds: impl AsyncFnMut() -> bool) {
-    if !comes_true(timeout, holds).await {
+    if !becomes_true(timeout, holds).await {
         panic!("within {timeout:?} it did not come true that {what}");
     }
 }
 
 /// Repeats the check until it is true or `timeout` is over.
-pub(crate) async fn comes_true(timeout: Duration, mut holds: impl AsyncFnMut() -> bool) -> bool {
+pub(crate) async fn becomes_true(timeout: Duration, mut holds: impl AsyncFnMut() -> bool) -> bool {
     let poll = async {
         let mut pause = SHORTEST_PAUSE;
         while !holds().await {

@@ -17,7 +17,7 @@ impl World {
         let now = setting.moment(self.ticks);
         if self.clients[0].is_valid(now) && self.clients[1].is_valid(now) {
             Some("two clients believe in it")
-        } else if !self.keeps_its_word(setting) {
+        } else if !self.has_enough_instances(setting) {
             Some("too few instances keep it")
         } else if !self.notifies_of_losses(setting) {
             Some("no holder is notified that it is lost")
@@ -38,7 +38,7 @@ impl World {
 
     /// A valid client has the lock on enough instances, for long enough, not counting those that lost
     /// it, and it does not count more. So no client takes or releases a lock of another.
-    fn keeps_its_word(&self, setting: &Setting) -> bool {
+    fn has_enough_instances(&self, setting: &Setting) -> bool {
         let now = setting.moment(self.ticks);
         for (index, client) in self.clients.iter().enumerate() {
             let Some(quorum) = client.quorum().filter(|it| it.is_valid(now)) else {

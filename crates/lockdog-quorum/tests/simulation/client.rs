@@ -232,7 +232,7 @@ impl<'a> Client<'a> {
                 generation: attempt.wakes,
             };
             // Timers fire up to a millisecond late.
-            let at = self.clock.truly(wake_at) + world.chance.within(0, 1_000_000);
+            let at = self.clock.true_time(wake_at) + world.chance.within(0, 1_000_000);
             let client = self.number;
             world.at(at, world::Event::Timer { client, timer });
         }

@@ -13,7 +13,7 @@ impl Clock {
     }
 
     /// The true time at which it first shows this moment.
-    pub(super) fn truly(self, moment: Moment) -> u64 {
+    pub(super) fn true_time(self, moment: Moment) -> u64 {
         let passed = moment.0.saturating_sub(self.offset());
         (passed * 1_000_000).div_ceil(self.0.rate)
     }

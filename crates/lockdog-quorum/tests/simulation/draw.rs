@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::chance::Chance;
-use super::plan::{Faults, Keeps, Mishap, Plan, START_MS, Script, Step, Wall, Want, Ways, What};
+use super::plan::{
+    Faults, Keeps, Plan, PlannedFault, START_MS, Script, Step, Wall, Want, Ways, What,
+};
 use crate::{Rules, quarantine};
 
 impl Plan {
@@ -61,25 +63,25 @@ impl Plan {
                 .map(|_| wall(chance, rates, apart_ms))
                 .collect(),
             scripts,
-            mishaps: Vec::new(),
+            planned_faults: Vec::new(),
         };
         if !faultless {
             plan.network = faults(chance, watchdog_lease_ms);
             for _ in 0..chance.within(0, 7) {
-                let mishap = mishap(chance, &plan, steps);
-                plan.mishaps.extend(mishap);
+                let planned_fault = planned_fault(chance, &plan, steps);
+                plan.planned_faults.extend(planned_fault);
             }
             if pause_ms > 0 {
                 // An instance that restarts early counts again before the end.
-                for mishap in &mut plan.mishaps {
-                    if matches!(mishap.what, What::Crash { .. }) {
-                        mishap.at_ms %= 2 * watchdog_lease_ms;
+                for planned_fault in &mut plan.planned_faults {
+                    if matches!(planned_fault.what, What::Crash { .. }) {
+                        planned_fault.at_ms %= 2 * watchdog_lease_ms;
                     }
                 }
                 for client in 0..plan.scripts.len() {
                     for at_ms in [0, pause_ms] {
                         let instance = chance.within(0, 7);
-                        plan.mishaps.push(Mishap {
+                        plan.planned_faults.push(PlannedFault {
                             at_ms,
                             what: What::Cut {
                                 client,
@@ -187,7 +189,7 @@ fn rest(chance: &mut Chance, lease_ms: u64) -> Step {
     Step::Rest(chance.within(0, longest))
 }
 
-fn mishap(chance: &mut Chance, plan: &Plan, steps: bool) -> Option<Mishap> {
+fn planned_fault(chance: &mut Chance, plan: &Plan, steps: bool) -> Option<PlannedFault> {
     let lease_ms = plan.watchdog_lease_ms;
     let at_ms = chance.within(0, plan.calm_ms);
     let instance = chance.within(0, plan.instances as u64 - 1) as usize;
@@ -217,8 +219,8 @@ fn mishap(chance: &mut Chance, plan: &Plan, steps: bool) -> Option<Mishap> {
         78..81 => What::Die { client },
         81..86 if steps => {
             // Only once, so that the remaining drift is not used twice in a lease.
-            let has_stepped = plan.mishaps.iter().any(|mishap| {
-                matches!(mishap.what, What::Step { instance: other, .. } if other == instance)
+            let has_stepped = plan.planned_faults.iter().any(|planned_fault| {
+                matches!(planned_fault.what, What::Step { instance: other, .. } if other == instance)
             });
             if has_stepped {
                 return None;
@@ -240,14 +242,14 @@ fn mishap(chance: &mut Chance, plan: &Plan, steps: bool) -> Option<Mishap> {
         },
         _ => return None,
     };
-    Some(Mishap { at_ms, what })
+    Some(PlannedFault { at_ms, what })
 }
 
 /// Other instances know the latest token, even if this one crashes too. If too many restarted for that,
 /// clocks must distinguish later from earlier.
 fn is_remembered(plan: &Plan, crashing: Option<usize>) -> bool {
     let mut crashed: Vec<usize> = crashing.into_iter().collect();
-    crashed.extend(plan.mishaps.iter().filter_map(|it| match it.what {
+    crashed.extend(plan.planned_faults.iter().filter_map(|it| match it.what {
         What::Crash { instance, .. } => Some(instance),
         _ => None,
     }));
@@ -260,8 +262,8 @@ fn is_remembered(plan: &Plan, crashing: Option<usize>) -> bool {
 fn has_close_clocks(plan: &Plan) -> bool {
     let offsets = || plan.walls.iter().map(|wall| wall.offset_ms);
     let are_close = offsets().max() <= offsets().min().map(|ms| ms + CLOSE_MS);
-    let is_jump = |mishap: &Mishap| matches!(mishap.what, What::Jump { .. });
-    !plan.timeless && are_close && !plan.mishaps.iter().any(is_jump)
+    let is_jump = |planned_fault: &PlannedFault| matches!(planned_fault.what, What::Jump { .. });
+    !plan.timeless && are_close && !plan.planned_faults.iter().any(is_jump)
 }
 
 /// No client asks for a lease of more watchdog leases than this.

@@ -138,7 +138,7 @@ impl Lane {
             serial,
         };
         let client = self.client;
-        world.at(self.clock.truly(ends), Event::Timer { client, timer });
+        world.at(self.clock.true_time(ends), Event::Timer { client, timer });
     }
 
     fn send(&self, serial: u32, command: Command, world: &mut World<'_>) {

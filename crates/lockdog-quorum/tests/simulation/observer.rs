@@ -114,7 +114,7 @@ fn compare(
         if attempt.is_over() || known.state != MemberState::Held || now >= known.until {
             continue;
         }
-        let counted_on = client.clock.truly(known.until) - world.now;
+        let counted_on = client.clock.true_time(known.until) - world.now;
         let kept = instance.keeps(id, world.now);
         let is_right = kept >= counted_on || instance.lost.contains(&id);
         world.claim(is_right, || {

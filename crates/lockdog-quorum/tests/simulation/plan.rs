@@ -24,7 +24,7 @@ pub(super) struct Plan {
     pub(super) network: Faults,
     pub(super) walls: Vec<Wall>,
     pub(super) scripts: Vec<Script>,
-    pub(super) mishaps: Vec<Mishap>,
+    pub(super) planned_faults: Vec<PlannedFault>,
 }
 
 /// In percent of messages.
@@ -85,7 +85,7 @@ pub(super) struct Want {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Mishap {
+pub(super) struct PlannedFault {
     pub(super) at_ms: u64,
     pub(super) what: What,
 }
@@ -176,9 +176,9 @@ impl Plan {
                 plans.push(plan);
             }
         };
-        for i in 0..self.mishaps.len() {
+        for i in 0..self.planned_faults.len() {
             add(&|plan| {
-                plan.mishaps.remove(i);
+                plan.planned_faults.remove(i);
             });
         }
         for (i, script) in self.scripts.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! One run: the clients and instances of a plan, the mishaps between them, and the observer.
+//! One run: the clients and instances of a plan, the planned faults, and the observer.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -58,8 +58,9 @@ impl<'a> Run<'a> {
 
     fn go(&mut self) {
         let plan = self.world.plan;
-        for (index, mishap) in plan.mishaps.iter().enumerate() {
-            self.world.at(ns(mishap.at_ms), Event::Mishap(index));
+        for (index, planned_fault) in plan.planned_faults.iter().enumerate() {
+            self.world
+                .at(ns(planned_fault.at_ms), Event::PlannedFault(index));
         }
         self.world.at(ns(plan.calm_ms), Event::Calm);
         self.world.at(ns(plan.finish_ms), Event::Finish);
@@ -99,10 +100,10 @@ impl<'a> Run<'a> {
         }
         match event {
             Event::Request(request) => self.deliver(request),
-            Event::Mishap(index) => {
-                let what = world.plan.mishaps[index].what;
+            Event::PlannedFault(index) => {
+                let what = world.plan.planned_faults[index].what;
                 world.note(|| format!("{what:?}"));
-                self.befall(what);
+                self.inject(what);
             }
             Event::Start { instance } => self.start(instance),
             Event::Thaw { client } => {
@@ -184,7 +185,7 @@ impl<'a> Run<'a> {
         observer::look_at_instance(request.instance, &self.clients, instance, world);
     }
 
-    fn befall(&mut self, what: What) {
+    fn inject(&mut self, what: What) {
         let world = &mut self.world;
         let (now, calm) = (world.now, ns(world.plan.calm_ms));
         let until = |ms| (now + ns(ms)).min(calm);

@@ -246,7 +246,10 @@ impl Client<'_> {
             generation: self.generation,
         };
         let client = self.number;
-        world.at(self.clock.truly(at), world::Event::Timer { client, timer });
+        world.at(
+            self.clock.true_time(at),
+            world::Event::Timer { client, timer },
+        );
     }
 
     /// Clears the timer of its script.

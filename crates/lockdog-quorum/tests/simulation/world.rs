@@ -86,8 +86,8 @@ pub(super) enum Event {
         client: usize,
         timer: Timer,
     },
-    /// A mishap of the plan.
-    Mishap(usize),
+    /// A fault of the plan.
+    PlannedFault(usize),
     Start {
         instance: usize,
     },

@@ -1,7 +1,7 @@
 //! One server's wall clock is set ahead, or back.
 
 use super::crowd::Crowd;
-use super::fixture::{Fixture, assert_busy, await_letters, give_back, take};
+use super::fixture::{Fixture, assert_busy, await_states, give_back, take};
 use super::story::Watched;
 use super::{LEASE, NAME};
 use crate::red_lock::{SOON, ms};
@@ -61,7 +61,7 @@ async fn a_clock_set_back_by_a_minute_does_not_block_acquires() {
     let redis = test.servers[0].redis().await;
     assert!(redis.pttl(NAME).await > 50_000);
     let guard = take(&lock).await;
-    await_letters(&guard, &test, "HAAAA").await;
+    await_states(&guard, &test, "HAAAA").await;
     assert!(redis.pttl(NAME).await > 40_000, "it is still taken there");
     give_back(guard).await;
     let crowd = Crowd::start(&[lock, test.lock().await]);

@@ -5,7 +5,7 @@ use std::time::Instant;
 use lockdog::{Error, Guard, RedLock};
 
 use super::crowd::Crowd;
-use super::fixture::{Fixture, give_back, letters, red_lock, take};
+use super::fixture::{Fixture, give_back, red_lock, states_as_letters, take};
 use super::story::Watched;
 use super::{LEASE, NAME, QUARANTINE};
 use crate::red_lock::{SOON, ms};
@@ -125,7 +125,7 @@ async fn an_acquire_fails_if_only_an_unreachable_instance_may_have_the_latest_to
             panic!("{error}");
         };
         // A busy machine may be late.
-        letters(none.instances(), &test) == "FFAAU"
+        states_as_letters(none.instances(), &test) == "FFAAU"
     })
     .await;
     // The client does not retry without pauses.

@@ -193,7 +193,7 @@ pub(super) async fn assert_busy(lock: &RedLock) {
 
 /// The state of each instance as one letter: acquired, held by another, quarantined, unreachable and so
 /// on.
-pub(super) fn letters(instances: &[Instance], test: &Fixture) -> String {
+pub(super) fn states_as_letters(instances: &[Instance], test: &Fixture) -> String {
     let mut letters = vec!['?'; instances.len()];
     for instance in instances {
         let member = test.member(instance);
@@ -212,10 +212,10 @@ pub(super) fn letters(instances: &[Instance], test: &Fixture) -> String {
 }
 
 /// Waits until the guard reports these states.
-pub(super) async fn await_letters(guard: &Guard, test: &Fixture, wanted: &str) {
+pub(super) async fn await_states(guard: &Guard, test: &Fixture, wanted: &str) {
     let until = Instant::now() + SOON;
     loop {
-        let found = letters(&guard.instances(), test);
+        let found = states_as_letters(&guard.instances(), test);
         if found == wanted {
             return;
         }

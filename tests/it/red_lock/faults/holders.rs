@@ -8,7 +8,7 @@ use lockdog::{Client, Error, Owner};
 
 use super::crowd::Crowd;
 use super::fencing::Resource;
-use super::fixture::{Fixture, assert_busy, await_letters, client, give_back, red_lock, take};
+use super::fixture::{Fixture, assert_busy, await_states, client, give_back, red_lock, take};
 use super::story::Watched;
 use super::{LEASE, NAME};
 use crate::red_lock::{SOON, ms};
@@ -163,7 +163,7 @@ async fn a_client_that_is_shut_down_leaves_the_lock_to_the_others() {
         let next = waiter.await.unwrap().unwrap();
         give_back(next.expect("it is free")).await;
         let again = take(&lock).await;
-        await_letters(&again, &test, ["UAA", "AUA", "AAU"][ended]).await;
+        await_states(&again, &test, ["UAA", "AUA", "AAU"][ended]).await;
         drop(again);
         crowd.await_visits(5).await;
         crowd.end().await;

@@ -7,7 +7,9 @@ use lockdog::Error;
 use lockdog::error::LostReason;
 
 use super::crowd::Crowd;
-use super::fixture::{Fixture, assert_busy, await_letters, give_back, letters, red_lock, take};
+use super::fixture::{
+    Fixture, assert_busy, await_states, give_back, red_lock, states_as_letters, take,
+};
 use super::story::Watched;
 use super::{LEASE, QUARANTINE};
 use crate::red_lock::faults::is_acquire;
@@ -25,7 +27,7 @@ async fn one_or_two_of_five_killed_before_an_acquire_do_not_prevent_it() {
         crowd.await_visits(20).await;
         let guard = take(&mine).await;
         let found = if dead == 0 { "UAAAA" } else { "UUAAA" };
-        await_letters(&guard, &test, found).await;
+        await_states(&guard, &test, found).await;
         assert_eq!(guard.margin(), margin);
         assert_busy(&yours).await;
         give_back(guard).await;
@@ -40,7 +42,7 @@ async fn one_or_two_of_five_killed_before_an_acquire_do_not_prevent_it() {
             panic!("{error}");
         };
         assert_eq!(none.need(), 3, "{error}");
-        let found = letters(none.instances(), &test);
+        let found = states_as_letters(none.instances(), &test);
         let is_away = |letter: char| letter == 'U' || letter == 'L';
         assert!(found[..3].chars().all(is_away), "{error}");
         let (error, waited) = crate::support::timed(lock.lock().into_future()).await;
@@ -84,7 +86,7 @@ async fn two_of_five_killed_during_an_acquire_do_not_end_it() {
     let beside = crowd.beside();
     let mut watched = Watched::new(guard).working(crowd.beside());
     watched.stays_valid(LEASE).await;
-    await_letters(watched.guard(), &test, "UUAAA").await;
+    await_states(watched.guard(), &test, "UUAAA").await;
     assert!(beside.written() > 0 && crowd.visits() == 0);
     give_back(watched.into_guard()).await;
     crowd.await_visits(5).await;
@@ -107,7 +109,7 @@ async fn a_hold_survives_two_of_five_killed_but_not_three() {
     watched.stays_valid(LEASE / 2).await;
     test.servers[4].kill();
     watched.stays_valid(LEASE * 3 / 2).await;
-    await_letters(watched.guard(), &test, "AAAUU").await;
+    await_states(watched.guard(), &test, "AAAUU").await;
     assert_eq!(
         crowd.visits(),
         0,

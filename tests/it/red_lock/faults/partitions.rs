@@ -5,7 +5,7 @@ use lockdog::error::LostReason;
 
 use super::LEASE;
 use super::crowd::Crowd;
-use super::fixture::{Fixture, assert_busy, await_letters, give_back, take};
+use super::fixture::{Fixture, assert_busy, await_states, give_back, take};
 use super::story::Watched;
 use crate::red_lock::SOON;
 use crate::support::{Direction, eventually};
@@ -38,7 +38,7 @@ async fn minority_then_majority(lost: &[Direction]) {
     cut_off(&test, 2, lost);
     watched.stays_valid(LEASE * 3 / 2).await;
     assert_lost(&test, 2);
-    await_letters(watched.guard(), &test, "UUAAA").await;
+    await_states(watched.guard(), &test, "UUAAA").await;
     assert_busy(&yours).await;
     heal(&test);
     eventually(SOON, "it has all again", async || {

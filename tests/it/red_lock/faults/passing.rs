@@ -4,7 +4,7 @@ use lockdog::{Error, Owner};
 
 use super::LEASE;
 use super::crowd::Crowd;
-use super::fixture::{Fixture, assert_busy, await_letters, give_back, take};
+use super::fixture::{Fixture, assert_busy, await_states, give_back, take};
 use super::story::Watched;
 use crate::red_lock::{SOON, ms};
 use crate::support::{Action, eventually};
@@ -35,7 +35,7 @@ async fn an_instance_that_refuses_temporarily_does_not_count_until_it_recovers()
         let first = refuse(0);
         let mut watched = Watched::new(guard).working(crowd.beside());
         watched.stays_valid(LEASE * 3 / 2).await;
-        await_letters(watched.guard(), &test, "UAA").await;
+        await_states(watched.guard(), &test, "UAA").await;
         assert_eq!(
             crowd.visits(),
             0,
@@ -55,7 +55,7 @@ async fn an_instance_that_refuses_temporarily_does_not_count_until_it_recovers()
         second.remove();
         first.remove();
         let guard = take(&mine).await;
-        await_letters(&guard, &test, "AAA").await;
+        await_states(&guard, &test, "AAA").await;
         give_back(guard).await;
         test.assert_nothing_stays().await;
     }
@@ -76,7 +76,7 @@ async fn two_of_five_paused_by_client_pause_do_not_count_while_paused() {
     }
     let mut watched = Watched::new(guard).working(crowd.beside());
     watched.stays_valid(LEASE * 3 / 2).await;
-    await_letters(watched.guard(), &test, "UUAAA").await;
+    await_states(watched.guard(), &test, "UUAAA").await;
     watched.stays_valid(LEASE).await;
     assert_eq!(
         crowd.visits(),

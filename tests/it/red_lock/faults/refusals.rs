@@ -7,7 +7,7 @@ use lockdog::error::{Instance, InstanceState};
 use lockdog::{Error, Guard};
 
 use super::crowd::Crowd;
-use super::fixture::{Fixture, assert_busy, await_letters, give_back, letters, take};
+use super::fixture::{Fixture, assert_busy, await_states, give_back, states_as_letters, take};
 use super::story::Watched;
 use super::{LEASE, NAME};
 use crate::red_lock::{SOON, ms};
@@ -70,7 +70,7 @@ async fn an_instance_out_of_memory_keeps_its_hold_and_grants_nothing_new() {
     redis.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
     let mut watched = Watched::new(guard);
     watched.stays_valid(LEASE * 3 / 2).await;
-    await_letters(watched.guard(), &test, "AAAAA").await;
+    await_states(watched.guard(), &test, "AAAAA").await;
     assert_eq!(redis.hash(NAME).await, field, "it was not taken again");
     give_back(watched.into_guard()).await;
     let crowd = Crowd::start(&[yours]);
@@ -117,7 +117,7 @@ async fn an_instance_that_revokes_its_permission_is_lost_and_reacquired() {
     acl(&["-evalsha", "-eval"]).await;
     let mut watched = Watched::new(guard);
     watched.stays_valid(LEASE * 3 / 2).await;
-    await_letters(watched.guard(), &test, "UAAAA").await;
+    await_states(watched.guard(), &test, "UAAAA").await;
     assert_refused(&watched.guard().instances(), &test, "NOPERM");
     assert!(!test.is_taken(0).await, "it ended there");
     assert_eq!(
@@ -147,7 +147,7 @@ async fn an_instance_that_requires_a_password_is_lost_and_reacquired() {
     assert!(killed > 0);
     let mut watched = Watched::new(guard);
     watched.stays_valid(LEASE * 3 / 2).await;
-    await_letters(watched.guard(), &test, "UAAAA").await;
+    await_states(watched.guard(), &test, "UAAAA").await;
     assert_refused(&watched.guard().instances(), &test, "NOAUTH");
     assert_busy(&yours).await;
     redis.cmd(&["CONFIG", "SET", "requirepass", ""]).await;
@@ -159,7 +159,7 @@ async fn an_instance_that_requires_a_password_is_lost_and_reacquired() {
 /// Acquires the lock on the four other servers. The report gives the reason for the first.
 async fn refused_by_the_first(test: &Fixture, lock: &lockdog::RedLock, code: &str) -> Guard {
     let guard = take(lock).await;
-    await_letters(&guard, test, "UAAAA").await;
+    await_states(&guard, test, "UAAAA").await;
     assert_refused(&guard.instances(), test, code);
     guard
 }
@@ -182,7 +182,7 @@ async fn heals(test: &Fixture, guard: Guard) {
         guard.margin() == 2
     })
     .await;
-    assert_eq!(letters(&guard.instances(), test), "AAAAA");
+    assert_eq!(states_as_letters(&guard.instances(), test), "AAAAA");
     give_back(guard).await;
     test.assert_nothing_stays().await;
 }

@@ -6,7 +6,9 @@ use lockdog::error::LostReason;
 use lockdog::{Error, RedLock};
 
 use super::crowd::Crowd;
-use super::fixture::{Fixture, assert_busy, await_letters, give_back, letters, red_lock, take};
+use super::fixture::{
+    Fixture, assert_busy, await_states, give_back, red_lock, states_as_letters, take,
+};
 use super::story::Watched;
 use super::{LEASE, NAME, QUARANTINE};
 use crate::red_lock::{SOON, ms};
@@ -37,7 +39,7 @@ async fn an_instance_that_returned_empty_is_not_reacquired_before_the_end_of_its
             break;
         }
         assert!(since < QUARANTINE + SOON, "not taken again");
-        was_quarantined |= letters(&watched.guard().instances(), &test) == "QAA";
+        was_quarantined |= states_as_letters(&watched.guard().instances(), &test) == "QAA";
         if since < QUARANTINE / 2 {
             assert_busy(&yours).await;
         }
@@ -135,7 +137,7 @@ async fn an_instance_that_returned_with_its_data_keeps_its_hold() {
         let field = server.redis().await.hash(NAME).await;
         restart(server, Data::Kept).await;
         watched.stays_valid(LEASE / 2).await;
-        await_letters(watched.guard(), &test, "AAA").await;
+        await_states(watched.guard(), &test, "AAA").await;
         let redis = server.redis().await;
         assert_eq!(redis.hash(NAME).await, field, "{member} was taken again");
         assert!(watched.look());
@@ -173,7 +175,7 @@ async fn a_lock_lost_with_all_data_is_reported_and_not_acquired_before_the_end_o
         match yours.try_lock().await {
             Ok(Some(_)) => panic!("none of them counts"),
             Err(Error::NoQuorum(none)) => {
-                let found = letters(none.instances(), &test);
+                let found = states_as_letters(none.instances(), &test);
                 if found == "QQQ" || before.elapsed() >= QUARANTINE {
                     break found;
                 }

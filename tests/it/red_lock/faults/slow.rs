@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use lockdog::Owner;
 
 use super::crowd::Crowd;
-use super::fixture::{Fixture, assert_busy, await_letters, give_back, letters, red_lock, take};
+use super::fixture::{
+    Fixture, assert_busy, await_states, give_back, red_lock, states_as_letters, take,
+};
 use super::story::Watched;
 use super::{LEASE, NAME, is_acquire, is_settlement};
 use crate::red_lock::{SOON, lock_of, ms};
@@ -61,7 +63,7 @@ async fn an_instance_that_takes_five_seconds_slows_no_call() {
     let crowd = Crowd::start(&[yours]);
     let mut watched = Watched::new(guard);
     watched.stays_valid(LEASE * 3 / 2).await;
-    await_letters(watched.guard(), &test, "UAAAA").await;
+    await_states(watched.guard(), &test, "UAAAA").await;
     assert_eq!(
         crowd.visits(),
         0,
@@ -96,7 +98,7 @@ async fn an_acquire_on_five_takes_the_round_trip_of_the_third_fastest() {
         let request = lock.try_lock().wait(SOON).lease(LONG);
         let (guard, took) = timed(request.into_future()).await;
         let guard = guard.unwrap().expect("it is free");
-        let found = letters(&guard.instances(), &test);
+        let found = states_as_letters(&guard.instances(), &test);
         println!("{found} after {took:?}");
         assert!(took >= delays[2], "two answers are no quorum");
         unawaited += usize::from(found == "AAA--");
@@ -125,7 +127,7 @@ async fn a_grant_whose_reply_is_lost_is_released_long_before_its_lease_ends() {
     held.wait_hits(1).await;
     assert!(test.is_taken(0).await, "it was granted there");
     // The client gives the command up and undoes its effect after the answer.
-    await_letters(&guard, &test, "UAA").await;
+    await_states(&guard, &test, "UAA").await;
     give_back(guard).await;
     let redis = test.servers[0].redis().await;
     gate.open();
@@ -198,7 +200,7 @@ async fn an_acquire_that_arrives_after_the_unlock_is_an_orphan_for_one_lease() {
     let next = take(&yours).await;
     eventually(SOON, "two of three are enough", async || {
         // On a busy machine the orphan may be gone by then.
-        ["HAA", "AAA"].contains(&&*letters(&next.instances(), &test))
+        ["HAA", "AAA"].contains(&&*states_as_letters(&next.instances(), &test))
     })
     .await;
     assert_busy(&mine).await;

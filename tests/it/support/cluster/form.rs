@@ -112,7 +112,7 @@ impl ClusterBuilder {
                 }),
         )
         .await;
-        cluster.await_acquaintance().await;
+        cluster.await_full_mesh().await;
         join_all(replicas.iter().enumerate().map(async |(number, replica)| {
             let master = &masters[number % masters.len()];
             replica
@@ -180,14 +180,14 @@ pub(crate) async fn take_slots(master: &Node, first: u16, last: u16) {
 
 /// Makes two nodes know each other.
 pub(crate) async fn meet(node: &Node, other: &Node) {
-    let (port, bus) = (other.spoken_port(), other.server.bus());
+    let (port, bus) = (other.client_port(), other.server.bus());
     node.cmd(&format!("CLUSTER MEET 127.0.0.1 {port} {bus}"))
         .await;
 }
 
 impl Cluster {
     /// Waits until each node that runs has met all nodes, by the addresses that these announce.
-    pub(super) async fn await_acquaintance(&self) {
+    pub(super) async fn await_full_mesh(&self) {
         eventually(FORMS_WITHIN, "all nodes know all nodes", async || {
             let views = join_all(self.nodes.iter().map(|node| node.view())).await;
             views.iter().flatten().all(|view| {

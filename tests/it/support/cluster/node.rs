@@ -27,7 +27,7 @@ impl Node {
     }
 
     /// The port that clients and other nodes are to use: that for TLS, where it speaks it.
-    pub(crate) fn spoken_port(&self) -> u16 {
+    pub(crate) fn client_port(&self) -> u16 {
         self.tls.unwrap_or_else(|| self.port())
     }
 

@@ -91,7 +91,7 @@ impl Driver {
         calls.last_session
     }
 
-    /// Starts a call; without an answer, [`Driver::epitaph`] says why.
+    /// Starts a call; without an answer, [`Driver::why_unanswered`] says why.
     pub(super) fn send(&self, session: u64, mut call: Value) -> oneshot::Receiver<Value> {
         let (sender, answer) = oneshot::channel();
         let mut calls = locked(&self.calls);
@@ -125,7 +125,7 @@ impl Driver {
     }
 
     /// Why a call has no answer.
-    pub(super) fn epitaph(&self) -> String {
+    pub(super) fn why_unanswered(&self) -> String {
         if self.is_open() {
             return "the Redisson clients of this test are shut down".to_owned();
         }
