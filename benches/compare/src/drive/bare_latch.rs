@@ -11,10 +11,9 @@ use tokio::task::JoinSet;
 
 use crate::Result;
 use crate::drive::bare_scripts::evaluate;
-use crate::drive::latch::UNTIL_ALL_WAIT;
+use crate::drive::latch::{UNTIL_ALL_WAIT, repeat};
 use crate::drive::raw::{connect, load, open};
 use crate::drive::stage::{Stage, Stopwatch};
-use crate::drive::tally::Tally;
 use crate::protocol::{Event, Request};
 
 pub(crate) async fn measure(request: &Request, stage: &mut Stage) -> Result<Map<String, Value>> {
@@ -38,11 +37,11 @@ pub(crate) async fn measure(request: &Request, stage: &mut Stage) -> Result<Map<
         name: request.name.clone(),
         turn: 0,
     };
-    turns.repeat(request.warmup_s).await?;
+    repeat(request.warmup_s, async || turns.turn().await).await?;
     stage.pause(request.cell, Event::Ready).await?;
 
     let watch = Stopwatch::start();
-    let tally = turns.repeat(request.seconds).await?;
+    let tally = repeat(request.seconds, async || turns.turn().await).await?;
     Ok(tally.figures(&watch))
 }
 
@@ -60,19 +59,6 @@ struct Turns {
 }
 
 impl Turns {
-    /// At least one turn.
-    async fn repeat(&mut self, seconds: f64) -> Result<Tally> {
-        let mut tally = Tally::for_samples(1_000);
-        let end = Instant::now() + Duration::from_secs_f64(seconds);
-        loop {
-            tally.sample(self.turn().await?);
-            tally.pairs += 1;
-            if Instant::now() >= end {
-                return Ok(tally);
-            }
-        }
-    }
-
     /// From just before the count-down to zero until the last waiter knows of it.
     async fn turn(&mut self) -> Result<Duration> {
         let latch = Latch::new(format!("{}:{}", self.name, self.turn));

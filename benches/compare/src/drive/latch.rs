@@ -24,11 +24,11 @@ pub(crate) async fn measure(request: &Request, stage: &mut Stage) -> Result<Map<
         name: request.name.clone(),
         turn: 0,
     };
-    turns.repeat(request.warmup_s).await?;
+    repeat(request.warmup_s, async || turns.turn().await).await?;
     stage.pause(request.cell, Event::Ready).await?;
 
     let watch = Stopwatch::start();
-    let tally = turns.repeat(request.seconds).await?;
+    let tally = repeat(request.seconds, async || turns.turn().await).await?;
     let figures = tally.figures(&watch);
     for client in turns.clients {
         client.shutdown().await;
@@ -45,19 +45,6 @@ struct Turns {
 }
 
 impl Turns {
-    /// At least one turn.
-    async fn repeat(&mut self, seconds: f64) -> Result<Tally> {
-        let mut tally = Tally::for_samples(1_000);
-        let end = Instant::now() + Duration::from_secs_f64(seconds);
-        loop {
-            tally.sample(self.turn().await?);
-            tally.pairs += 1;
-            if Instant::now() >= end {
-                return Ok(tally);
-            }
-        }
-    }
-
     /// From just before the count-down to zero until the last waiter knows of it.
     async fn turn(&mut self) -> Result<Duration> {
         let name = format!("{}:{}", self.name, self.turn);
@@ -94,6 +81,22 @@ impl Turns {
             last = last.max(notified);
         }
         Ok(last - began)
+    }
+}
+
+/// At least one turn.
+pub(crate) async fn repeat(
+    seconds: f64,
+    mut turn: impl AsyncFnMut() -> Result<Duration>,
+) -> Result<Tally> {
+    let mut tally = Tally::for_samples(1_000);
+    let end = Instant::now() + Duration::from_secs_f64(seconds);
+    loop {
+        tally.sample(turn().await?);
+        tally.pairs += 1;
+        if Instant::now() >= end {
+            return Ok(tally);
+        }
     }
 }
 
