@@ -18,6 +18,14 @@ async fn client(server: &Server) -> Client {
     client.build().await.expect("the server is there")
 }
 
+async fn three_clients(server: &Server) -> [Client; 3] {
+    [
+        client(server).await,
+        client(server).await,
+        client(server).await,
+    ]
+}
+
 /// Waits in a task of its own. The lock is released when the guard is dropped.
 fn waiter(lock: Lock) -> JoinHandle<(Guard, Instant)> {
     tokio::spawn(async move {
@@ -26,9 +34,13 @@ fn waiter(lock: Lock) -> JoinHandle<(Guard, Instant)> {
     })
 }
 
-async fn woken(waiter: JoinHandle<(Guard, Instant)>) -> (Guard, Instant) {
+/// Releases the lock. Returns the guard of the waiter that gets it, and how long that took.
+async fn hand_over(held: Guard, waiter: JoinHandle<(Guard, Instant)>) -> (Guard, Duration) {
+    let released = Instant::now();
+    held.unlock().await.unwrap();
     let woken = timeout(SOON, waiter).await;
-    woken.expect("a message wakes it").expect("it waits")
+    let (guard, got) = woken.expect("a message wakes it").expect("it waits");
+    (guard, got - released)
 }
 
 /// The cost of a hand-over does not grow with the number of clients. With the longer hold, the second client in the
@@ -68,20 +80,13 @@ async fn clients_get_the_lock_in_the_order_of_their_calls_for_a_few_commands_eac
 #[tokio::test(start_paused = true)]
 async fn the_next_client_gets_the_lock_soon_if_the_first_one_is_frozen() {
     let server = Server::new();
-    let (holds, first, next) = (
-        client(&server).await,
-        client(&server).await,
-        client(&server).await,
-    );
+    let [holds, first, next] = three_clients(&server).await;
     let held = holds.lock("orders").lock().await.unwrap();
     let mut frozen = pin!(first.lock("orders").lock().into_future());
     assert!(timeout(ms(500), frozen.as_mut()).await.is_err());
     let next = waiter(next.lock("orders"));
     sleep(ms(500)).await;
-    let released = Instant::now();
-    held.unlock().await.unwrap();
-    let (guard, got) = woken(next).await;
-    let took = got - released;
+    let (guard, took) = hand_over(held, next).await;
     assert!(took > HEAD_START / 2, "{took:?}: both were woken");
     assert!(took < HEAD_START * 5, "{took:?}");
     guard.unlock().await.unwrap();
@@ -94,11 +99,7 @@ async fn the_next_client_gets_the_lock_soon_if_the_first_one_is_frozen() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_gave_up_costs_the_next_one_nothing() {
     let server = Server::new();
-    let (holds, first, next) = (
-        client(&server).await,
-        client(&server).await,
-        client(&server).await,
-    );
+    let [holds, first, next] = three_clients(&server).await;
     let held = holds.lock("orders").lock().await.unwrap();
     let gave_up = first.lock("orders");
     let gave_up = tokio::spawn(async move { gave_up.try_lock().wait(ms(1_000)).await });
@@ -106,10 +107,7 @@ async fn a_client_that_gave_up_costs_the_next_one_nothing() {
     let next = waiter(next.lock("orders"));
     assert!(gave_up.await.unwrap().unwrap().is_none());
     sleep(ms(5_000)).await;
-    let released = Instant::now();
-    held.unlock().await.unwrap();
-    let (guard, got) = woken(next).await;
-    let took = got - released;
+    let (guard, took) = hand_over(held, next).await;
     assert!(took < HEAD_START / 2, "{took:?}");
     guard.unlock().await.unwrap();
     server.assert_clean().await;
@@ -120,11 +118,7 @@ async fn a_client_that_gave_up_costs_the_next_one_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_is_not_listed_is_woken_with_the_others() {
     let server = Server::new();
-    let (holds, listed, several) = (
-        client(&server).await,
-        client(&server).await,
-        client(&server).await,
-    );
+    let [holds, listed, several] = three_clients(&server).await;
     let held = holds.lock("orders").lock().await.unwrap();
     let mut frozen = pin!(listed.lock("orders").lock().into_future());
     assert!(timeout(ms(500), frozen.as_mut()).await.is_err());
@@ -154,10 +148,7 @@ async fn a_release_that_finds_no_list_wakes_the_waiters() {
     let mut answer = [0; 4];
     connection.read_exact(&mut answer).await.unwrap();
     assert_eq!(&answer, b":1\r\n", "the client was listed");
-    let released = Instant::now();
-    held.unlock().await.unwrap();
-    let (guard, got) = woken(waiter).await;
-    let took = got - released;
+    let (guard, took) = hand_over(held, waiter).await;
     assert!(took < HEAD_START / 2, "{took:?}");
     guard.unlock().await.unwrap();
     server.assert_clean().await;
