@@ -32,6 +32,21 @@ pub(crate) fn lockdog(server: &RedisServer, args: &[&str]) -> Invocation {
     lockdog_at(&server.url(), args)
 }
 
+/// The servers of a quorum.
+pub(crate) async fn three_servers() -> [RedisServer; 3] {
+    [
+        RedisServer::start().await,
+        RedisServer::start().await,
+        RedisServer::start().await,
+    ]
+}
+
+/// The URLs of a quorum, as `LOCKDOG_URL` has them.
+pub(crate) fn urls(servers: &[RedisServer]) -> String {
+    let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
+    urls.join(" ")
+}
+
 /// As `lockdog`, with this LOCKDOG_URL.
 pub(crate) fn lockdog_at(url: &str, args: &[&str]) -> Invocation {
     // The process that started the tests may ignore signals that the program under test must receive.

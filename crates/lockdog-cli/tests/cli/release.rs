@@ -3,7 +3,7 @@
 use lockdog::error::LostReason;
 use lockdog::{Client, RedLock, Value};
 
-use crate::program::{lockdog, lockdog_at};
+use crate::program::{lockdog, lockdog_at, urls};
 use crate::support::prelude::{SOON, ms};
 use crate::support::{RedisServer, eventually};
 
@@ -68,8 +68,7 @@ async fn a_red_lock_is_released_on_a_quorum_or_on_no_server() {
         clients.push(Client::connect(server.url()).await.unwrap());
         servers.push(server);
     }
-    let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
-    let urls = urls.join(" ");
+    let urls = urls(&servers);
     let lock = RedLock::new(clients.iter().map(|client| client.lock("orders")));
     let guard = lock.lock().await.unwrap();
     let mut fields = Vec::new();

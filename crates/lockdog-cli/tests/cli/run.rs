@@ -1,6 +1,8 @@
 //! `lockdog run` on a healthy server.
 
-use crate::program::{FIELD, Files, LOCKDOG, end_of_wait, hold_orders, lockdog, lockdog_at};
+use crate::program::{
+    FIELD, Files, LOCKDOG, end_of_wait, hold_orders, lockdog, lockdog_at, three_servers, urls,
+};
 use crate::support::prelude::{SOON, ms};
 use crate::support::{RedisServer, eventually};
 
@@ -106,17 +108,9 @@ async fn several_locks_are_held_together() {
 
 #[tokio::test]
 async fn a_quorum_of_servers_holds_one_lock_while_one_of_them_is_down() {
-    let servers = [
-        RedisServer::start().await,
-        RedisServer::start().await,
-        RedisServer::start().await,
-    ];
+    let servers = three_servers().await;
     servers[2].kill();
-    let urls = servers
-        .iter()
-        .map(RedisServer::url)
-        .collect::<Vec<_>>()
-        .join(" ");
+    let urls = urls(&servers);
     let run = lockdog_at(
         &urls,
         &["run", "--fenced", "orders", "-c", "echo $LOCKDOG_TOKEN"],

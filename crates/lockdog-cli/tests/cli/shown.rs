@@ -2,7 +2,7 @@
 
 use lockdog::Client;
 
-use crate::program::{Files, end_of_wait, lockdog, lockdog_at};
+use crate::program::{Files, end_of_wait, lockdog, lockdog_at, three_servers, urls};
 use crate::support::prelude::{LONG, SOON};
 use crate::support::redisson::Redisson;
 use crate::support::{RedisServer, eventually};
@@ -261,13 +261,8 @@ async fn top_prints_its_table_once_without_a_terminal() {
 
 #[tokio::test]
 async fn a_quorum_is_shown_server_by_server() {
-    let servers = [
-        RedisServer::start().await,
-        RedisServer::start().await,
-        RedisServer::start().await,
-    ];
-    let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
-    let urls = urls.join(" ");
+    let servers = three_servers().await;
+    let urls = urls(&servers);
     let mut guards = Vec::new();
     for server in &servers[..2] {
         let client = Client::connect(server.url()).await.unwrap();
@@ -285,13 +280,8 @@ async fn a_quorum_is_shown_server_by_server() {
 /// A server is often down when a RedLock is in the log.
 #[tokio::test]
 async fn a_hash_is_found_although_a_server_of_the_quorum_is_down() {
-    let servers = [
-        RedisServer::start().await,
-        RedisServer::start().await,
-        RedisServer::start().await,
-    ];
-    let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
-    let urls = urls.join(" ");
+    let servers = three_servers().await;
+    let urls = urls(&servers);
     let client = Client::connect(servers[2].url()).await.unwrap();
     let lock = client.lock("orders");
     let guard = lock.lock().lease(LONG).await.unwrap();
@@ -319,10 +309,10 @@ async fn ls_lists_the_locks_of_the_servers_that_answer() {
         guards.push(client.lock(name).lock().lease(LONG).await.unwrap());
         servers.push(server);
     }
-    let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
+    let urls = urls(&servers);
     servers[1].kill();
     let args = ["ls", "--json", "--command-timeout", "4s"];
-    let ended = lockdog_at(&urls.join(" "), &args).end().await.code(125);
+    let ended = lockdog_at(&urls, &args).end().await.code(125);
     let keys: Vec<_> = ended
         .json_lines()
         .iter()

@@ -7,7 +7,7 @@ use lockdog::Client;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
 
-use crate::program::{Ended, FIELD, Files, LOCKDOG, hold_orders, state};
+use crate::program::{Ended, FIELD, Files, LOCKDOG, hold_orders, state, three_servers, urls};
 use crate::support::prelude::{LONG, SOON, ms};
 use crate::support::{Action, Proxy, RedisServer, eventually, named};
 
@@ -278,11 +278,7 @@ async fn a_release_wakes_a_fair_waiter_that_came_after_the_question() {
 /// Java holds a RedLock on two of three servers.
 #[tokio::test]
 async fn a_release_on_a_quorum_asks_once_and_shows_the_holder_of_each_server() {
-    let servers = [
-        RedisServer::start().await,
-        RedisServer::start().await,
-        RedisServer::start().await,
-    ];
+    let servers = three_servers().await;
     let client = "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d";
     let fields = [format!("{client}:57"), format!("{client}:58")];
     for (server, field) in servers.iter().zip(&fields) {
@@ -296,13 +292,13 @@ async fn a_release_on_a_quorum_asks_once_and_shows_the_holder_of_each_server() {
         }
         count
     };
-    let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
+    let urls = urls(&servers);
     let files = Files::new();
     let text = format!(
         "export LOCKDOG_URL='{}'
         $LOCKDOG release orders --force; echo $? >> codes
         $LOCKDOG release orders --force; echo $? >> codes",
-        urls.join(" ")
+        urls
     );
     let mut terminal = Terminal::open(&servers[0], &files, &text);
     terminal.press("order\n").await;
