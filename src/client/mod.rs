@@ -215,7 +215,8 @@ impl Client {
     /// resource that stores tokens in 32 bits.
     ///
     /// If the counter is deleted, by Redisson's `delete()` for example, tokens begin again at 1, and a
-    /// resource refuses them until they pass the largest one that it has seen. All clients of one name
+    /// resource refuses them until they pass the largest one that it has seen. After a failover to a replica
+    /// that missed the last grants, the new master issues their tokens again. All clients of one name
     /// should use the same of the two methods. If the counter already has a value of the server's clock, the
     /// tokens continue from that value.
     pub fn fenced_lock_from_one(&self, name: impl AsRef<str>) -> Lock {

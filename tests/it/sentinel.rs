@@ -5,6 +5,7 @@ mod connect;
 mod election;
 mod failover;
 mod fair;
+mod fenced;
 mod foreign;
 mod group;
 mod latch;
