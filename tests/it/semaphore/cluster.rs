@@ -3,8 +3,8 @@
 use lockdog::{Client, Error, Uuid};
 
 use super::{LONG, SOON, ms};
-use crate::support::cluster::names;
-use crate::support::{Cluster, eventually};
+use crate::support::cluster::{Node, names, slot};
+use crate::support::{Cluster, eventually, until_ok};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_master_of_its_slot_keeps_a_semaphore() {
@@ -111,4 +111,104 @@ async fn a_semaphore_works_on_after_its_slot_moved_key_by_key() {
     }
     assert_eq!(seats.available().await.unwrap(), 3);
     assert!(seats.holders().await.unwrap().is_empty());
+}
+
+/// SE1, after a planned failover and after a crash. Only a message, and what its client learns of the failover, wake
+/// the waiter.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn permits_stay_in_use_and_a_waiter_gets_one_by_a_message_after_each_failover() {
+    let cluster = Cluster::start(3, 1).await;
+    let name = &cluster.names_at(&cluster.nodes[0], "seats", 1).await[0];
+    let client = Client::connect(cluster.url()).await.unwrap();
+    let another = Client::builder().url(cluster.url()).poll_cap(LONG);
+    let another = another.build().await.unwrap();
+    let (seats, theirs) = (client.semaphore(name), another.semaphore(name));
+    assert!(seats.try_set_permits(3).await.unwrap());
+    let through_both = seats.acquire().await.unwrap();
+    for crashes in [false, true] {
+        let two = seats.try_acquire_many(2).wait(SOON).await.unwrap();
+        let two = two.expect("two are free");
+        let waiting = tokio::spawn(theirs.try_acquire().wait(LONG).into_future());
+        let old = cluster.owner_of(name).await;
+        listens_at(&old, name).await;
+        let new = match crashes {
+            true => cluster.crash(name).await,
+            false => cluster.fail_over(slot(name)).await,
+        };
+        assert_ne!(new.id, old.id);
+        listens_at(&new, name).await;
+        let redis = new.redis().await;
+        assert_eq!(redis.ask::<i64>(&["GET", name]).await, 0);
+        let holders = until_ok(SOON, async || seats.holders().await).await;
+        let used: u32 = holders.iter().map(|holder| holder.permits).sum();
+        assert_eq!(used, 3, "{holders:?}");
+        assert!(!waiting.is_finished());
+        // If the call fails, the background repeats the release.
+        drop(two.release().await);
+        let got = tokio::time::timeout(SOON, waiting).await;
+        let got = got.expect("a message wakes it").unwrap().unwrap();
+        let got = got.expect("it is its turn");
+        let one = seats.try_acquire().wait(SOON).await.unwrap();
+        let one = one.expect("the other one is free");
+        drop((got, one));
+        eventually(SOON, "two are free", async || {
+            redis.ask::<i64>(&["GET", name]).await == 2
+        })
+        .await;
+    }
+    through_both.release().await.unwrap();
+    assert_eq!(seats.available().await.unwrap(), 3);
+    assert!(seats.holders().await.unwrap().is_empty());
+    for client in [client, another] {
+        client.shutdown().await;
+    }
+}
+
+/// SE1 and SE3: the client repeats the release until the slot has a master again, and it counts once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_to_a_dead_master_reaches_a_waiter_at_the_next_master() {
+    let cluster = Cluster::start(3, 1).await;
+    let (old, new) = (&cluster.nodes[0], &cluster.nodes[3]);
+    let name = &cluster.names_at(old, "seats", 1).await[0];
+    let client = Client::connect(cluster.url()).await.unwrap();
+    let another = Client::builder().url(cluster.url()).poll_cap(LONG);
+    let another = another.build().await.unwrap();
+    let (seats, theirs) = (client.semaphore(name), another.semaphore(name));
+    assert!(seats.try_set_permits(2).await.unwrap());
+    let both = seats.acquire_many(2).await.unwrap();
+    let waiting = tokio::spawn(theirs.try_acquire().wait(LONG).into_future());
+    listens_at(old, name).await;
+    cluster.await_replication(name).await;
+    old.server.kill();
+    let error = both.release().await.unwrap_err();
+    assert!(matches!(error, Error::UnlockUnconfirmed(_)), "{error}");
+    assert!(!waiting.is_finished());
+    cluster.take_over(slot(name), new).await;
+    let got = tokio::time::timeout(SOON, waiting).await;
+    let got = got.expect("the release is repeated").unwrap().unwrap();
+    let got = got.expect("it is its turn");
+    let redis = new.redis().await;
+    let free = async || redis.ask::<i64>(&["GET", name]).await;
+    assert_eq!(free().await, 1);
+    got.release().await.unwrap();
+    tokio::time::sleep(ms(500)).await;
+    assert_eq!(free().await, 2);
+    // The clients from before the failover acquire there.
+    for seats in [&seats, &theirs] {
+        let both = seats.try_acquire_many(2).wait(SOON).await.unwrap();
+        both.expect("both are free").release().await.unwrap();
+    }
+    for client in [client, another] {
+        client.shutdown().await;
+    }
+}
+
+/// Waits until a client listens at this node, and has had time for the query that follows its subscription.
+async fn listens_at(node: &Node, name: &str) {
+    let redis = node.redis().await;
+    eventually(SOON, "it listens at the master", async || {
+        redis.channels().await.iter().any(|it| it.contains(name))
+    })
+    .await;
+    tokio::time::sleep(ms(200)).await;
 }

@@ -170,16 +170,21 @@ impl Cluster {
         self.await_switch(slot, &old).await
     }
 
-    /// Kills the owner of a name's slot when its replica has all of its data, and makes the replica the owner.
-    pub(crate) async fn crash(&self, name: &str) -> Arc<Node> {
-        let old = self.owner(slot(name)).await;
-        let redis = old.redis().await;
+    /// Waits until the replica of the owner of a name's slot has all that the owner executed before this call.
+    pub(crate) async fn await_replication(&self, name: &str) {
+        let redis = self.owner_of(name).await.redis().await;
         // WAIT counts the replicas that have the last write of its own connection.
         redis.cmd(&["SET", &format!("{{{name}}}:last"), "1"]).await;
         eventually(SWITCHED_WITHIN, "its replica has all of it", async || {
             redis.ask::<u32>(&["WAIT", "1", "1000"]).await == 1
         })
         .await;
+    }
+
+    /// Kills the owner of a name's slot when its replica has all of its data, and makes the replica the owner.
+    pub(crate) async fn crash(&self, name: &str) -> Arc<Node> {
+        self.await_replication(name).await;
+        let old = self.owner_of(name).await;
         let successor = self.replica_of(&old).await;
         old.server.kill();
         self.take_over(slot(name), &successor).await;
