@@ -3,6 +3,7 @@
 mod basics;
 mod cluster;
 mod faults;
+mod flushed;
 mod input;
 mod nemesis;
 mod observe;
