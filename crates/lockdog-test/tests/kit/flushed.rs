@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lockdog::error::{Lost, LostReason};
+use lockdog::request::Leaders;
 use lockdog::{Client, Error, Lock, Owner, ReadWriteLock, Value};
 use lockdog_test::Server;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::support::{checks_exclusion, ms};
@@ -250,6 +251,59 @@ async fn the_waits_for_a_latch_end() {
         let ended = timeout(SOON, waiter).await;
         ended.expect("a message lets it go").unwrap().unwrap();
     }
+}
+
+/// LE1 and LE4: the counter of the terms is gone, too. One candidate is of the leader's client.
+#[tokio::test(start_paused = true)]
+async fn candidates_lead_one_after_the_other_and_the_leader_is_notified() {
+    for millis in MOMENTS {
+        let server = Server::new();
+        let [own, other] = clients(&server).await.map(|it| it.election("jobs"));
+        let lead = own.campaign("flushed").await.unwrap();
+        let mut leaders = client(&server).await.election("jobs").observe();
+        assert!(leaders.next().await.unwrap().is_some());
+        let mut candidates = JoinSet::new();
+        for election in [&own, &other] {
+            let campaign = election.campaign("next").owner(&Owner::new());
+            candidates.spawn(campaign.into_future());
+        }
+        sleep(millis).await;
+        assert!(candidates.try_join_next().is_none());
+        let flushed = flush(&server).await;
+        let next = timeout_at(flushed + SOON, candidates.join_next()).await;
+        let next = next.expect("its timer wakes it").expect("there are two");
+        let next = next.unwrap().unwrap();
+        assert!(next.term() > lead.term());
+        is_seen(&mut leaders, next.term()).await;
+        is_notified_by_a_renewal(flushed, lead.lost()).await;
+        assert!(next.is_valid() && candidates.try_join_next().is_none());
+        let term = next.term();
+        next.resign().await.unwrap();
+        let last = timeout(SOON, candidates.join_next()).await;
+        let last = last.expect("it is woken").expect("there are two");
+        let last = last.unwrap().unwrap();
+        assert!(last.term() > term);
+        is_seen(&mut leaders, last.term()).await;
+        assert!(lead.resign().await.unwrap_err().is_lost());
+        assert!(last.is_valid());
+        last.resign().await.unwrap();
+        drop(leaders);
+        server.assert_clean().await;
+    }
+}
+
+/// The observer sees the leader of this term.
+async fn is_seen(leaders: &mut Leaders, term: u64) {
+    let seen = async {
+        loop {
+            let leader = leaders.next().await.expect("the server answers");
+            if leader.is_some_and(|leader| leader.term == Some(term)) {
+                break;
+            }
+        }
+    };
+    let seen = timeout(SOON, seen).await;
+    seen.expect("its timer or a message wakes it");
 }
 
 /// Returns when it was done.
