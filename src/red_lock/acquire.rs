@@ -139,18 +139,16 @@ impl RedLockCall<'_> {
         let Some(hold) = self.lock.registered(self.owner) else {
             return Ok(None);
         };
-        if let Some(lost) = hold.loss() {
-            // No guard is left that reports the loss, so the owner may acquire again.
-            let is_over = hold
-                .see(|state, _| state.quorum.phase() == Phase::Ended || state.is_only_forgotten());
-            if is_over {
-                hold.unregister();
-                return Ok(None);
-            }
-            return Err(Error::Lost(lost));
+        if hold.is_over()? {
+            return Ok(None);
         }
         let Terms { lease, watched, .. } = *self.terms;
-        let lengthening = hold.lengthen(lease, watched).await?;
+        let lengthened = hold.lengthen(lease, watched).await;
+        // Another call of this owner may have ended the last guard meanwhile.
+        if lengthened.is_err() && hold.is_over()? {
+            return Ok(None);
+        }
+        let lengthening = lengthened?;
         let counted = hold.claim_again(self.terms);
         // Kept up to here, so that the watchdog renews the hold until the new claim counts.
         drop(lengthening);
@@ -277,6 +275,21 @@ impl Drop for QuorumAttempt<'_> {
 }
 
 impl QuorumHold {
+    /// Whether it has ended or is lost, and no guard is left that reports a loss: then the owner may acquire
+    /// again. An error if it is lost and such a guard is left.
+    fn is_over(self: &Arc<Self>) -> Result<bool> {
+        let Some(lost) = self.loss() else {
+            return Ok(false);
+        };
+        let may_acquire =
+            self.see(|state, _| state.quorum.phase() == Phase::Ended || state.is_only_forgotten());
+        if !may_acquire {
+            return Err(Error::Lost(lost));
+        }
+        self.unregister();
+        Ok(true)
+    }
+
     /// Waits until this attempt of another call is decided; false if it is not decided by `until`. If
     /// the attempt is overdue, its caller does not poll its future any more, and this call ends it.
     async fn decided(self: &Arc<Self>, until: Moment) -> bool {

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use lockdog::report::Verdict;
-use lockdog::{Client, Guard, Owner, RedLock};
+use lockdog::{Client, Guard, Owner, RedLock, Unlocked};
 use lockdog_test::Server;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -78,6 +78,37 @@ async fn abandoned_acquires_freed_by_force_delay_no_round() {
     assert!(took < Duration::from_millis(100), "{took:?}");
     guard.unlock().await.unwrap();
     drop(left);
+    for server in &servers {
+        server.assert_clean().await;
+    }
+}
+
+/// The owner unlocks its last guard while a nested call waits for its round of extension. Nothing is lost, so the call
+/// acquires the lock.
+#[tokio::test(start_paused = true)]
+async fn a_nested_call_acquires_again_what_its_owner_unlocked_meanwhile() {
+    let servers = [Server::new(), Server::new(), Server::new()];
+    let clients = clients(&servers).await;
+    let lock = RedLock::new(clients.iter().map(|client| client.lock("l")));
+    let outer = lock.lock().lease(Duration::from_secs(5)).await.unwrap();
+    for server in &servers {
+        server.delay(Duration::from_millis(20));
+    }
+    let unlocked = async {
+        sleep(Duration::from_millis(5)).await;
+        outer.unlock().await
+    };
+    let longer = lock.lock().lease(Duration::from_secs(60)).into_future();
+    let (nested, unlocked) = tokio::join!(longer, unlocked);
+    assert_eq!(
+        unlocked.unwrap(),
+        Unlocked::Released,
+        "the nested call does not count yet"
+    );
+    let nested = nested.expect("its owner lost nothing");
+    assert_eq!(nested.hold_count(), 1);
+    assert!(nested.remaining() > Duration::from_secs(30));
+    nested.unlock().await.unwrap();
     for server in &servers {
         server.assert_clean().await;
     }
