@@ -143,7 +143,8 @@ impl RedLockCall<'_> {
             return Ok(None);
         }
         let Terms { lease, watched, .. } = *self.terms;
-        let lengthened = hold.lengthen(lease, watched).await;
+        let ends = self.ends.unwrap_or(Moment::NEVER);
+        let lengthened = hold.lengthen(lease, watched, ends).await;
         // Another call of this owner may have ended the last guard meanwhile.
         if lengthened.is_err() && hold.is_over()? {
             return Ok(None);

@@ -12,6 +12,7 @@ use super::dispatch::InFlight;
 use super::observed::EndNotifier;
 use super::query::{Completion, Request};
 use super::quorum_hold::{QuorumHold, QuorumHoldState};
+use crate::clock::Moment;
 use crate::error::{Error, Instance, Lost, LostReason, Result};
 use crate::guard::{CompositeHold, Verdict};
 use crate::lease;
@@ -165,7 +166,8 @@ impl CompositeHold for QuorumClaim {
                 return Err(lost.into());
             }
             let lease = lease::whole(lease);
-            self.hold.lengthen(lease, false).await.map(drop)
+            let extended = self.hold.lengthen(lease, false, Moment::NEVER).await;
+            extended.map(drop)
         })
     }
 }

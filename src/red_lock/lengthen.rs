@@ -6,6 +6,7 @@ use std::time::Duration;
 use lockdog_quorum::Event;
 
 use super::quorum_hold::QuorumHold;
+use crate::clock::Moment;
 use crate::error::{Error, NoQuorum, Result};
 use crate::lease;
 
@@ -23,11 +24,12 @@ impl Drop for PendingExtension<'_> {
 
 impl QuorumHold {
     /// Extends the hold so that it ends `lease` from now or later. If `watched` is set, the watchdog renews
-    /// it as long as the returned value lives or a claim needs it.
+    /// it as long as the returned value lives or a claim needs it. The call waits until `until` at most.
     pub(super) async fn lengthen(
         self: &Arc<Self>,
         lease: Duration,
         watched: bool,
+        until: Moment,
     ) -> Result<PendingExtension<'_>> {
         let asked_at = self.clock.now();
         let was_renewed = self.see(|state, _| state.quorum.rules().renewed);
@@ -44,7 +46,8 @@ impl QuorumHold {
         };
         // Created before the first await, so that a dropped call also stops the renewal that it asked for.
         let extension = PendingExtension { hold: self };
-        if !is_enough() || (watched && !was_renewed) {
+        let mut is_cut_off = asked_at >= until;
+        if !is_cut_off && (!is_enough() || (watched && !was_renewed)) {
             let renewed = watched;
             let requests = self.step(Event::Lengthen { lease, renewed });
             // Other claims depend on this round, so the background drives it, and this call only waits for
@@ -58,11 +61,16 @@ impl QuorumHold {
                     // The round of this call is over, with success or without.
                     break;
                 };
+                if self.clock.now() >= until {
+                    // The time of this call is over. Other calls may wait for the round, so it continues.
+                    is_cut_off = true;
+                    break;
+                }
                 tokio::select! {
                     biased;
                     () = changed => {}
                     // The core ends the round itself, even if no answer comes.
-                    () = self.clock.sleep_until(ends) => {
+                    () = self.clock.sleep_until(ends.min(until)) => {
                         let more = self.step(Event::Tick);
                         self.delegate(more);
                     }
@@ -74,6 +82,10 @@ impl QuorumHold {
         }
         // The lock is still held, for its earlier lease.
         if !is_enough() {
+            if is_cut_off {
+                // The instances that have not answered yet still count as held, so their states show no cause.
+                return Err(Error::timeout(self.clock.now().since(asked_at)));
+            }
             let need = self.see(|state, _| state.quorum.rules().need);
             return Err(NoQuorum::new(self.instances(), need).into());
         }

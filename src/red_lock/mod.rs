@@ -238,7 +238,9 @@ impl RedLock {
     ///
     /// # Errors
     ///
-    /// As [`RedLock::lock`]. If too few instances can be reached, it returns an error, never `None`.
+    /// As [`RedLock::lock`]. If too few instances can be reached, it returns an error, never `None`. It is
+    /// [`Error::Timeout`](crate::Error::Timeout) if the wait of a nested acquire ended before a quorum had extended
+    /// the lease.
     ///
     /// # Cancel safety
     ///

@@ -60,6 +60,32 @@ async fn a_red_lock_call_ends_at_its_deadline_when_no_server_answers() {
     }
 }
 
+/// A nested call needs a longer lease, for which the clients ask all servers.
+#[tokio::test(start_paused = true)]
+async fn a_nested_red_lock_call_ends_at_its_deadline_when_no_server_answers() {
+    for millis in [20, 300] {
+        let servers = [Server::new(), Server::new(), Server::new()];
+        let mut members = Vec::new();
+        for server in &servers {
+            members.push(server.client().await.lock("l"));
+        }
+        let lock = RedLock::new(members);
+        let outer = lock.lock().lease(Duration::from_secs(20)).await.unwrap();
+        for server in &servers {
+            server.freeze();
+        }
+        let wait = Duration::from_millis(millis);
+        let nested = lock.try_lock().lease(Duration::from_secs(60));
+        let overrun = overrun(nested, wait).await;
+        assert!(overrun <= TIMER, "{wait:?} and then {overrun:?}");
+        assert!(outer.is_valid());
+        assert_eq!(outer.hold_count(), 1);
+        for server in &servers {
+            server.thaw();
+        }
+    }
+}
+
 /// An answer takes 20 ms and a command is always pending, so each wait ends during a command.
 #[tokio::test(start_paused = true)]
 async fn a_busy_lock_is_no_timeout_when_the_wait_ends_during_a_command() {
