@@ -99,11 +99,12 @@ impl<'a> MultiLockCall<'a> {
 
     /// One attempt, beside the contenders of these clients.
     async fn try_once(&self) -> Result<Option<Vec<Claim>>> {
-        for member in self.members.list() {
-            // A guard dropped just now must not look like another owner's lock.
-            self.released(member).await?;
-        }
         loop {
+            for member in self.members.list() {
+                // A guard dropped just now must not look like another owner's lock, nor what the last round
+                // acquired and released.
+                self.released(member).await?;
+            }
             let round = self.round(None, None, None).await;
             match round.map_err(|trouble| self.named(trouble))? {
                 MultiRound::Taken(claims) => return Ok(Some(claims)),

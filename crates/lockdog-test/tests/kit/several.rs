@@ -9,7 +9,7 @@ use lockdog_test::Server;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::checks_exclusion;
+use crate::support::{checks_exclusion, eventually, ms};
 
 /// A failed attempt blocks others for one round trip. Without random pauses the contenders would
 /// collide forever.
@@ -147,4 +147,38 @@ async fn the_bound_of_a_multi_lock_does_not_count_the_wait_for_another_command_o
     assert!(left > Duration::from_millis(500), "{left:?}");
     assert!(left <= Duration::from_millis(600), "{left:?}");
     drop((nested.await.unwrap(), guard));
+}
+
+/// A call of the same owner acquires one member while the first round asks for it. The second round re-enters that
+/// member, and must not find the other one taken by the first round.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_repeated_for_its_owner_does_not_find_its_own_members_busy() {
+    let servers = [Server::new(), Server::new()];
+    let first = servers[0].client().await.lock("a");
+    let second = servers[1].client().await.lock("b");
+    let both = MultiLock::new([first.clone(), second]);
+    // The servers know the scripts.
+    both.lock().await.unwrap().unlock().await.unwrap();
+    let owner = Owner::new();
+    // The owner learns of its grant after it has asked for both.
+    servers[0].delay(ms(50));
+    let alone = tokio::spawn(first.lock().owner(&owner).into_future());
+    eventually("it is granted", || servers[0].holder("a").is_some()).await;
+    let scripts = || {
+        let commands = servers[1].commands();
+        let is_script = |command: &&Vec<String>| command[0].to_lowercase().starts_with("eval");
+        commands.iter().filter(is_script).count()
+    };
+    let before = scripts();
+    let guard = both.try_lock().owner(&owner).await.unwrap();
+    let guard = guard.expect("no other owner has a member");
+    assert!(
+        scripts() >= before + 3,
+        "it acquires, releases and acquires the second member"
+    );
+    assert_eq!(alone.await.unwrap().unwrap().hold_count(), 2);
+    guard.unlock().await.unwrap();
+    for server in &servers {
+        server.assert_clean().await;
+    }
 }
