@@ -212,6 +212,9 @@ impl RedLockCall<'_> {
         let won = hold.claim_first(self.terms);
         if won {
             std::mem::forget(attempt);
+            // Before the user's code runs: if the log subscriber panics, the drop of the guard releases the lock.
+            let claim = QuorumClaim::new(hold.clone(), self.terms.watched);
+            let guard = Guard::several(Arc::new(claim));
             hold.notify_round(true);
             hold.log_round_won();
             for instance in self.lock.instances() {
@@ -219,8 +222,6 @@ impl RedLockCall<'_> {
                 waiters.wake_owner(instance.key(), self.owner);
                 waiters.wake_owner(&self.lock.queue, self.owner);
             }
-            let claim = QuorumClaim::new(hold, self.terms.watched);
-            let guard = Guard::several(Arc::new(claim));
             return Ok(RoundOutcome::Won((guard, How::First)));
         }
         drop(attempt);

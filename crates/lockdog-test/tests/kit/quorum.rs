@@ -12,6 +12,8 @@ use lockdog_test::Server;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use crate::support::logs::break_at;
+
 /// A nested call that is dropped or abandoned does not make a round fail.
 #[tokio::test(start_paused = true)]
 async fn abandoned_nested_acquires_do_not_harm_the_outer_hold() {
@@ -109,6 +111,21 @@ async fn a_nested_call_acquires_again_what_its_owner_unlocked_meanwhile() {
     assert_eq!(nested.hold_count(), 1);
     assert!(nested.remaining() > Duration::from_secs(30));
     nested.unlock().await.unwrap();
+    for server in &servers {
+        server.assert_clean().await;
+    }
+}
+
+/// The user's log subscriber panics when the client logs that it won the lock. So the caller gets no guard.
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_released_if_the_log_event_of_its_grant_panics() {
+    let servers = [Server::new(), Server::new(), Server::new()];
+    let clients = clients(&servers).await;
+    let lock = RedLock::new(clients.iter().map(|client| client.lock("l")));
+    let (_, broken) = break_at("lockdog::quorum");
+    let call = tokio::spawn(lock.lock().into_future()).await;
+    drop(broken);
+    assert!(call.unwrap_err().is_panic());
     for server in &servers {
         server.assert_clean().await;
     }
