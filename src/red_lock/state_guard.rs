@@ -8,6 +8,7 @@ use super::deferred::{Deferred, DeferredLoss};
 use super::quorum_hold::{QuorumHold, QuorumHoldState};
 use crate::clock::Moment;
 use crate::error::LostReason;
+use crate::panics;
 
 /// The locked state of a hold. On drop it is unlocked first; then its deferred notifications are sent.
 pub(super) struct StateGuard<'a> {
@@ -80,8 +81,17 @@ impl Drop for DeferredRun<'_> {
         if deferred.lost.is_none() && deferred.jeopardy.is_none() {
             return;
         }
-        hold.notify(deferred);
-        let (key, owner) = (hold.lock.home_instance().key(), hold.owner);
+        // A state is unlocked also while its thread unwinds: a log subscriber that panics must not end the process,
+        // nor the call or the timer that unlocks it.
+        panics::catch(|| hold.report(deferred));
+    }
+}
+
+impl QuorumHold {
+    /// Notifies the observers of a loss or a jeopardy, and logs it.
+    fn report(&self, deferred: &mut Deferred) {
+        self.notify(deferred);
+        let (key, owner) = (self.lock.home_instance().key(), self.owner);
         let (lock, hash) = (key.logged_name(), key.fingerprint());
         match deferred.jeopardy.take() {
             Some(Some((instances, margin))) => {
@@ -100,7 +110,7 @@ impl Drop for DeferredRun<'_> {
             let DeferredLoss {
                 reason, instances, ..
             } = loss;
-            let held_ms = hold.clock.now().since(hold.acquired).as_millis() as u64;
+            let held_ms = self.clock.now().since(self.acquired).as_millis() as u64;
             // The user asked for the shutdown, so it is not a warning.
             if reason == LostReason::ShutDown {
                 tracing::debug!(

@@ -1,6 +1,7 @@
 //! Locks on several servers, with calls and leases as long as Redisson's own tests have them.
 
 use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
@@ -126,6 +127,28 @@ async fn a_lock_is_released_if_the_log_event_of_its_grant_panics() {
     let call = tokio::spawn(lock.lock().into_future()).await;
     drop(broken);
     assert!(call.unwrap_err().is_panic());
+    for server in &servers {
+        server.assert_clean().await;
+    }
+}
+
+/// The background has not reported the loss when the guard is dropped, so the drop reports it.
+#[tokio::test(start_paused = true)]
+async fn the_drop_of_a_guard_does_not_panic_with_the_log_subscriber() {
+    let servers = [Server::new(), Server::new(), Server::new()];
+    let clients = clients(&servers).await;
+    let lock = RedLock::new(clients.iter().map(|client| client.lock("l")));
+    let guard = lock.lock().await.unwrap();
+    sleep(Duration::from_millis(100)).await;
+    assert_healthy(&guard);
+    for client in &clients[..2] {
+        assert!(client.lock("l").force_unlock().await.unwrap());
+    }
+    let (is_whole, broken) = break_at("lockdog::quorum");
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(guard)));
+    drop(broken);
+    assert!(!is_whole.load(Ordering::Relaxed), "it reported nothing");
+    assert!(dropped.is_ok());
     for server in &servers {
         server.assert_clean().await;
     }
