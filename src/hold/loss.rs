@@ -13,11 +13,14 @@ impl HoldState {
         let living = self.is_living();
         if living {
             let ends_by_lease = reason == LostReason::Deadline && self.watched == 0;
+            let is_part = self.parts > 0 && self.parts == self.count;
             self.unreported = Some(UnreportedLoss {
                 reason,
-                is_part: self.parts > 0 && self.parts == self.count,
+                is_part,
                 is_expiry: ends_by_lease && self.is_only_forgotten(),
-                owes_end: std::mem::take(&mut self.owes_end),
+                // Its owner ended all other claims. So the observers are notified of a release, when the composite
+                // lock ends its claim.
+                owes_end: !is_part && std::mem::take(&mut self.owes_end),
             });
             self.phase = HoldPhase::Lost(reason);
         }

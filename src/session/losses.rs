@@ -70,7 +70,7 @@ impl Core {
             let was_held = state.lose(LostReason::ShutDown);
             if was_held && let Some(loss) = state.unreported.take() {
                 // The user asked for it, so there is no loss to report.
-                state.owes_end = loss.owes_end;
+                state.owes_end |= loss.owes_end;
             }
             was_held
         })

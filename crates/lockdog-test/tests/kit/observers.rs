@@ -9,7 +9,9 @@ use std::time::Duration;
 use lockdog::config::Reentry;
 use lockdog::error::LostReason;
 use lockdog::observe::{ClientEvent, LockRef, Observer};
-use lockdog::{Client, ClientBuilder, Error, Guard, Lock, MultiLock, Owner, RedLock, Value};
+use lockdog::{
+    Client, ClientBuilder, Error, Guard, Lock, MultiLock, Owner, RedLock, Unlocked, Value,
+};
 use lockdog_test::Server;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -423,6 +425,26 @@ async fn a_red_lock_is_one_lock() {
     drop(guard);
     sleep(LEASE).await;
     assert!(notes.take().is_empty());
+}
+
+/// The guard of the instance alone ends first, so the `RedLock` keeps the hold that began with that guard.
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_only_a_red_lock_keeps_is_released_when_the_instance_is_lost() {
+    let (servers, clients, lock, notes) = start_red_lock().await;
+    let alone = clients[0].lock("r").lock().await.unwrap();
+    let guard = lock.lock().await.unwrap();
+    let everywhere = || servers.iter().all(|server| server.holder("r").is_some());
+    eventually("all instances grant it", everywhere).await;
+    let still = Unlocked::StillHeld { count: 1 };
+    assert_eq!(alone.unlock().await.unwrap(), still);
+    assert_eq!(notes.take().first().unwrap(), "First lock r");
+    servers[0].lose("r");
+    let seen = notes.next("Dropped").await;
+    assert_eq!(seen, ["Dropped lock r true"]);
+    guard.unlock().await.unwrap();
+    assert_eq!(notes.take(), ["Unlocked red lock r true"]);
+    let lost: u64 = clients.iter().map(|it| it.stats().lost_total).sum();
+    assert_eq!(lost, 0);
 }
 
 #[tokio::test(start_paused = true)]
