@@ -251,6 +251,12 @@ impl TimedOut<'_> {
     pub(crate) fn silent(&self, waited: Duration) -> Option<Arc<Hold>> {
         silent_contender(self.place?, self.now, waited)
     }
+
+    /// As [`TimedOut::silent`], for a contender that asks several servers: whether it does not know the outcome.
+    pub(crate) fn is_round_silent(&self, waited: Duration) -> bool {
+        let since = self.place.and_then(|place| place.waiter.round_since());
+        since.is_some_and(|since| self.now.since(since) >= SILENCE.max(waited / 2))
+    }
 }
 
 /// The hold that the contender of this queue is asking for, if by `then` it will have waited for an

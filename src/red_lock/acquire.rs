@@ -78,6 +78,7 @@ impl RedLockConfig {
             lock: self,
             owner,
             terms,
+            began,
             deadline,
             ends: deadline.map(|deadline| deadline.max(began + FIRST_ATTEMPT)),
         };
@@ -96,6 +97,7 @@ pub(super) struct RedLockCall<'a> {
     pub(super) lock: &'a Arc<RedLockConfig>,
     pub(super) owner: Owner,
     pub(super) terms: &'a Terms,
+    pub(super) began: Moment,
     /// When the wait has to end.
     pub(super) deadline: Option<Moment>,
     /// When the last round has to end.

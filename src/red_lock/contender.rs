@@ -169,11 +169,13 @@ impl Contender for RedLockContender<'_> {
             self.next_round = None;
         }
         waiter.promise(now + LONGEST_ROUND);
+        waiter.note_round(Some(now));
         let hold = match self.caller.round().await? {
             RoundOutcome::Won(acquired) => return Ok(Attempted::Won(acquired)),
             RoundOutcome::Lost(hold) => hold,
             RoundOutcome::Elsewhere => return Ok(Attempted::Unasked),
         };
+        waiter.note_round(None);
         self.note_lost_round(&hold);
         let failed = self.failure(&hold);
         if failed.is_none() {
@@ -241,8 +243,15 @@ impl Contender for RedLockContender<'_> {
     }
 
     fn give_up(&self, end: TimedOut<'_>) -> Result<()> {
-        let outage = end.place.and_then(|place| place.waiter.outage());
-        outage.map_or(Ok(()), Err)
+        if let Some(outage) = end.place.and_then(|place| place.waiter.outage()) {
+            return Err(outage);
+        }
+        let waited = end.now.since(self.caller.began);
+        // Another call asks the instances for the whole queue, and they do not answer it.
+        if self.kept_until(end.now).is_none() && end.is_round_silent(waited) {
+            return Err(Error::timeout(waited));
+        }
+        Ok(())
     }
 }
 

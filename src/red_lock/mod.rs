@@ -239,8 +239,8 @@ impl RedLock {
     /// # Errors
     ///
     /// As [`RedLock::lock`]. If too few instances can be reached, it returns an error, never `None`. It is
-    /// [`Error::Timeout`](crate::Error::Timeout) if the wait of a nested acquire ended before a quorum had extended
-    /// the lease.
+    /// [`Error::Timeout`](crate::Error::Timeout) if the wait ended before the instances had answered another call of
+    /// this process, or before a quorum had extended the lease for a nested acquire.
     ///
     /// # Cancel safety
     ///

@@ -46,6 +46,8 @@ pub(super) struct WaitQueue {
     pub(super) idle_since: Option<Moment>,
     /// The outage that the contender's last attempt met.
     outage: Option<Error>,
+    /// Since when the contender asks several servers and does not know the outcome.
+    pub(super) round_since: Option<Moment>,
     pub(super) retreat: Option<Retreat>,
     /// Those of the waiters that have a place in a queue on the server.
     pub(super) places: Places,
@@ -252,6 +254,7 @@ impl WaitQueue {
         self.remove(&contender);
         self.absent.insert(contender.id, contender);
         self.contender = Some(waiter.clone());
+        self.round_since = None;
         Some(acquire)
     }
 
@@ -339,6 +342,7 @@ impl WaitQueue {
             .or_else(|| self.waiting.values().next())
             .or_else(|| self.absent.values().next());
         self.contender = next.cloned();
+        self.round_since = None;
     }
 }
 

@@ -166,6 +166,20 @@ impl WaiterGuard {
         queues.get(&*self.key)?.outage()
     }
 
+    /// Notes since when the contender asks several servers; `None` once it knows the outcome.
+    pub(crate) fn note_round(&self, since: Option<Moment>) {
+        let mut queues = self.waiters.shard(&self.key);
+        if let Some(queue) = queues.get_mut(&*self.key) {
+            queue.round_since = since;
+        }
+    }
+
+    /// Since when the contender asks several servers and does not know the outcome.
+    pub(crate) fn round_since(&self) -> Option<Moment> {
+        let queues = self.waiters.shard(&self.key);
+        queues.get(&*self.key)?.round_since
+    }
+
     /// Whether the client is subscribed to the lock's messages.
     pub(crate) fn is_listening(&self) -> bool {
         self.waiters.is_listening(&self.key) || self.waiter.in_queue.lock().is_listening()

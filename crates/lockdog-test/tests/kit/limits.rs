@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockdog::config::{Backoff, Wake};
 use lockdog::request::TryLockRequest;
-use lockdog::{Client, Error, MultiLock, RedLock};
+use lockdog::{Client, Error, MultiLock, Owner, RedLock};
 use lockdog_test::Server;
 use tokio::time::Instant;
 
@@ -54,6 +54,44 @@ async fn a_red_lock_call_ends_at_its_deadline_when_no_server_answers() {
         let wait = Duration::from_millis(millis);
         let overrun = overrun(RedLock::new(members).try_lock(), wait).await;
         assert!(overrun <= TIMER, "{wait:?} and then {overrun:?}");
+        for server in &servers {
+            server.thaw();
+        }
+    }
+}
+
+/// Of the calls of a client set one asks the servers, for half a second. The other one does not know whether the lock
+/// is free.
+#[tokio::test(start_paused = true)]
+async fn a_red_lock_call_that_waits_behind_a_silent_round_is_a_timeout() {
+    for is_owners in [false, true] {
+        let servers = [Server::new(), Server::new(), Server::new()];
+        let mut members = Vec::new();
+        for server in &servers {
+            members.push(server.client().await.lock("l"));
+        }
+        let lock = RedLock::new(members);
+        for server in &servers {
+            server.freeze();
+        }
+        let owner = Owner::new();
+        // A call without a wait is in no queue. A call of the same owner waits for its round.
+        let first = match is_owners {
+            false => lock.try_lock().wait(Duration::from_secs(60)),
+            true => lock.try_lock().owner(&owner),
+        };
+        let first = tokio::spawn(first.into_future());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let wait = Duration::from_millis(200);
+        let began = Instant::now();
+        let second = lock.try_lock().owner(&owner).wait(wait).await;
+        let Err(Error::Timeout { waited, .. }) = &second else {
+            panic!("is_owners={is_owners}: {second:?}");
+        };
+        assert!(began.elapsed() <= wait + TIMER, "{:?}", began.elapsed());
+        assert!(*waited >= wait, "{waited:?}");
+        assert!(!first.is_finished(), "its round is over");
+        first.abort();
         for server in &servers {
             server.thaw();
         }
