@@ -18,7 +18,7 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::hold::Hold;
-use crate::observe::LockRef;
+use crate::observe::{LockRef, Observers};
 use crate::owner::Owner;
 use crate::session::Core;
 use crate::wait::{Backoff, HandedOver, WaiterGuard};
@@ -59,6 +59,11 @@ pub(crate) trait Contender: Send {
         place: Option<&QueuePlace>,
         now: &mut Moment,
     ) -> impl Future<Output = Result<OwnerHas<Self::Won>>> + Send;
+
+    /// The observers of its call.
+    fn observers(&self) -> &Observers {
+        self.core(None).observers()
+    }
 
     /// How observers see what it waits for.
     fn shown(&self) -> Option<LockRef<'_>> {

@@ -21,7 +21,7 @@ impl<C: Contender> Contest<C> {
         let (Some(by), Some(lock)) = (self.woken_by, self.contender.shown()) else {
             return;
         };
-        let observers = self.contender.core(None).observers();
+        let observers = self.contender.observers();
         observers.notify(|| ClientEvent::Woken { lock, by });
     }
 }

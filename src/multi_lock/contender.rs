@@ -14,7 +14,7 @@ use crate::contend::{
 };
 use crate::error::{Error, Result};
 use crate::hold::{Hold, OwnerState};
-use crate::observe::LockRef;
+use crate::observe::{LockRef, Observers};
 use crate::owner::Owner;
 use crate::session::{Claim, Core};
 use crate::wait::{Backoff, READERS_PATIENCE, WaitRequest, WaiterGuard, WaiterKind};
@@ -105,6 +105,10 @@ impl Contender for MultiLockContender<'_> {
             Some(place) if self.call.may_overtake(place.at) => OwnerHas::Part,
             _ => OwnerHas::Nothing,
         })
+    }
+
+    fn observers(&self) -> &Observers {
+        self.call.members.first().core().observers()
     }
 
     fn shown(&self) -> Option<LockRef<'_>> {

@@ -91,6 +91,12 @@ impl MemberGroups {
         LockRef::of_several(name, "multi lock", keys, owner)
     }
 
+    /// The member that the caller gave first.
+    pub(super) fn first(&self) -> &LockMember {
+        let first = self.list.iter().min_by_key(|member| member.given);
+        first.unwrap_or(&self.list[0])
+    }
+
     pub(super) fn list(&self) -> &[LockMember] {
         &self.list
     }

@@ -54,7 +54,7 @@ impl Inner {
     ) -> Result<Option<Guard>> {
         let owner = options.owner()?;
         let members = self.members()?;
-        let core = members.list()[0].core();
+        let core = members.first().core();
         let watched = WatchedCall::begin(core, || members.shown(&self.name, owner));
         let outcome = self.acquired_by(owner, members, options, wait).await;
         // One member that its owner did not have makes it a first acquire.

@@ -123,9 +123,10 @@ impl RedLockConfig {
         self.max_lease
     }
 
-    /// The instance whose client is used for work that one client can do for all, such as clock and events.
+    /// The instance that the caller gave first. Its client is used for work that one client can do for all, such as
+    /// clock and events.
     pub(super) fn home_instance(&self) -> &LockInstance {
-        &self.instances[0]
+        &self.instances[self.given[0]]
     }
 
     /// The lock as one, for observers.

@@ -397,6 +397,31 @@ async fn a_multi_lock_is_one_call_and_the_holds_of_its_locks() {
     assert_eq!(seen, ["Unlocked lock a true", "Unlocked lock b true"]);
 }
 
+/// The ids of clients are random, so a lock of several clients is made several times.
+#[tokio::test(start_paused = true)]
+async fn a_lock_of_several_clients_is_reported_to_the_observers_of_the_first_one() {
+    for _ in 0..8 {
+        let servers = [Server::new(), Server::new(), Server::new()];
+        let notes = Notes::default();
+        let first = watched(&servers[0], &notes).build().await.unwrap();
+        let mut locks = vec![first.lock("r")];
+        for server in &servers[1..] {
+            locks.push(server.client().await.lock("r"));
+        }
+        let red = RedLock::new(locks.clone());
+        red.lock().await.unwrap().unlock().await.unwrap();
+        let seen = notes.take();
+        for event in ["First red lock r", "Unlocked red lock r true"] {
+            assert!(seen.iter().any(|note| note == event), "{seen:?}");
+        }
+        let multi = MultiLock::new(locks);
+        multi.lock().await.unwrap().unlock().await.unwrap();
+        let seen = notes.take();
+        let event = "First multi lock [r, r, r]";
+        assert!(seen.iter().any(|note| note == event), "{seen:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_red_lock_is_one_lock() {
     let (servers, _clients, lock, notes) = start_red_lock().await;
