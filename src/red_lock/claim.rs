@@ -66,10 +66,7 @@ impl CompositeHold for QuorumClaim {
     fn verdict(&self) -> Verdict {
         match self.hold.loss() {
             Some(lost) => Verdict::Lost(lost.reason()),
-            None => Verdict::of(
-                self.hold
-                    .see(|state, _| state.quorum.phase() == Phase::Jeopardy),
-            ),
+            None => Verdict::of(self.hold.see(|state, _| state.is_in_jeopardy())),
         }
     }
 

@@ -78,8 +78,12 @@ impl QuorumHold {
 
     /// Records, once, that extensions began to fail or succeed again.
     fn report_jeopardy(&self, state: &mut QuorumHoldState) {
-        let in_jeopardy = state.quorum.phase() == Phase::Jeopardy;
+        let in_jeopardy = state.is_in_jeopardy();
         if std::mem::replace(&mut state.reported_jeopardy, in_jeopardy) == in_jeopardy {
+            return;
+        }
+        if !in_jeopardy && state.watched == 0 {
+            // The last claim that needs extensions has ended. No extension succeeded.
             return;
         }
         let margin = state.quorum.margin(self.clock.now());
@@ -158,7 +162,7 @@ impl Dependant for QuorumHold {
             let quorum = &state.quorum;
             let is_renewed = quorum.is_living() && quorum.rules().renewed;
             is_renewed.then(|| PartRenewal {
-                in_jeopardy: quorum.phase() == Phase::Jeopardy,
+                in_jeopardy: state.is_in_jeopardy(),
                 deadline: (!quorum.is_as_long_as_allowed()).then(|| quorum.deadline()),
             })
         })

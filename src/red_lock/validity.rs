@@ -86,6 +86,11 @@ impl QuorumHoldState {
         self.count == 0 && !is_over
     }
 
+    /// Extensions fail, and a claim needs them. A hold with a fixed lease is not extended, so it is never in jeopardy.
+    pub(super) fn is_in_jeopardy(&self) -> bool {
+        self.watched > 0 && self.quorum.phase() == Phase::Jeopardy
+    }
+
     /// Whether it has not ended, and nothing is known that would end it.
     fn is_intact(&self, now: Moment) -> bool {
         let is_living = self.quorum.is_living() && now < self.quorum.notified_at();

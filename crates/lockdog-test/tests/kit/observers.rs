@@ -9,6 +9,7 @@ use std::time::Duration;
 use lockdog::config::Reentry;
 use lockdog::error::LostReason;
 use lockdog::observe::{ClientEvent, LockRef, Observer};
+use lockdog::report::Verdict;
 use lockdog::{
     Client, ClientBuilder, Error, Guard, Lock, MultiLock, Owner, RedLock, Unlocked, Value,
 };
@@ -562,6 +563,29 @@ async fn the_numbers_of_a_red_lock_with_a_fixed_lease_or_at_its_max_hold_are_no_
     })
     .await;
     bounded.unlock().await.unwrap();
+}
+
+/// The servers do not answer the extensions that the owner requests, and the client does not repeat them.
+#[tokio::test(start_paused = true)]
+async fn a_red_lock_with_a_fixed_lease_is_not_in_jeopardy_after_a_failed_extension() {
+    let (servers, clients, lock, notes) = start_red_lock().await;
+    let guard = lock.lock().lease(LEASE * 9).await.unwrap();
+    servers[1].freeze();
+    servers[2].freeze();
+    let nested = lock.try_lock().lease(LEASE * 20).await;
+    for error in [
+        guard.extend(LEASE * 20).await.unwrap_err(),
+        nested.unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::NoQuorum(_)), "{error}");
+    }
+    sleep(LEASE).await;
+    assert_eq!(guard.verdict(), Verdict::Held);
+    assert!(clients.iter().all(|it| it.stats().in_jeopardy == 0));
+    let seen = notes.take();
+    assert!(seen.iter().all(|it| !it.starts_with("Jeopardy")), "{seen:?}");
+    servers[1].thaw();
+    servers[2].thaw();
 }
 
 /// A frozen server: the renewals fail, and the deadline passes.
