@@ -177,7 +177,12 @@ impl Timed for QuorumHold {
             self.abandon();
             return true;
         }
-        let requests = self.step(Event::Tick);
+        let requests = {
+            let mut state = self.state();
+            // A nested call asks for renewal before its claim counts. It may not be polled any more.
+            state.let_expire_unless_watched();
+            self.step_locked(&mut state, Event::Tick)
+        };
         let is_any = !requests.is_empty();
         self.delegate(requests);
         is_any

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use lockdog::error::LostReason;
 use lockdog::report::Verdict;
 use lockdog::{Client, Guard, Owner, RedLock, Unlocked};
 use lockdog_test::Server;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::logs::break_at;
 
@@ -81,6 +82,29 @@ async fn abandoned_acquires_freed_by_force_delay_no_round() {
     assert!(took < Duration::from_millis(100), "{took:?}");
     guard.unlock().await.unwrap();
     drop(left);
+    for server in &servers {
+        server.assert_clean().await;
+    }
+}
+
+/// A call without a lease needs renewal, but its claim does not count before it is polled again.
+#[tokio::test(start_paused = true)]
+async fn an_abandoned_nested_call_does_not_renew_a_fixed_lease() {
+    let servers = [Server::new(), Server::new(), Server::new()];
+    let clients = clients(&servers).await;
+    let lock = RedLock::new(clients.iter().map(|client| client.lock("l")));
+    let outer = lock.lock().lease(Duration::from_secs(5)).await.unwrap();
+    for server in &servers {
+        server.delay(Duration::from_millis(20));
+    }
+    let mut nested = lock.lock().into_future();
+    let once = poll_fn(|context| Poll::Ready(nested.as_mut().poll(context).is_pending()));
+    assert!(once.await, "it sends commands to every instance");
+    // It asks once for the lease of a call without one, which is 30 s.
+    let lost = timeout(Duration::from_secs(40), outer.lost()).await;
+    let lost = lost.expect("no claim renews it");
+    assert_eq!(lost.reason(), LostReason::Deadline);
+    drop((nested, outer));
     for server in &servers {
         server.assert_clean().await;
     }
