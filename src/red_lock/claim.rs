@@ -90,8 +90,12 @@ impl CompositeHold for QuorumClaim {
             return None;
         }
         Some(self.hold.see(|state, _| {
+            let reason = match state.quorum.is_as_long_as_allowed() {
+                true => LostReason::MaxHold,
+                false => LostReason::Deadline,
+            };
             let instances = self.hold.members(state);
-            self.hold.lost_as(LostReason::Deadline, state, instances)
+            self.hold.lost_as(reason, state, instances)
         }))
     }
 

@@ -34,6 +34,18 @@ async fn a_lock_is_ensured_only_for_the_time_that_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_end_of_a_max_hold_is_the_reason_of_a_failed_check() {
+    for fixture in Fixture::each().await {
+        let guard = fixture.lock().max_hold(secs(10)).await.unwrap();
+        sleep(secs(6)).await;
+        guard.ensure(secs(3)).unwrap();
+        let lost = guard.ensure(secs(5)).unwrap_err();
+        assert_eq!(lost.reason(), LostReason::MaxHold);
+        assert!(guard.is_valid());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_healthy_watched_lock_is_ensured_at_any_time() {
     for fixture in Fixture::each().await {
         let guard = fixture.held().await;
