@@ -11,7 +11,8 @@
 --   -1  the server could not check it or could not extend it (another type under the key, no
 --       permission): the state is unknown
 --
--- If the timeout key is gone, the script writes it again, because the client decides how long the lease is.
+-- If the timeout key is gone, the script writes it again, because the client decides how long the lease is. PEXPIRE
+-- comes before SET, because a server out of memory lets a script continue that has already written.
 -- Example: KEYS = { "a", "{a}:f:rwlock_timeout:1" }, f is there -> { 1 }, both TTLs 30000.
 
 local answers = {}
@@ -22,12 +23,15 @@ for i = 1, #KEYS / 2 do
     if held == 1 then
         local rest = redis.pcall('pttl', own)
         local done = type(rest) == 'number'
-            and redis.pcall('set', own, 1, 'px', string.format('%d', math.max(rest, tonumber(lease))))
+            and redis.pcall('pexpire', own, string.format('%d', math.max(rest, tonumber(lease))))
+        if done == 0 then
+            done = redis.pcall('set', own, 1, 'px', lease)
+        end
         local left = redis.pcall('pttl', key)
         if type(left) == 'number' and left < tonumber(lease) then
             left = redis.pcall('pexpire', key, lease)
         end
-        if type(left) == 'table' or not done or done.err then
+        if type(left) == 'table' or not done or (type(done) == 'table' and done.err) then
             held = -1
         end
     elseif held ~= 0 then

@@ -411,7 +411,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/read_write/renew.lua",
-        "d0f3f09260b00592c81ea4a21c91d5e26aca4d7f",
+        "78072e28f3c3ee5815f85a15f7cd537989622e01",
     ),
     (
         "lua/read_write/unlock.lua",

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, Error, Owner, ReadWriteLock};
+use lockdog::{Client, Error, Guard, Owner, ReadWriteLock};
 
 use super::{
     ANNOUNCEMENT, Fixture, LEASE, LONG, NAME, SOON, may_read, may_write, ms, read, reader,
     within_soon, write, writer,
 };
 use crate::support::{Action, Gate, Proxy, eventually, until_ok};
+use crate::turn::renewed;
 
 /// A client behind a proxy. All scripts are loaded, so that a rule meets the first sending.
 async fn behind_a_proxy(test: &Fixture) -> (Proxy, ReadWriteLock) {
@@ -262,6 +263,26 @@ async fn a_server_out_of_memory_grants_nothing_and_releases_everything() {
     inner.unlock().await.unwrap();
     reads.unlock().await.unwrap();
     assert!(test.redis.keys().await.is_empty());
+    test.redis.cmd(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    test.assert_clean().await;
+}
+
+/// Readers keep the lock for longer than their leases while the server is out of memory.
+#[tokio::test]
+async fn a_server_out_of_memory_renews_readers() {
+    let test = Fixture::with(|it| it.watchdog_lease(LEASE)).await;
+    let reads = read(&test.rw).await;
+    test.redis.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let refused = test.rw.read().try_lock().owner(&Owner::new()).await;
+    let refused = refused.unwrap_err();
+    assert!(refused.to_string().contains("OOM"), "{refused}");
+    let held: &Guard = &reads;
+    // The server may have executed the first renewal before.
+    for _ in 0..2 {
+        renewed(&[held]).await;
+    }
+    assert!(reads.is_valid());
+    reads.unlock().await.unwrap();
     test.redis.cmd(&["CONFIG", "SET", "maxmemory", "0"]).await;
     test.assert_clean().await;
 }
