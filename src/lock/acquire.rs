@@ -249,15 +249,31 @@ impl LockCall<'_> {
 
     /// The terms of an attempt that begins now.
     pub(super) fn terms_at(&self, now: Moment) -> Terms {
+        let terms = Terms {
+            lease: self.lease_at(now),
+            ..*self.terms
+        };
         let Some(ends_at) = self.options.ends_at else {
-            return *self.terms;
+            return terms;
         };
         let left = ends_at.since(now);
         Terms {
-            lease: lease::whole(self.terms.lease.min(left)).max(lease::SHORTEST),
+            lease: lease::whole(terms.lease.min(left)).max(lease::SHORTEST),
             max_hold: Some(left),
-            ..*self.terms
+            ..terms
         }
+    }
+
+    /// The lease of an attempt that begins now. An upgrade of a read hold with a fixed lease gets what is left of
+    /// that lease, however long the call has waited.
+    fn lease_at(&self, now: Moment) -> Duration {
+        let lease = self.terms.lease;
+        if !self.options.upgrades || self.terms.watched {
+            return lease;
+        }
+        let reads = self.core().holds.partner_of(self.key, self.owner);
+        let left = reads.map(|reads| lease::whole(reads.remaining(now)));
+        left.map_or(lease, |left| left.max(lease::SHORTEST))
     }
 
     /// When an attempt that begins now has to end.

@@ -216,6 +216,26 @@ async fn the_lease_of_an_upgrade_that_waited_ends_with_the_max_hold() {
     server.assert_clean().await;
 }
 
+/// Otherwise the write hold outlives the read hold, and the unlock of a valid guard reports a loss.
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_waited_has_the_rest_of_the_lease_of_its_read_hold() {
+    let server = Server::new();
+    let (client, another) = (server.client().await, server.client().await);
+    let rw = client.read_write_lock("doc");
+    let reads = rw.read().lock().lease(ms(10_000)).await.unwrap();
+    let other = read(&another.read_write_lock("doc")).await;
+    let upgrade = tokio::spawn(reads.upgrade().into_future());
+    sleep(ms(6_000)).await;
+    other.unlock().await.unwrap();
+    let writes = upgrade.await.unwrap().unwrap();
+    let left = writes.remaining();
+    assert!(left > ms(3_000) && left < ms(4_000), "{left:?}");
+    sleep(left - ms(100)).await;
+    assert!(writes.is_valid());
+    writes.unlock().await.unwrap();
+    server.assert_clean().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_that_is_answered_after_the_max_hold_is_lost() {
     let server = Server::new();
