@@ -53,10 +53,10 @@ impl WriteGuard {
     /// Turns the write hold into a read hold: the owner reads before it stops writing, so no other writer gets
     /// in between. Corresponds to `readLock().lock()` and then `writeLock().unlock()`.
     ///
-    /// After an upgrade, it returns the earlier read hold. Otherwise the watchdog renews the read
-    /// hold if it renewed the write hold. After a fixed lease, the read hold has the rest of that lease. A `max_hold` of
-    /// the write hold ends the read hold at the same moment. A call takes
-    /// at most two command timeouts, and three more if an earlier command of the write hold has no answer yet.
+    /// After an upgrade, it returns the earlier read hold if that is still valid. Otherwise the watchdog renews the
+    /// read hold if it renewed the write hold. After a fixed lease, the read hold has the rest of that lease. A
+    /// `max_hold` of the write hold ends the read hold at the same moment. A call takes at most two command
+    /// timeouts, and three more if an earlier command of the write hold has no answer yet.
     ///
     /// # Errors
     ///
@@ -72,11 +72,15 @@ impl WriteGuard {
     pub async fn downgrade(self) -> Result<ReadGuard> {
         let Self { guard, read } = self;
         let read = match read {
-            Some(read) => read,
-            None => match change::acquire(&guard, false, WaitLimit::Not).await? {
-                Some(read) => ReadGuard(read),
-                None => return Err(lost(&guard)),
-            },
+            Some(read) if read.is_valid() => read,
+            // After an upgrade only the write hold is extended, so the lease of the read hold may be over.
+            none_or_lost => {
+                drop(none_or_lost);
+                match change::acquire(&guard, false, WaitLimit::Not).await? {
+                    Some(read) => ReadGuard(read),
+                    None => return Err(lost(&guard)),
+                }
+            }
         };
         guard.unlock().await?;
         Ok(read)

@@ -237,6 +237,23 @@ async fn an_upgrade_that_waited_has_the_rest_of_the_lease_of_its_read_hold() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_downgrade_reads_on_although_the_lease_of_the_earlier_read_hold_is_over() {
+    let server = Server::new();
+    let (client, another) = (server.client().await, server.client().await);
+    let rw = client.read_write_lock("doc");
+    let reads = rw.read().lock().lease(ms(5_000)).await.unwrap();
+    let writes = reads.upgrade().await.unwrap();
+    writes.extend(ms(60_000)).await.unwrap();
+    sleep(ms(10_000)).await;
+    let reads = writes.downgrade().await.unwrap();
+    assert!(reads.is_valid());
+    let other = another.read_write_lock("doc").write().try_lock().await;
+    assert!(other.unwrap().is_none());
+    reads.unlock().await.unwrap();
+    server.assert_clean().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_upgrade_that_is_answered_after_the_max_hold_is_lost() {
     let server = Server::new();
     let client = server.client().await;
