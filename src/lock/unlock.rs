@@ -7,7 +7,7 @@ use super::{HolderInfo, Inner, Lock};
 use crate::background::ensure_runtime;
 use crate::error::{Error, NotHeld, Result};
 use crate::hold::OwnerState;
-use crate::key::LockKey;
+use crate::key::{LockKey, Mode, WRITER};
 use crate::lock_request::{Boxed, FromGuard, UnlockRequest, not_a_future};
 use crate::owner::Owner;
 use crate::script;
@@ -73,6 +73,8 @@ impl<G: FromGuard> Lock<G> {
         ensure_runtime()?;
         core.ensure_open()?;
         let fields = match holder {
+            // The script would take its end for the end of a hold in this mode.
+            Some(field) if is_in_other_mode(key, &field) => return Ok(false),
             Some(field) => vec![field],
             None => self.freed_by_force().await?,
         };
@@ -108,6 +110,12 @@ impl<G: FromGuard> Lock<G> {
     }
 }
 
+/// Whether the field is that of a hold in the other mode of a read/write lock.
+fn is_in_other_mode(key: &LockKey, field: &str) -> bool {
+    key.mode()
+        .is_some_and(|mode| field.ends_with(WRITER) != (mode == Mode::Write))
+}
+
 impl Inner {
     /// Ends the newest forgotten hold of this owner.
     pub(super) async fn end_forgotten(&self, owner: Owner) -> Result<Unlocked> {
@@ -134,7 +142,8 @@ impl Inner {
 }
 
 impl ForceUnlockRequest {
-    /// Frees the lock only if this holder still has it. [`Lock::holder`] returns the holder.
+    /// Frees the lock only if this holder still has it. [`Lock::holder`] returns the holder. A holder in the other
+    /// mode of a [`ReadWriteLock`](crate::ReadWriteLock) does not have this lock.
     pub fn expecting(self, holder: &HolderInfo) -> Self {
         self.expecting_field(holder.field())
     }

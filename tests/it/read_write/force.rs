@@ -2,7 +2,7 @@
 
 use lockdog::Owner;
 
-use super::{Fixture, LONG, NAME, SOON, may_write, read, reader, within_soon, write};
+use super::{Fixture, LONG, NAME, SOON, may_read, may_write, read, reader, within_soon, write};
 use crate::support::eventually;
 
 /// R14 and R15.
@@ -42,6 +42,29 @@ async fn a_forced_end_of_the_write_leaves_its_owners_read() {
     assert!(!writes.is_valid() && reads.is_valid());
     drop(writes);
     reads.unlock().await.unwrap();
+    test.assert_clean().await;
+}
+
+/// RW1, RW2: if the end of the read hold changed the mode, other readers would be beside the writer.
+#[tokio::test]
+async fn a_forced_unlock_that_expects_a_holder_in_the_other_mode_frees_nothing() {
+    let test = Fixture::new().await;
+    let owner = Owner::new();
+    let writes = test.rw.write().lock().owner(&owner).await.unwrap();
+    let reads = test.rw.read().lock().owner(&owner).await.unwrap();
+    let holders = test.rw.holders().await.unwrap();
+    let [of_write, of_read] = &holders[..] else {
+        panic!("{holders:?}");
+    };
+    assert!(of_write.is_write() && !of_read.is_write());
+    let force = test.rw.write().force_unlock().expecting(of_read);
+    assert!(!force.await.unwrap());
+    let force = test.rw.read().force_unlock().expecting(of_write);
+    assert!(!force.await.unwrap());
+    assert_eq!(test.mode().await, ("write".to_owned(), 2));
+    assert!(!may_read(&test.another().await).await);
+    reads.unlock().await.unwrap();
+    writes.unlock().await.unwrap();
     test.assert_clean().await;
 }
 
