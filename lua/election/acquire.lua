@@ -49,13 +49,13 @@ if was_held and last > 0 then
     return text(last)
 end
 -- The term is new, or the counter was deleted during it.
-local clock = redis.call('time')
-local term = text(math.max(last + 1, clock[1] * 1000000 + clock[2]))
+local clock = redis.pcall('time')
+local term = not is_error(clock) and text(math.max(last + 1, clock[1] * 1000000 + clock[2]))
 -- The counter has no TTL, because a counter that expires would restart.
-local stored = redis.pcall('set', counter, term)
+local stored = term and redis.pcall('set', counter, term) or clock
 if is_error(stored) and not was_held then
     -- A leader must have a term: undo the grant. The call fails, and its place in the queue is lost.
     redis.call('hdel', key, field)
     return stored
 end
-return term
+return term or clock

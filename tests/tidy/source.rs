@@ -235,7 +235,7 @@ const REVIEWED: [(&str, &str); 56] = [
     ),
     (
         "lua/election/acquire.lua",
-        "2ce87e71b9ccd6771927b157234da27e091717e7",
+        "3aa6a6f017ee4661284709929f739032e8d9c66f",
     ),
     (
         "lua/election/force_unlock.lua",

@@ -521,6 +521,21 @@ async fn a_fenced_hand_over_that_may_not_read_the_clock_frees_the_lock() {
     redis.eventually_gone("l").await;
 }
 
+/// The script has granted the leadership before it reads the clock for the term.
+#[tokio::test]
+async fn a_campaign_that_may_not_read_the_clock_leaves_nothing() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    redis.cmd(&["ACL", "SETUSER", "default", "-time"]).await;
+    // One attempt has no place in the queue, so the client does not settle after a refusal.
+    let campaign = client.election("l").campaign("a").wait(ms(0));
+    let refused = campaign.await.map(drop).unwrap_err();
+    assert!(matches!(refused, Error::Refused { .. }), "{refused}");
+    assert!(!redis.exists("l").await);
+    redis.cmd(&["ACL", "SETUSER", "default", "+time"]).await;
+}
+
 async fn with_user(rules: &[String]) -> (RedisServer, Redis) {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
