@@ -45,11 +45,13 @@ impl HoldState {
     pub(crate) fn renewal(&mut self, now: Moment, lease: Duration) -> Option<Duration> {
         // A TTL that another client sets to `lease` outlasts a deadline that is this near.
         let is_over_soon = now + lease / 3 >= self.deadline;
-        let is_exposed = self.exposed && self.watched == 0 && !is_over_soon;
+        // The watchdog's own renewals keep a watched hold, unless another claim or an extension has a longer lease.
+        let is_beyond_lease = self.watched == 0 || now + lease < self.deadline;
+        let is_exposed = self.exposed && is_beyond_lease && !is_over_soon;
         if self.is_living() && (self.doubted || is_exposed) {
             // Neither a check nor a renewal of what is left extends a hold without a watchdog.
             let until = if self.watched > 0 {
-                (now + lease).min(self.max_until)
+                (now + lease).min(self.max_until).max(self.deadline)
             } else {
                 self.deadline
             };
@@ -125,6 +127,24 @@ mod tests {
         assert!(now + asked <= deadline, "{asked:?}");
         state.renew(now, asked, now);
         assert!(!state.is_renewed() && state.deadline == deadline);
+    }
+
+    #[test]
+    fn a_longer_lease_of_a_watched_hold_that_others_may_shorten_is_renewed_for_its_rest() {
+        let start = Moment(1_000_000_000);
+        let mut state = HoldState::pending(start);
+        assert!(state.grant(start, &terms(LEASE, true), start));
+        assert!(state.grant(start, &terms(LEASE * 10, false), start));
+        state.expose(LEASE);
+        let (now, deadline) = (state.renew_at, state.deadline);
+        assert!(now <= start + LEASE / 3);
+        let asked = state.renewal(now, LEASE).expect("it is asked for");
+        assert!(asked > LEASE * 9 && now + asked <= deadline, "{asked:?}");
+        state.renew(now, asked, now);
+        assert_eq!(state.deadline, deadline);
+        // Near the end of that lease it is extended as every watched hold.
+        let now = deadline.minus(LEASE / 2);
+        assert_eq!(state.renewal(now, LEASE), Some(LEASE));
     }
 
     #[test]

@@ -186,6 +186,25 @@ async fn the_watchdog_renews_a_read_hold_with_a_long_lease() {
     lost.expect("it is found before the end of the lease");
 }
 
+/// RW5: the watchdog's lease is shorter than the extension, so an ordinary renewal would not restore the TTL.
+#[tokio::test]
+async fn the_watchdog_renews_the_long_lease_of_a_watched_read_hold_too() {
+    let test = Fixture::with(|it| it.watchdog_lease(LEASE)).await;
+    let reads = read(&test.rw).await;
+    reads.extend(LONG).await.unwrap();
+    assert!(test.client.holds()[0].watched);
+    for _ in 0..2 {
+        test.redis.cmd(&["PEXPIRE", NAME, "8000"]).await;
+        eventually(SOON, "it has its lease again", async || {
+            test.redis.pttl(NAME).await > 200_000
+        })
+        .await;
+    }
+    assert!(reads.is_valid());
+    reads.unlock().await.unwrap();
+    test.assert_clean().await;
+}
+
 /// A short lease needs no renewal, because no other program shortens it.
 #[tokio::test]
 async fn the_watchdog_renews_no_short_lease_and_no_write_hold() {
