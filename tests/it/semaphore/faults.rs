@@ -298,8 +298,12 @@ async fn a_wait_below_a_round_trip_asks_once() {
     let test = Fixture::with_permits(3).await;
     let (proxy, seats) = behind_a_proxy(&test).await;
     proxy.delay(Direction::ToClient, ms(2));
+    let mut calls: usize = 0;
     for wait in [Duration::ZERO, Duration::from_nanos(1), ms(1)] {
         eventually(SOON, "it is granted", async || {
+            // A call that finds too few permits may ask again.
+            test.eventually_free().await;
+            calls += 1;
             match seats.try_acquire().wait(wait).await {
                 Ok(granted) => granted.is_some(),
                 // A busy machine may exceed the wait.
@@ -311,6 +315,9 @@ async fn a_wait_below_a_round_trip_asks_once() {
         })
         .await;
     }
+    // On a busy machine a call may end before its command is sent.
+    let sent = proxy.count(is(ACQUIRE));
+    assert!((3..=calls).contains(&sent), "{sent} of {calls} calls");
     test.eventually_free().await;
 }
 
