@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use crate::root;
 
@@ -53,4 +56,46 @@ fn each_recording_of_redisson_is_replayed() {
         .map(name)
         .collect();
     assert_eq!(recorded, replayed);
+}
+
+#[test]
+fn a_program_that_does_not_end_leaves_no_server() {
+    // One that is stopped does not end by TERM alone.
+    let hangs = "sleep 1200 & kill -STOP $! && echo left && sleep 1200";
+    // On a busy machine it may take longer to begin.
+    let tries = ["1s", "20s", "300s"].into_iter();
+    let ended = tries
+        .map(|time| limited(time, hangs))
+        .find(|ended| !ended.stdout.is_empty());
+    let ended = ended.expect("it begins");
+    assert_eq!(ended.status.code(), Some(124), "{ended:?}");
+}
+
+#[test]
+fn a_program_that_crashes_leaves_no_server() {
+    let ended = limited("1200s", "sleep 1200 & echo left; kill -ABRT $$");
+    assert_eq!(ended.status.signal(), Some(6), "{ended:?}");
+    assert_eq!(ended.stdout, b"left\n");
+}
+
+/// What cargo sees of a program whose tests failed.
+#[test]
+fn a_program_that_ends_in_time_keeps_its_status() {
+    for status in [0, 3, 101] {
+        let ended = limited("600s", &format!("exit {status}"));
+        assert_eq!(ended.status.code(), Some(status), "{ended:?}");
+    }
+}
+
+/// A shell in place of a test program, as `tests/run` lets cargo run one. A process that it left would keep the output
+/// open.
+fn limited(time: &str, script: &str) -> Output {
+    let began = Instant::now();
+    let ended = Command::new(root().join("tests/limited"))
+        .args([time, "sh", "-c", script])
+        .output()
+        .expect("bash is installed");
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(1000), "{script} took {took:?}");
+    ended
 }
