@@ -57,6 +57,12 @@ fn each_mutant_says_what_it_is_and_has_its_own_switch() {
         let text = text(&name);
         let first = text.lines().next().unwrap_or_default();
         assert!(first.ends_with('.'), "{name} begins with no description");
+        // `tests/mutants/run` would not find another text.
+        let above = text.lines().take_while(|line| !line.starts_with("diff "));
+        for ends in above.filter_map(|line| line.strip_prefix("Found by")) {
+            let is_known = [": no end", ": crash"].contains(&ends);
+            assert!(is_known, "{name} has an unknown end{ends}");
+        }
         let switches: BTreeSet<&str> = text
             .lines()
             .filter(|line| line.starts_with('+'))
