@@ -583,7 +583,10 @@ async fn a_red_lock_with_a_fixed_lease_is_not_in_jeopardy_after_a_failed_extensi
     assert_eq!(guard.verdict(), Verdict::Held);
     assert!(clients.iter().all(|it| it.stats().in_jeopardy == 0));
     let seen = notes.take();
-    assert!(seen.iter().all(|it| !it.starts_with("Jeopardy")), "{seen:?}");
+    assert!(
+        seen.iter().all(|it| !it.starts_with("Jeopardy")),
+        "{seen:?}"
+    );
     servers[1].thaw();
     servers[2].thaw();
 }
