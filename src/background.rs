@@ -39,6 +39,19 @@ pub(crate) fn ensure_runtime() -> Result<()> {
     Err(Error::invalid("runtime", why))
 }
 
+/// The thread's runtime. Its drop does not wait for blocking work: a blocking DNS lookup must not keep the thread
+/// alive. If the system starts no thread, the runtime is dropped in the task of a caller, where tokio panics at such
+/// a wait.
+struct ThreadRuntime(Option<Runtime>);
+
+impl Drop for ThreadRuntime {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
 /// The main function of the thread.
 type Main = Box<dyn FnOnce(&Runtime) + Send>;
 
@@ -50,6 +63,7 @@ impl Background {
             id: Some(runtime.handle().id()),
             runtime: runtime.handle().clone(),
         };
+        let runtime = ThreadRuntime(Some(runtime));
         let (main, given) = oneshot::channel::<Main>();
         let ended = CancellationToken::new();
         let guard = ended.clone().drop_guard();
@@ -57,12 +71,14 @@ impl Background {
             .name("lockdog".to_owned())
             .spawn(move || {
                 let _cancels_when_it_ends = guard;
+                // Declared after the guard, so that the token is cancelled after the drop of the runtime.
+                let own = runtime;
                 // Spawned futures run while the thread waits here.
-                if let Ok(main) = runtime.block_on(given) {
-                    main(&runtime);
+                if let Some(runtime) = &own.0
+                    && let Ok(main) = runtime.block_on(given)
+                {
+                    main(runtime);
                 }
-                // A blocking DNS lookup must not keep the thread alive.
-                runtime.shutdown_background();
             })?;
         Ok((background, Thread { main, ended }))
     }
@@ -125,6 +141,13 @@ mod tests {
         assert!(task.await.unwrap_err().is_cancelled());
         let late = background.spawn(async {});
         assert!(late.await.unwrap_err().is_cancelled());
+    }
+
+    /// The system starts no thread, so the closure with the runtime is dropped in the task that builds the client.
+    #[tokio::test]
+    async fn a_runtime_that_gets_no_thread_is_dropped_in_a_task_without_a_panic() {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        drop(ThreadRuntime(Some(runtime)));
     }
 
     #[tokio::test]
