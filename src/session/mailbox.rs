@@ -55,6 +55,17 @@ impl Mailbox {
         Ok(())
     }
 
+    /// Asks the thread to extend a lease. If the thread has ended, the request is dropped.
+    fn request(&self, request: ExtendRequest) {
+        let mut list = self.list.lock();
+        if list.closed {
+            return;
+        }
+        list.extensions.push(request);
+        drop(list);
+        self.changed.notify_one();
+    }
+
     /// Takes the pending requests to extend leases.
     pub(crate) fn extensions(&self) -> Vec<ExtendRequest> {
         take(&mut self.list.lock().extensions)
@@ -93,22 +104,39 @@ impl Core {
         addressee: &Addressee,
     ) -> Result<RenewReply, Failure> {
         let (answer, answered) = oneshot::channel();
-        {
-            let mut list = self.mailbox.list.lock();
-            if !list.closed {
-                let hold = hold.clone();
-                list.extensions.push(ExtendRequest {
-                    hold,
-                    lease,
-                    timeout,
-                    addressee: addressee.clone(),
-                    answer,
-                });
-            }
-        }
-        self.mailbox.changed.notify_one();
+        self.mailbox.request(ExtendRequest {
+            hold: hold.clone(),
+            lease,
+            timeout,
+            addressee: addressee.clone(),
+            answer,
+        });
         answered
             .await
             .unwrap_or_else(|_| Err(Failure::Unsent("the client is shutting down".into())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::key::{LockKey, kind};
+    use crate::owner::Owner;
+    use crate::session::disconnected;
+
+    /// The client is shut down while the caller is on its way from the check that it is open to the request.
+    #[tokio::test]
+    async fn a_request_to_a_thread_that_has_ended_fails_at_once() {
+        let core = disconnected(&Clock::default());
+        let key = LockKey::new(&kind::PLAIN, "l", None).unwrap();
+        let hold = core.holds.enter(&Arc::new(key), Owner::new());
+        core.mailbox.close();
+        let lease = Duration::from_secs(30);
+        let addressee = Addressee::default();
+        let asked = core.extend(&hold, lease, lease, &addressee).now_or_never();
+        assert!(matches!(asked, Some(Err(Failure::Unsent(_)))));
     }
 }
