@@ -204,11 +204,13 @@ impl HoldState {
         (self.phase == HoldPhase::Ended || self.is_lowering) && now >= self.hasten_at
     }
 
-    /// The server has the count of the rest. A later end of the hold is not slow because this part was given
-    /// back long ago.
-    pub(crate) fn end_lowering(&mut self) {
-        self.is_lowering = false;
-        self.hasten_at = Moment::NEVER;
+    /// The server has this count. If another part was dropped meanwhile, others wait for that one, too, and its
+    /// settlement follows. A later end of the hold is not slow because this part was given back long ago.
+    pub(crate) fn end_lowering(&mut self, target: u32) {
+        if self.is_lowering && self.target() == target {
+            self.is_lowering = false;
+            self.hasten_at = Moment::NEVER;
+        }
     }
 
     /// It was ended to release the lock. A hold that hands the lock over leaves it to the next owner
@@ -408,6 +410,30 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Of a semaphore: a part is unlocked, and another one is dropped before the answer.
+    #[test]
+    fn a_part_that_was_dropped_during_the_release_of_another_one_is_still_awaited() {
+        let start = Moment(1_000_000_000);
+        let mut state = HoldState::pending(start);
+        state.weight = 3;
+        assert!(state.grant(start, &terms(LEASE, false), start));
+        let flags = ClaimFlags {
+            watched: false,
+            local: false,
+            part: false,
+            weight: 1,
+        };
+        state.is_lowering = true;
+        let [first, second] = [(); 2].map(|()| {
+            assert_eq!(state.drop_claim(flags, start), Dropped::Settle);
+            state.target()
+        });
+        state.end_lowering(first);
+        assert!(state.is_lowering);
+        state.end_lowering(second);
+        assert!(!state.is_lowering);
     }
 
     #[test]

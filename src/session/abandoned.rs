@@ -169,10 +169,7 @@ impl Core {
         match settled {
             SettleReply::Done => self.holds.change(hold, |state| {
                 state.known = target;
-                // Another part may have been dropped meanwhile; its settlement follows.
-                if state.is_lowering && state.target() == target {
-                    state.end_lowering();
-                }
+                state.end_lowering(target);
             }),
             SettleReply::Kept => hold.state().lingers = true,
             SettleReply::Missing => {}

@@ -323,7 +323,9 @@ impl Drop for PendingUnlock {
             return;
         }
         if self.answered && self.claim.hold.key().kind().is_freed_in_parts() {
-            core.holds.change(&self.claim.hold, HoldState::end_lowering);
+            let target = self.target;
+            let lowered = |state: &mut HoldState| state.end_lowering(target);
+            core.holds.change(&self.claim.hold, lowered);
         }
         if !self.answered {
             let job = Job::after(
