@@ -9,6 +9,7 @@
 //! delay the messages of all waiters.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -89,7 +90,8 @@ impl Messages {
         *self.stage.lock() = Stage::Kept;
     }
 
-    /// Gives a waiter that needs messages the right to open the connection, if there is no connection.
+    /// Gives a waiter that needs messages the right to open the connection, if there is no connection and the client
+    /// is open: after the end of the watchdog's thread no party would take the connection over or close it.
     pub(super) fn begin(&self, waiters: &Arc<Waiters>) -> Option<SubscriberOpening> {
         let runtime = Handle::current();
         let has_threads = runtime.runtime_flavor() == RuntimeFlavor::MultiThread
@@ -98,7 +100,9 @@ impl Messages {
             return None;
         }
         let mut stage = self.stage.lock();
-        if !matches!(*stage, Stage::Nothing) {
+        // Checked while the stage is locked: the shutdown sets the flag and then ends the stage.
+        let is_closed = waiters.closed.load(Ordering::Acquire);
+        if is_closed || !matches!(*stage, Stage::Nothing) {
             return None;
         }
         let stop = CancellationToken::new();
@@ -199,5 +203,25 @@ impl Waiters {
                 self.handle_message_text(&key, channel, message.get_payload_bytes());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::clock::Clock;
+
+    /// The thread has lost its connection. It says so after the shutdown has begun, and ends soon after that.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_waiter_opens_no_connection_for_a_client_that_is_shut_down() {
+        let poll_cap = Duration::from_secs(60);
+        let waiters = Waiters::new(Uuid::nil(), Clock::default(), poll_cap, 1_000, true);
+        let waiters = Arc::new(waiters);
+        assert!(waiters.messages.begin(&waiters).is_some());
+        waiters.close();
+        waiters.messages.gone();
+        assert!(waiters.messages.begin(&waiters).is_none());
     }
 }

@@ -291,8 +291,8 @@ impl Waiters {
 
     /// Ends every wait, and every later one, with `Closed`.
     pub(crate) fn close(&self) {
-        self.messages.close();
         self.closed.store(true, Ordering::Release);
+        self.messages.close();
         for shard in &self.shards {
             LockedShard::new(shard.lock())
                 .each(|queue, wake_ups| queue.fail(&Error::Closed, wake_ups));
