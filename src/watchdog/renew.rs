@@ -124,11 +124,12 @@ async fn renew_together(
 ) {
     let ExtendOutcome { sent, answers } = extend(core, &holds, lease, |_, _| {}).await;
     notify_renewed(core, &answers, sent, late);
-    report_failing(core, &holds, &answers);
+    report_failing(core, &holds, sent, &answers);
     process_answers(core, &holds, lease, sent, answers);
 }
 
-/// Processes the answers of a server for these holds. The command was sent at `sent`.
+/// Processes the answers of a server for these holds. The command was sent at `sent`. On a silent connection it fails
+/// later than the next renewal succeeds on another connection. Such a failure changes nothing.
 fn process_answers(
     core: &Core,
     holds: &Leases,
@@ -167,6 +168,9 @@ fn process_answers(
             }
             Ok(RenewReply::Unknown) | Err(_) => {
                 let is_first = core.holds.change(hold, |state| {
+                    if state.renewed > sent {
+                        return false;
+                    }
                     let is_first = state.phase == HoldPhase::Held;
                     if is_first {
                         state.phase = HoldPhase::Jeopardy;
@@ -217,8 +221,13 @@ fn notify_renewed(
     }
 }
 
-/// Warns about the first of consecutive failures; the others are logged at debug.
-fn report_failing(core: &Core, holds: &Leases, answers: &[Result<RenewReply, Failure>]) {
+/// Warns about the first of consecutive failures; the others are logged at debug. The command was sent at `sent`.
+fn report_failing(
+    core: &Core,
+    holds: &Leases,
+    sent: Moment,
+    answers: &[Result<RenewReply, Failure>],
+) {
     let failing = || {
         holds
             .iter()
@@ -229,8 +238,10 @@ fn report_failing(core: &Core, holds: &Leases, answers: &[Result<RenewReply, Fai
         return;
     };
     let server = core.server.address_of(hold.key().key());
-    let was_held =
-        |((hold, _), _): &(&(Arc<Hold>, Duration), _)| hold.state().phase == HoldPhase::Held;
+    let was_held = |((hold, _), _): &(&(Arc<Hold>, Duration), _)| {
+        let state = hold.state();
+        state.phase == HoldPhase::Held && state.renewed <= sent
+    };
     match failing().filter(was_held).count() {
         0 => {
             let holds = failing().count();
@@ -318,6 +329,23 @@ mod tests {
             }
         });
         assert_eq!(logged.load(Ordering::Relaxed), 1);
+    }
+
+    /// The first renewal was sent on a connection that is silent. It fails after the second one succeeded.
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_that_fails_after_a_later_one_succeeded_brings_no_jeopardy() {
+        let core = disconnected(&Clock::of_tokio());
+        let hold = granted(&core, "l");
+        let leases = [(hold.clone(), LEASE)];
+        let [first, second, third] = [1, 2, 3].map(|sixth| core.clock.now() + LEASE / 6 * sixth);
+        let answered = |sent, answer| process_answers(&core, &leases, LEASE, sent, vec![answer]);
+        answered(second, Ok(RenewReply::Extended));
+        let renew_at = hold.state().renew_at;
+        answered(first, Err(Failure::silent(LEASE / 3)));
+        assert_eq!(hold.state().phase, HoldPhase::Held);
+        assert_eq!(hold.state().renew_at, renew_at);
+        answered(third, Err(Failure::silent(LEASE / 3)));
+        assert_eq!(hold.state().phase, HoldPhase::Jeopardy);
     }
 
     /// A watched hold that was granted now.
