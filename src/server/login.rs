@@ -11,6 +11,7 @@ use super::Context;
 use super::caught::CaughtCall;
 use super::failure::Failure;
 use super::user_connector::{Purpose, UserCalls};
+use super::wire::isolated;
 
 /// The user and password for one connection, for
 /// [`ClientBuilder::credentials`](crate::ClientBuilder::credentials). No log, error or `Debug` output shows the
@@ -88,7 +89,7 @@ impl Logins {
         let asking = self
             .calls
             .call(purpose, move || CaughtCall::new(|| source()));
-        let asked = tokio::time::timeout(limit, asking).await;
+        let asked = tokio::time::timeout(limit, isolated(Box::pin(asking))).await;
         let asked = asked.unwrap_or_else(|_| Err(Failure::Unsent("no answer in time".into())));
         match asked {
             Ok(credentials) => credentials

@@ -10,7 +10,7 @@ use super::failure::Failure;
 use super::login::log_in;
 use super::subscriber::Subscriber;
 use super::user_connector::Purpose;
-use super::wire::password;
+use super::wire::{isolated, password};
 use crate::observe::Role;
 
 impl Endpoint {
@@ -27,10 +27,13 @@ impl Endpoint {
             if let Some(user_connector) = user_connector {
                 return user_connector.open_pubsub(&client).await;
             }
-            let opened = client.get_async_pubsub().await;
-            opened.map_err(|error| {
-                Failure::of_connect(&error, password(client.get_connection_info()))
-            })
+            let opening = async {
+                let opened = client.get_async_pubsub().await;
+                opened.map_err(|error| {
+                    Failure::of_connect(&error, password(client.get_connection_info()))
+                })
+            };
+            isolated(Box::pin(opening)).await
         };
         let logins = self.logins.as_ref();
         log_in(logins, &client, Purpose::Messages, limit, connect).await

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::failure::Failure;
-use super::wire::{password, text};
+use super::wire::{isolated, password, text};
 
 /// Controls such a connection's subscriptions.
 pub(crate) struct Subscriber {
@@ -48,9 +48,13 @@ impl Subscriber {
             .set_connection_timeout(Some(limit))
             .set_response_timeout(Some(limit))
             .set_push_sender(on_push);
-        let opened = client.get_multiplexed_async_connection_with_config(&config);
-        let refused = |error| Failure::of_connect(&error, password(client.get_connection_info()));
-        let connection = opened.await.map_err(refused)?;
+        let opening = async {
+            let opened = client.get_multiplexed_async_connection_with_config(&config);
+            let info = client.get_connection_info();
+            let refused = |error| Failure::of_connect(&error, password(info));
+            opened.await.map_err(refused)
+        };
+        let connection = isolated(Box::pin(opening)).await?;
         Ok(Self {
             connection,
             sharded,

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use redis::RedisResult;
 use tokio::sync::Notify;
 
 use super::sentinel_access::SentinelAccess;
+use crate::panics;
 
 /// Subscribes to one sentinel's switch messages, and reconnects. Notifies `ask_now` of each switch of the master
 /// with this name. Never ends.
@@ -15,11 +15,13 @@ pub(super) async fn listen(sentinel: &SentinelAccess, master: &str, ask_now: &No
     loop {
         let subscribing = async {
             // The queries find out whether this sentinel requires a login.
-            let mut connection = sentinel.client().get_async_pubsub().await?;
-            connection.subscribe("+switch-master").await?;
-            RedisResult::Ok(connection.into_on_message())
+            let opening = sentinel.client().get_async_pubsub();
+            // A panic is a failed attempt, as in `wire::isolated`.
+            let mut connection = panics::catch_in(opening).await?.ok()?;
+            connection.subscribe("+switch-master").await.ok()?;
+            Some(connection.into_on_message())
         };
-        if let Ok(Ok(mut messages)) = tokio::time::timeout(SUBSCRIBE_TIMEOUT, subscribing).await {
+        if let Ok(Some(mut messages)) = tokio::time::timeout(SUBSCRIBE_TIMEOUT, subscribing).await {
             // Messages from before the subscription are missed, so ask now.
             ask_now.notify_one();
             // A half-open connection would otherwise stay silent forever.
