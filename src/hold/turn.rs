@@ -1,6 +1,7 @@
 //! Which party may send a command for a hold.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::task::Waker;
 
 use tokio::sync::Notify;
@@ -15,8 +16,17 @@ pub(super) struct Turn {
     pub(super) holder: TurnHolder,
     /// The server of the deployment that was asked last.
     pub(super) server: Option<Arc<str>>,
-    /// Notified when a turn ends. Created by the first party that waits for it, because most holds have none.
-    pub(super) freed: Option<Arc<Notify>>,
+    /// Created by the first party that waits for the turn, because most holds have none.
+    pub(super) waiters: Option<Arc<TurnWaiters>>,
+}
+
+/// What the parties share that wait for the turn of a hold.
+#[derive(Default)]
+pub(super) struct TurnWaiters {
+    /// Notified when a turn ends.
+    pub(super) ended: Notify,
+    /// A party found the turn taken, and none of those that waited has had it since. Used while the turn is locked.
+    pub(super) is_awaited: AtomicBool,
 }
 
 #[derive(Default)]

@@ -7,13 +7,14 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
 
 use super::Hold;
-use super::turn::{Turn, TurnHolder, TurnSnapshot};
+use super::turn::{Turn, TurnHolder, TurnSnapshot, TurnWaiters};
 use crate::error::Error;
 use crate::server::{Connection, Permits, SendingPermit};
 
@@ -33,28 +34,57 @@ impl Hold {
         Some(self.give(&mut turn))
     }
 
+    /// As [`Hold::try_command`], unless another party waits for the turn. A caller that acquires and unlocks the
+    /// hold in a loop would otherwise take each turn again before the others are polled.
+    pub(crate) fn try_fair_command(self: &Arc<Self>) -> Option<TurnGuard> {
+        let mut turn = self.turn.lock();
+        let is_awaited = |it: &Arc<TurnWaiters>| it.is_awaited.load(Ordering::Relaxed);
+        let is_free = matches!(turn.holder, TurnHolder::Free);
+        if !is_free || turn.waiters.as_ref().is_some_and(is_awaited) {
+            return None;
+        }
+        Some(self.give(&mut turn))
+    }
+
+    /// As [`Hold::try_command`], for a party that waits for the turn.
+    fn try_awaited_command(self: &Arc<Self>, waiters: &TurnWaiters) -> Option<TurnGuard> {
+        let mut turn = self.turn.lock();
+        let is_free = matches!(turn.holder, TurnHolder::Free);
+        waiters.is_awaited.store(!is_free, Ordering::Relaxed);
+        is_free.then(|| self.give(&mut turn))
+    }
+
     /// Waits for the right to send a command for this hold. A caller's frozen future loses its turn to
     /// this call. If that future's command has no answer yet, its connection is returned too, and the
     /// command has to be settled.
     ///
     /// May take as long as a lease if the command in flight is settled during an outage.
     pub(crate) async fn command(self: &Arc<Self>) -> (TurnGuard, Option<Connection>) {
-        if let Some(command) = self.try_command() {
+        if let Some(command) = self.try_fair_command() {
             return (command, None);
         }
-        let freed = self.turn.lock().freed.get_or_insert_default().clone();
+        let (waiters, is_free) = {
+            let mut turn = self.turn.lock();
+            let is_free = matches!(turn.holder, TurnHolder::Free);
+            (turn.waiters.get_or_insert_default().clone(), is_free)
+        };
+        if is_free {
+            // The parties that wait were woken at the end of the last turn, and run first. One that is not polled any
+            // more delays this one by no more than that.
+            tokio::task::yield_now().await;
+        }
         loop {
-            let mut freed = pin!(freed.notified());
+            let mut ended = pin!(waiters.ended.notified());
             // Registered before the check, so that no end of a turn is missed.
-            freed.as_mut().enable();
-            if let Some(command) = self.try_command() {
+            ended.as_mut().enable();
+            if let Some(command) = self.try_awaited_command(&waiters) {
                 return (command, None);
             }
             let Some(seen) = self.request_poll() else {
-                freed.await;
+                ended.await;
                 continue;
             };
-            let is_over = tokio::time::timeout(POLL_TIMEOUT, freed).await.is_ok();
+            let is_over = tokio::time::timeout(POLL_TIMEOUT, ended).await.is_ok();
             if !is_over && let Some(taken) = self.take_over(seen) {
                 return taken;
             }
@@ -136,6 +166,10 @@ impl Hold {
         }
         let holder = std::mem::take(&mut turn.holder);
         let command = self.give(&mut turn);
+        if let Some(waiters) = &turn.waiters {
+            // The caller waited for it. Other parties that wait find it taken when they look again.
+            waiters.is_awaited.store(false, Ordering::Relaxed);
+        }
         // The old holder contains a waker, and dropping a waker runs the caller's code.
         drop(turn);
         match holder {
@@ -280,12 +314,12 @@ impl Drop for TurnGuard {
             return;
         }
         let holder = std::mem::take(&mut turn.holder);
-        let freed = turn.freed.clone();
+        let waiters = turn.waiters.clone();
         drop(turn);
         // Not under the mutex: this may drop the last handle of the connection.
         drop(holder);
-        if let Some(freed) = freed {
-            freed.notify_waiters();
+        if let Some(waiters) = waiters {
+            waiters.ended.notify_waiters();
         }
     }
 }
@@ -301,6 +335,7 @@ pub(crate) const SLOW_UNLOCK: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
     use parking_lot::Mutex;
 
     use super::*;
@@ -323,6 +358,36 @@ mod tests {
         assert!(!hold.was_polled_since(second));
         assert!(hold.take_over(second).is_some());
         assert!(!turn.is_valid());
+    }
+
+    /// The party that had the last turn wants the next one before the one that waits is polled.
+    #[tokio::test]
+    async fn a_party_that_waits_for_the_turn_gets_it_before_the_last_one_again() {
+        let hold = hold();
+        let last = hold.try_command().expect("no other command has it");
+        let mut waits = pin!(hold.command());
+        assert!(waits.as_mut().now_or_never().is_none());
+        drop(last);
+        assert!(hold.try_fair_command().is_none());
+        let mut again = pin!(hold.command());
+        assert!(again.as_mut().now_or_never().is_none());
+        let (turn, _) = waits.now_or_never().expect("the turn is free");
+        drop(turn);
+        let (turn, _) = again.now_or_never().expect("the turn is free");
+        drop(turn);
+        assert!(hold.try_fair_command().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_party_that_waits_and_is_not_polled_keeps_no_other_from_the_turn() {
+        let hold = hold();
+        let last = hold.try_command().expect("no other command has it");
+        let mut left = pin!(hold.command());
+        assert!(left.as_mut().now_or_never().is_none());
+        drop(last);
+        let (turn, _) = hold.command().await;
+        drop(turn);
+        assert!(hold.try_fair_command().is_some());
     }
 
     fn hold() -> Arc<Hold> {

@@ -66,7 +66,7 @@ impl PendingAcquire {
         if !hold.key().kind().reentrant {
             return Err(hold.already_held(now).into());
         }
-        let command = match hold.try_command() {
+        let command = match hold.try_fair_command() {
             Some(command) => command,
             None => {
                 let waited = until.since(now);

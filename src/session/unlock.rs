@@ -22,7 +22,7 @@ impl Claim {
         if let Some(unlocked) = self.end_locally() {
             return Ok(unlocked);
         }
-        if let Some(command) = self.hold.try_command() {
+        if let Some(command) = self.hold.try_fair_command() {
             match PendingUnlock::begin(self, command)? {
                 // Boxed, as each acquire is. Otherwise it would be a part of each caller's future, in
                 // size and in depth (decision 101).

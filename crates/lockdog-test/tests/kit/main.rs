@@ -39,6 +39,7 @@ mod shutdowns;
 mod slow_releases;
 mod support;
 mod survey;
+mod turns;
 mod unpolled;
 mod virtual_time;
 mod waiting_lists;
