@@ -1,6 +1,7 @@
 //! Runs the timers of composite locks, extends the leases of their parts on request, and runs the tasks
 //! that callers gave to the background thread.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,8 +27,10 @@ pub(super) async fn run(core: &Arc<Core>) {
         let mut extensions = core.mailbox.extensions();
         while !extensions.is_empty() {
             let rest = extensions.split_off(extensions.len().min(BATCH));
-            for part in together(core, extensions, |it| &it.hold) {
-                tasks.spawn(extend_parts(core.clone(), part));
+            for (timeout, same) in by_timeout(extensions) {
+                for part in together(core, same, |it| &it.hold) {
+                    tasks.spawn(extend_parts(core.clone(), part, timeout));
+                }
             }
             extensions = rest;
         }
@@ -69,15 +72,24 @@ async fn run_isolated(task: BackgroundTask) {
     }
 }
 
-async fn extend_parts(core: Arc<Core>, mut extensions: Vec<ExtendRequest>) {
+/// Groups requests with the same timeout. In one command with a request that may take longer, a lock with a short lease
+/// would wait for a silent connection until after the end of its lease.
+fn by_timeout(extensions: Vec<ExtendRequest>) -> BTreeMap<Duration, Vec<ExtendRequest>> {
+    let mut groups: BTreeMap<Duration, Vec<ExtendRequest>> = BTreeMap::new();
+    for extension in extensions {
+        groups.entry(extension.timeout).or_default().push(extension);
+    }
+    groups
+}
+
+/// Extends these leases, whose requests have the same timeout.
+async fn extend_parts(core: Arc<Core>, mut extensions: Vec<ExtendRequest>, timeout: Duration) {
     // A request that no call awaits any more must not lengthen a lock that its guard has left.
     extensions.retain(|request| !request.answer.is_closed() && request.hold.state().is_living());
     if extensions.is_empty() {
         return;
     }
-    let longest = extensions.iter().map(|extension| extension.timeout).max();
-    let longest = longest.unwrap_or_default();
-    let until = core.clock.now() + longest / 3;
+    let until = core.clock.now() + timeout / 3;
     let leases: Vec<(Arc<Hold>, Duration)> = extensions
         .iter()
         .map(|ExtendRequest { hold, lease, .. }| {
@@ -86,7 +98,7 @@ async fn extend_parts(core: Arc<Core>, mut extensions: Vec<ExtendRequest>) {
         })
         .collect();
     let asks = |at: usize, route: &Route| extensions[at].addressee.set(route);
-    let ExtendOutcome { sent, answers } = extend(&core, &leases, longest, asks).await;
+    let ExtendOutcome { sent, answers } = extend(&core, &leases, timeout, asks).await;
     for (extension, answer) in extensions.into_iter().zip(answers) {
         let ExtendRequest { hold, lease, .. } = &extension;
         match answer {
@@ -105,3 +117,35 @@ const BATCH: usize = 100;
 
 const SHORTEST: Duration = Duration::from_millis(1);
 const TICK: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::key::{LockKey, kind};
+    use crate::owner::Owner;
+    use crate::server::Addressee;
+    use crate::session::disconnected;
+
+    #[tokio::test]
+    async fn requests_with_different_timeouts_are_in_different_commands() {
+        let core = disconnected(&Clock::default());
+        let request = |seconds| {
+            let key = LockKey::new(&kind::PLAIN, "l", None).unwrap();
+            let timeout = Duration::from_secs(seconds);
+            ExtendRequest {
+                hold: core.holds.enter(&Arc::new(key), Owner::new()),
+                lease: timeout,
+                timeout,
+                addressee: Addressee::default(),
+                answer: oneshot::channel().0,
+            }
+        };
+        let groups = by_timeout([9, 1, 9].map(request).into());
+        let size = |(timeout, same): (Duration, Vec<_>)| (timeout.as_secs(), same.len());
+        let sizes: Vec<_> = groups.into_iter().map(size).collect();
+        assert_eq!(sizes, [(1, 1), (9, 2)]);
+    }
+}
