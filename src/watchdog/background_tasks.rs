@@ -97,19 +97,27 @@ async fn extend_parts(core: Arc<Core>, mut extensions: Vec<ExtendRequest>, timeo
             (hold.clone(), *lease)
         })
         .collect();
-    let asks = |at: usize, route: &Route| extensions[at].addressee.set(route);
-    let ExtendOutcome { sent, answers } = extend(&core, &leases, timeout, asks).await;
-    for (extension, answer) in extensions.into_iter().zip(answers) {
-        let ExtendRequest { hold, lease, .. } = &extension;
-        match answer {
-            Ok(RenewReply::Extended) => core.note_renewed(hold, sent, *lease),
-            // The hold may have other claims, and they are notified too.
-            Ok(RenewReply::Missing) => core.lose(hold, LostReason::NotOurs),
-            Ok(RenewReply::Unknown) | Err(_) => {}
+    let (addressees, mut callers): (Vec<_>, Vec<_>) = extensions
+        .into_iter()
+        .map(|request| (request.addressee, Some(request.answer)))
+        .unzip();
+    let asks = |at: usize, route: &Route| addressees[at].set(route);
+    let ended = |ExtendOutcome { at, sent, answers }| {
+        let waiting = leases[at..].iter().zip(&mut callers[at..]);
+        for (((hold, lease), caller), answer) in waiting.zip(answers) {
+            match answer {
+                Ok(RenewReply::Extended) => core.note_renewed(hold, sent, *lease),
+                // The hold may have other claims, and they are notified too.
+                Ok(RenewReply::Missing) => core.lose(hold, LostReason::NotOurs),
+                Ok(RenewReply::Unknown) | Err(_) => {}
+            }
+            if let Some(caller) = caller.take() {
+                // The receiver may be gone.
+                let _ = caller.send(answer);
+            }
         }
-        // The receiver may be gone.
-        let _ = extension.answer.send(answer);
-    }
+    };
+    extend(&core, &leases, timeout, asks, ended).await;
 }
 
 /// Locks per script call.

@@ -18,11 +18,13 @@ use crate::session::Core;
 /// Holds, with the new lease for each.
 pub(super) type Leases = [(Arc<Hold>, Duration)];
 
-/// The result of a renewal of several holds.
+/// The result of a command that renewed all the holds, or one of them.
 pub(super) struct ExtendOutcome {
+    /// The place of its first hold.
+    pub(super) at: usize,
     /// The moment before the first sending.
     pub(super) sent: Moment,
-    /// One for each hold.
+    /// One for each of its holds.
     pub(super) answers: Vec<Result<RenewReply, Failure>>,
 }
 
@@ -72,20 +74,18 @@ fn by_script<T>(crowd: Vec<T>, kind: impl Fn(&T) -> &'static Kind) -> Vec<Vec<T>
 /// Renews all of these holds, whose keys may be in one command, by one command. If one of the keys is on
 /// another server, or may not be in one command with others, each hold is renewed by a command of its own.
 /// Each command may take a third of `lease`. `asks` is called for each hold with the server that is about
-/// to get its command.
+/// to get its command. `ended` is called for each command, so that no hold waits for the server of another one.
 pub(super) async fn extend(
     core: &Core,
     holds: &Leases,
     lease: Duration,
     asks: impl Fn(usize, &Route) + Sync,
-) -> ExtendOutcome {
+    mut ended: impl FnMut(ExtendOutcome),
+) {
     let asks_for_all = |route: &Route| (0..holds.len()).for_each(|at| asks(at, route));
     let (sent, answer) = ask(core, None, holds, lease, &asks_for_all).await;
-    match answer {
-        Ok(answers) => {
-            let answers = answers.into_iter().map(Ok).collect();
-            ExtendOutcome { sent, answers }
-        }
+    let answers = match answer {
+        Ok(answers) => answers.into_iter().map(Ok).collect(),
         // The keys are not in one place any more, for example while a slot moves.
         Err((failure, _)) if holds.len() > 1 && failure.is_of_place() => {
             core.server.note_slots(&failure);
@@ -101,21 +101,17 @@ pub(super) async fn extend(
                     (at, follow(core, one, lease, &asks).await)
                 })
                 .collect();
-            let mut answers = vec![Ok(RenewReply::Unknown); holds.len()];
             while let Some((at, answer)) = asking.next().await {
-                answers[at] = answer;
+                let answers = vec![answer];
+                ended(ExtendOutcome { at, sent, answers });
             }
-            ExtendOutcome { sent, answers }
+            return;
         }
-        Err((_, Some(route))) => {
-            let answers = vec![follow_to(core, route, holds, lease, &asks_for_all).await];
-            ExtendOutcome { sent, answers }
-        }
-        Err((failure, None)) => {
-            let answers = vec![Err(failure); holds.len()];
-            ExtendOutcome { sent, answers }
-        }
-    }
+        Err((_, Some(route))) => vec![follow_to(core, route, holds, lease, &asks_for_all).await],
+        Err((failure, None)) => vec![Err(failure); holds.len()],
+    };
+    let at = 0;
+    ended(ExtendOutcome { at, sent, answers });
 }
 
 /// Renews one hold on the server with its key.

@@ -122,14 +122,17 @@ async fn renew_together(
     late: Duration,
     lease: Duration,
 ) {
-    let ExtendOutcome { sent, answers } = extend(core, &holds, lease, |_, _| {}).await;
-    notify_renewed(core, &answers, sent, late);
-    report_failing(core, &holds, sent, &answers);
-    process_answers(core, &holds, lease, sent, answers);
+    let ended = |ExtendOutcome { at, sent, answers }| {
+        let holds = &holds[at..];
+        notify_renewed(core, &answers, sent, late);
+        report_failing(core, holds, sent, &answers);
+        process_answers(core, holds, lease, sent, answers);
+    };
+    extend(core, &holds, lease, |_, _| {}, ended).await;
 }
 
-/// Processes the answers of a server for these holds. The command was sent at `sent`. On a silent connection it fails
-/// later than the next renewal succeeds on another connection. Such a failure changes nothing.
+/// Processes the answers of a server for the first of these holds. The command was sent at `sent`. On a silent
+/// connection it fails later than the next renewal succeeds on another connection. Such a failure changes nothing.
 fn process_answers(
     core: &Core,
     holds: &Leases,

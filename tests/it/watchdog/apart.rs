@@ -1,11 +1,14 @@
 //! A server that accepts only one key per command, as a proxy of a cluster may.
 
+use std::sync::{Arc, Mutex};
+
 use lockdog::Guard;
 use lockdog::error::LostReason;
+use lockdog::observe::{ClientEvent, Observer};
 use lockdog::report::Verdict;
 use tokio::time::{sleep, timeout};
 
-use super::{LEASE, OUTLAST, PERIOD, SAFETY, builder, connect, connected};
+use super::{LEASE, OUTLAST, PERIOD, RENEW, SAFETY, builder, connect, connected};
 use super::{hold_many, is_renewal, renewals};
 use crate::support::{Action, Proxy, RedisServer, eventually, named};
 
@@ -91,6 +94,58 @@ async fn a_split_batch_whose_parts_are_all_refused_is_retried_until_the_deadline
     singles.remove();
     drop(guards);
     server.redis().await.assert_clean().await;
+}
+
+/// The answer of one lock is processed when it comes, although the server does not answer for the other one.
+#[tokio::test]
+async fn a_lock_of_a_split_batch_does_not_wait_for_the_answer_of_another_lock() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let redis = server.redis().await;
+    // A command that is sent a second time, with the text of its script, would come after the other one.
+    redis.cmd(&["SCRIPT", "LOAD", RENEW.0]).await;
+    let noted = Noted::default();
+    let builder = builder(proxy.url()).watchdog_lease(LEASE * 3);
+    let client = connected(builder.observer(noted.clone())).await;
+    let refusal = Action::ReplyWith("-TRYAGAIN Multiple keys request".to_owned());
+    let batches = proxy.on(is_batch, refusal).always();
+    let is_silent = |args: &[String]| is_renewal(args) && args[2] == "1" && args[3] == "silent";
+    let silent = proxy.on(is_silent, Action::DropReply).always();
+    // The first one is renewed before the other one.
+    let gone = client.lock("gone").lock().await.unwrap();
+    let other = client.lock("silent").lock().await.unwrap();
+    redis.cmd(&["DEL", "gone"]).await;
+    let lost = timeout(SAFETY, gone.lost())
+        .await
+        .expect("it is notified of the loss");
+    assert_eq!(lost.reason(), LostReason::NotOurs);
+    eventually(SAFETY, "a renewal fails", async || noted.get().len() >= 2).await;
+    assert!(batches.hits() >= 1 && silent.hits() >= 1);
+    assert_eq!(noted.get()[..2], ["lost", "renewal failed"]);
+    silent.remove();
+    batches.remove();
+    drop((gone, other));
+    redis.assert_clean().await;
+}
+
+/// Notes the losses and failed renewals.
+#[derive(Clone, Default)]
+struct Noted(Arc<Mutex<Vec<&'static str>>>);
+
+impl Noted {
+    fn get(&self) -> Vec<&'static str> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Observer for Noted {
+    fn event(&self, event: &ClientEvent<'_>) {
+        match event {
+            ClientEvent::Lost { .. } => self.0.lock().unwrap().push("lost"),
+            ClientEvent::RenewalFailed { .. } => self.0.lock().unwrap().push("renewal failed"),
+            _ => {}
+        }
+    }
 }
 
 /// No guard is lost. On a busy machine a renewal may be late, and puts its holds in jeopardy for a moment.
