@@ -27,7 +27,10 @@ async fn an_unlock_gets_a_turn_beside_nested_calls_without_a_pause() {
     yield_now().await;
     let unlocked = inner.unlock().await.unwrap();
     assert!(matches!(unlocked, Unlocked::StillHeld { .. }));
-    assert!(!nested.is_finished(), "it waited for all of the nested calls");
+    assert!(
+        !nested.is_finished(),
+        "it waited for all of the nested calls"
+    );
     nested.await.unwrap();
     outer.unlock().await.unwrap();
     server.assert_clean().await;
