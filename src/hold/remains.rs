@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::HoldState;
 use crate::clock::Moment;
+use crate::lease;
 
 impl HoldState {
     /// Notes that a command is sent now that may extend the field's lease in Redis.
@@ -19,9 +20,12 @@ impl HoldState {
         self.left = 0;
     }
 
-    /// The longest lease that was sent for it.
+    /// The longest lease that was sent for it, or longer: 32 bits count no lease of more than 49 days.
     pub(crate) fn longest_lease(&self) -> Duration {
-        Duration::from_millis(self.lease_ms.into())
+        match self.lease_ms {
+            u32::MAX => lease::LONGEST,
+            millis => Duration::from_millis(millis.into()),
+        }
     }
 
     /// The server keeps the hold, which was granted just now, until it is released.
@@ -33,3 +37,20 @@ impl HoldState {
 
 /// How long a command may be in flight and still extend the lease in Redis.
 const SLOW_ARRIVAL: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+    #[test]
+    fn the_longest_lease_is_never_shorter_than_what_was_sent() {
+        let now = Moment(1_000_000_000);
+        let mut state = HoldState::pending(now);
+        state.sending(now, DAY);
+        assert_eq!(state.longest_lease(), DAY);
+        state.sending(now, DAY * 60);
+        assert!(state.longest_lease() >= DAY * 60);
+    }
+}
