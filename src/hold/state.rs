@@ -344,6 +344,12 @@ mod tests {
     use super::*;
 
     const LEASE: Duration = Duration::from_secs(30);
+    const UNWATCHED: ClaimFlags = ClaimFlags {
+        watched: false,
+        local: false,
+        part: false,
+        weight: 1,
+    };
 
     fn terms(lease: Duration, watched: bool) -> Terms {
         Terms {
@@ -419,15 +425,9 @@ mod tests {
         let mut state = HoldState::pending(start);
         state.weight = 3;
         assert!(state.grant(start, &terms(LEASE, false), start));
-        let flags = ClaimFlags {
-            watched: false,
-            local: false,
-            part: false,
-            weight: 1,
-        };
         state.is_lowering = true;
         let [first, second] = [(); 2].map(|()| {
-            assert_eq!(state.drop_claim(flags, start), Dropped::Settle);
+            assert_eq!(state.drop_claim(UNWATCHED, start), Dropped::Settle);
             state.target()
         });
         state.end_lowering(first);
@@ -442,15 +442,9 @@ mod tests {
         let mut state = HoldState::pending(start);
         assert!(state.grant(start, &terms(LEASE, false), start));
         assert!(state.grant(start, &terms(LEASE, false), start));
-        let flags = ClaimFlags {
-            watched: false,
-            local: false,
-            part: false,
-            weight: 1,
-        };
-        state.forgotten.push(flags);
+        state.forgotten.push(UNWATCHED);
         assert!(state.expire(start + LEASE));
-        state.drop_claim(flags, start + LEASE);
+        state.drop_claim(UNWATCHED, start + LEASE);
         assert_eq!(state.phase, HoldPhase::Ended);
     }
 }

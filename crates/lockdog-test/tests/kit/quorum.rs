@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
@@ -37,8 +38,10 @@ async fn abandoned_nested_acquires_do_not_harm_the_outer_hold() {
         // Each needs it for longer than the one before, so that every instance is asked.
         let lease = Duration::from_secs(10) + Duration::from_millis(50) * number;
         let mut inner = lock.lock().lease(lease).into_future();
-        let once = poll_fn(|context| Poll::Ready(inner.as_mut().poll(context).is_pending()));
-        assert!(once.await, "it sends commands to every instance");
+        assert!(
+            waits_after_one_poll(&mut inner).await,
+            "it sends commands to every instance"
+        );
         sleep(Duration::from_millis(u64::from(number % 45))).await;
         if number % 10 == 0 {
             left.push(inner);
@@ -51,9 +54,7 @@ async fn abandoned_nested_acquires_do_not_harm_the_outer_hold() {
     assert_healthy(&outer);
     drop(left);
     outer.unlock().await.unwrap();
-    for server in &servers {
-        server.assert_clean().await;
-    }
+    assert_clean(&servers).await;
 }
 
 /// The abandoned calls do not read their grants, and `force_unlock` frees them. Rounds wait for
@@ -67,24 +68,24 @@ async fn abandoned_acquires_freed_by_force_delay_no_round() {
         let lock = client.lock("l");
         let mut call = lock.lock().owner(&Owner::new()).into_future();
         while server.holder("l").is_none() {
-            let once = poll_fn(|context| Poll::Ready(call.as_mut().poll(context).is_pending()));
-            assert!(once.await, "it has read no grant");
+            assert!(
+                waits_after_one_poll(&mut call).await,
+                "it has read no grant"
+            );
             sleep(Duration::from_millis(1)).await;
         }
         assert!(lock.force_unlock().await.unwrap());
         left.push(call);
     }
     sleep(Duration::from_secs(1)).await;
-    let lock = RedLock::new(clients.iter().map(|client| client.lock("l")));
+    let lock = red_lock(&clients);
     let began = Instant::now();
     let guard = lock.lock().await.unwrap();
     let took = began.elapsed();
     assert!(took < Duration::from_millis(100), "{took:?}");
     guard.unlock().await.unwrap();
     drop(left);
-    for server in &servers {
-        server.assert_clean().await;
-    }
+    assert_clean(&servers).await;
 }
 
 /// A call without a lease needs renewal, but its claim does not count before it is polled again.
@@ -92,22 +93,22 @@ async fn abandoned_acquires_freed_by_force_delay_no_round() {
 async fn an_abandoned_nested_call_does_not_renew_a_fixed_lease() {
     let servers = [Server::new(), Server::new(), Server::new()];
     let clients = clients(&servers).await;
-    let lock = RedLock::new(clients.iter().map(|client| client.lock("l")));
+    let lock = red_lock(&clients);
     let outer = lock.lock().lease(Duration::from_secs(5)).await.unwrap();
     for server in &servers {
         server.delay(Duration::from_millis(20));
     }
     let mut nested = lock.lock().into_future();
-    let once = poll_fn(|context| Poll::Ready(nested.as_mut().poll(context).is_pending()));
-    assert!(once.await, "it sends commands to every instance");
+    assert!(
+        waits_after_one_poll(&mut nested).await,
+        "it sends commands to every instance"
+    );
     // It asks once for the lease of a call without one, which is 30 s.
     let lost = timeout(Duration::from_secs(40), outer.lost()).await;
     let lost = lost.expect("no claim renews it");
     assert_eq!(lost.reason(), LostReason::Deadline);
     drop((nested, outer));
-    for server in &servers {
-        server.assert_clean().await;
-    }
+    assert_clean(&servers).await;
 }
 
 /// The owner unlocks its last guard while a nested call waits for its round of extension. Nothing is lost, so the call
@@ -116,7 +117,7 @@ async fn an_abandoned_nested_call_does_not_renew_a_fixed_lease() {
 async fn a_nested_call_acquires_again_what_its_owner_unlocked_meanwhile() {
     let servers = [Server::new(), Server::new(), Server::new()];
     let clients = clients(&servers).await;
-    let lock = RedLock::new(clients.iter().map(|client| client.lock("l")));
+    let lock = red_lock(&clients);
     let outer = lock.lock().lease(Duration::from_secs(5)).await.unwrap();
     for server in &servers {
         server.delay(Duration::from_millis(20));
@@ -136,9 +137,7 @@ async fn a_nested_call_acquires_again_what_its_owner_unlocked_meanwhile() {
     assert_eq!(nested.hold_count(), 1);
     assert!(nested.remaining() > Duration::from_secs(30));
     nested.unlock().await.unwrap();
-    for server in &servers {
-        server.assert_clean().await;
-    }
+    assert_clean(&servers).await;
 }
 
 /// The user's log subscriber panics when the client logs that it won the lock. So the caller gets no guard.
@@ -146,14 +145,12 @@ async fn a_nested_call_acquires_again_what_its_owner_unlocked_meanwhile() {
 async fn a_lock_is_released_if_the_log_event_of_its_grant_panics() {
     let servers = [Server::new(), Server::new(), Server::new()];
     let clients = clients(&servers).await;
-    let lock = RedLock::new(clients.iter().map(|client| client.lock("l")));
+    let lock = red_lock(&clients);
     let (_, broken) = break_at("lockdog::quorum");
     let call = tokio::spawn(lock.lock().into_future()).await;
     drop(broken);
     assert!(call.unwrap_err().is_panic());
-    for server in &servers {
-        server.assert_clean().await;
-    }
+    assert_clean(&servers).await;
 }
 
 /// The background has not reported the loss when the guard is dropped, so the drop reports it.
@@ -161,7 +158,7 @@ async fn a_lock_is_released_if_the_log_event_of_its_grant_panics() {
 async fn the_drop_of_a_guard_does_not_panic_with_the_log_subscriber() {
     let servers = [Server::new(), Server::new(), Server::new()];
     let clients = clients(&servers).await;
-    let lock = RedLock::new(clients.iter().map(|client| client.lock("l")));
+    let lock = red_lock(&clients);
     let guard = lock.lock().await.unwrap();
     sleep(Duration::from_millis(100)).await;
     assert_healthy(&guard);
@@ -173,7 +170,20 @@ async fn the_drop_of_a_guard_does_not_panic_with_the_log_subscriber() {
     drop(broken);
     assert!(!is_whole.load(Ordering::Relaxed), "it reported nothing");
     assert!(dropped.is_ok());
-    for server in &servers {
+    assert_clean(&servers).await;
+}
+
+fn red_lock(clients: &[Client]) -> RedLock {
+    RedLock::new(clients.iter().map(|client| client.lock("l")))
+}
+
+/// Polls the call once. Returns whether it waits for something.
+async fn waits_after_one_poll(call: &mut (impl Future + Unpin)) -> bool {
+    poll_fn(|context| Poll::Ready(pin!(&mut *call).poll(context).is_pending())).await
+}
+
+async fn assert_clean(servers: &[Server]) {
+    for server in servers {
         server.assert_clean().await;
     }
 }
