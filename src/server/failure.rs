@@ -167,6 +167,12 @@ impl Failure {
         matches!(self, Self::Broken(_) | Self::Silent { .. })
     }
 
+    /// The connection that gave it gets no further command: it is broken or silent, or its server is no master any
+    /// more. A new connection to the same address may lead to the new master.
+    pub(crate) fn ends_connection(&self) -> bool {
+        self.is_ambiguous() || matches!(self, Self::Refused { code, .. } if code == "READONLY")
+    }
+
     /// The server has no memory for what the command would write.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if code == "OOM")

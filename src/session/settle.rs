@@ -300,8 +300,8 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         core.server.abandon(&old);
         core.server.kill(&old, limit).await;
         gave_up = true;
-    } else if let (Ok(connection), true) = (&connection, failure.is_ambiguous()) {
-        // The background's own connection does not answer: the next attempt opens another one.
+    } else if let (Ok(connection), true) = (&connection, failure.ends_connection()) {
+        // The background's own connection is silent or leads to a replica now: the next attempt opens another one.
         core.server.abandon(connection);
     }
     // Doubled up to the longest pause.

@@ -196,8 +196,16 @@ async fn ask(
             answer.await
         }
     };
+    if let Ok(answers) = &answer
+        && answers.iter().any(|it| matches!(it, RenewReply::Unknown))
+        && !connection.leads_to_master(lease / 8).await
+    {
+        // The server may be a replica now, behind an address that leads to the new master: the script answers for
+        // each hold, and so does not say why it extended none. The next renewal opens another connection.
+        core.server.abandon(&connection);
+    }
     let answer = answer.map_err(|failure| {
-        if failure.is_ambiguous() {
+        if failure.ends_connection() {
             core.server.abandon(&connection);
         }
         let route = core.server.redirected(&failure, Some(&connection));

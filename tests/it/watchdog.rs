@@ -2,6 +2,7 @@
 
 mod apart;
 mod batches;
+mod behind;
 mod clean_end;
 mod cycles;
 mod drops;
