@@ -33,7 +33,8 @@ impl Node {
         let (replicas, disk, timeout) = match ack {
             ReplicaAck::Off => return Ok(true),
             ReplicaAck::BestEffort { timeout } => {
-                expected = self.expected(&written, began, timeout.min(left)).await;
+                let limit = timeout.min(left);
+                expected = self.expected(&written, began, limit, left >= timeout).await;
                 (Replicas::Count(expected.count), None, timeout)
             }
             ReplicaAck::Require { replicas, timeout } => (replicas, None, timeout),

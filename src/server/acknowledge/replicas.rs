@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use redis::Value;
+
 use crate::clock::Moment;
 use crate::server::ack::{
     AckResult, AwaitedReplicas, Behind, PendingWrite, Replicas, is_unknown_command,
@@ -12,12 +14,14 @@ use crate::server::followers;
 use crate::server::node::Node;
 
 impl Node {
-    /// How many replicas can be expected to acknowledge, and whether there are others.
+    /// How many replicas can be expected to acknowledge, and whether there are others. `is_whole`: a connection that
+    /// does not answer within `limit` is silent. A caller with less time does not show that.
     pub(super) async fn expected(
         &self,
         written: &PendingWrite<'_>,
         now: Moment,
         limit: Duration,
+        is_whole: bool,
     ) -> AwaitedReplicas {
         let acker = self.acker();
         if acker.refusal(written.on).is_some() {
@@ -35,12 +39,8 @@ impl Node {
         };
         let identity = self.endpoint().identity();
         if is_due {
-            let counting = async {
-                let connection = self.ack_connection(written.on, limit).await?;
-                connection.send(&followers::question(), limit).await
-            };
-            let counted = tokio::time::timeout(limit, counting).await;
-            match counted.unwrap_or_else(|_| Err(Failure::silent(limit))) {
+            // Boxed: it is rare, and would otherwise enlarge the future of every acquire.
+            match Box::pin(self.ask_followers(written.on, limit, is_whole)).await {
                 Ok(info) => identity.count_replicas(&info),
                 Err(failure) => tracing::debug!(
                     target: "lockdog::server",
@@ -61,6 +61,35 @@ impl Node {
                 count: following,
                 others,
             },
+        }
+    }
+
+    /// Asks the master which replicas follow it, on the connection for `WAIT`. Without replicas no `WAIT` is sent, so no
+    /// other command would detect that this connection is broken or silent.
+    async fn ask_followers(
+        &self,
+        on: &Connection,
+        limit: Duration,
+        is_whole: bool,
+    ) -> Result<Value, Failure> {
+        let acker = self.acker();
+        let clock = &acker.context.clock;
+        let until = clock.now() + limit;
+        let mut is_first = true;
+        loop {
+            let left = until.since(clock.now());
+            let opened = tokio::time::timeout(left, self.ack_connection(on, left)).await;
+            let connection = opened.unwrap_or_else(|_| Err(Failure::silent(limit)))?;
+            let left = until.since(clock.now());
+            let answer = connection.send(&followers::question(), left).await;
+            let is_broken = matches!(answer, Err(Failure::Broken(_)));
+            if is_broken || (is_whole && matches!(answer, Err(Failure::Silent { .. }))) {
+                acker.slot.remove(&connection);
+            }
+            // The server may have closed the connection because it was idle, so a new one is tried.
+            if !is_broken || !std::mem::replace(&mut is_first, false) {
+                return answer;
+            }
         }
     }
 

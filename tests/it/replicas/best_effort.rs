@@ -107,6 +107,30 @@ async fn the_client_does_not_wait_for_replicas_until_there_are_some() {
     .await;
 }
 
+/// No `WAIT` is sent without replicas, so only the question for replicas can detect that its connection broke.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replicas_are_found_after_the_connection_for_wait_broke() {
+    let all = Replicated::start(1).await;
+    all.cut_off(0).await;
+    let ack = ReplicaAck::best_effort().timeout(TIMEOUT);
+    let builder = Client::builder().url(all.master.url()).replica_ack(ack);
+    let client = build(builder.client_name("idle")).await;
+    let lock = client.lock("l");
+    turn(&lock).await;
+    let killed = all.redis.kill_named("idle").await;
+    assert!(killed >= 2, "{killed}: that of callers, and that for WAIT");
+    // The connection of callers is opened again before the replica is there, because that counts the replicas too.
+    turn(&lock).await;
+    all.redis.reset_stats().await;
+    all.follow(0).await;
+    let before = all.calls(["wait"]).await[0];
+    eventually(SOON, "the replica is waited for", async || {
+        turn(&lock).await;
+        all.calls(["wait"]).await[0] > before
+    })
+    .await;
+}
+
 /// With two replicas, the client still waits for the other when one is frozen.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_replica_does_not_end_the_wait_for_the_other() {
