@@ -42,6 +42,9 @@ struct Inner {
     _kept: ConnectionParts,
 }
 
+/// See [`Connection::server_run`].
+pub(super) type ServerRun = (u64, Option<Moment>);
+
 /// Values that must live as long as the connection.
 pub(super) enum ConnectionParts {
     Nothing,
@@ -247,10 +250,15 @@ impl Connection {
         &self.inner.identity
     }
 
+    /// The master's term, and when the server's identity last changed before this connection. They are the same for all
+    /// connections that lead to the same server if no restart is known in between.
+    pub(super) fn server_run(&self) -> ServerRun {
+        (self.inner.term, self.inner.reborn.get().copied().flatten())
+    }
+
     /// Whether both lead to the same server and no restart is known in between.
     pub(super) fn leads_to_same_server(&self, other: &Self) -> bool {
-        let (own, others) = (&self.inner, &other.inner);
-        own.term == others.term && own.reborn.get() == others.reborn.get()
+        self.server_run() == other.server_run()
     }
 
     /// Whether it leads to the server with this identity.

@@ -111,8 +111,8 @@ impl Acker {
     /// The reason why this server never acknowledges, if that is known.
     pub(super) fn refusal(&self, of: &Connection) -> Option<Failure> {
         let known = self.known.lock();
-        let (on, failure) = known.unknown.as_ref()?;
-        on.leads_to_same_server(of).then(|| failure.clone())
+        let (server, failure) = known.unknown.as_ref()?;
+        (*server == of.server_run()).then(|| failure.clone())
     }
 }
 

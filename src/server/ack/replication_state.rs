@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::server::connection::Connection;
+use crate::server::connection::ServerRun;
 use crate::server::failure::Failure;
 
 #[derive(Default)]
 pub(in crate::server) struct ReplicationState {
     /// When the replicas were last counted.
     pub(in crate::server) counted: Option<Moment>,
-    /// The server does not know the command. Contains the connection on which it said so.
-    pub(in crate::server) unknown: Option<(Connection, Failure)>,
+    /// The server that said that it does not know the command. A connection to it would stay open for this.
+    pub(in crate::server) unknown: Option<(ServerRun, Failure)>,
     pub(in crate::server) behind: Option<Behind>,
 }
 

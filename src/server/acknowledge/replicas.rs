@@ -151,8 +151,8 @@ impl Node {
         let is_news = !known
             .unknown
             .as_ref()
-            .is_some_and(|(at, _)| at.leads_to_same_server(on));
-        known.unknown = Some((on.clone(), failure.clone()));
+            .is_some_and(|(server, _)| *server == on.server_run());
+        known.unknown = Some((on.server_run(), failure.clone()));
         drop(known);
         if is_news {
             tracing::warn!(

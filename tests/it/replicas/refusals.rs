@@ -47,6 +47,11 @@ async fn an_unknown_wait_is_probed_once_and_is_an_error_if_required() {
             assert!(all.calls(["hincrby"]).await[0] <= 2);
         }
         client.shutdown().await;
+        // The client still exists, with what it knows of the server.
+        eventually(SOON, "it closes all connections", async || {
+            proxy.connections() == 0
+        })
+        .await;
     }
 }
 
