@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
+use tokio::time::Instant;
 
 use super::sentinel_access::SentinelAccess;
 use crate::server::failure::Failure;
@@ -37,12 +38,17 @@ pub(super) struct SentinelAnswer {
 pub(super) struct SentinelLink<'a> {
     sentinel: &'a SentinelAccess,
     kept: Option<MultiplexedConnection>,
+    /// When the first of the queries began that this sentinel has not answered.
+    unanswered: Option<Instant>,
 }
 
 impl<'a> SentinelLink<'a> {
     pub(super) fn to(sentinel: &'a SentinelAccess) -> Self {
-        let kept = None;
-        Self { sentinel, kept }
+        Self {
+            sentinel,
+            kept: None,
+            unanswered: None,
+        }
     }
 
     /// Asks for the master, the sentinel's view of its health, and the ids of all sentinels.
@@ -51,7 +57,15 @@ impl<'a> SentinelLink<'a> {
         name: &str,
         limit: Duration,
     ) -> Result<SentinelAnswer, Failure> {
+        // Once most of the others have answered, this future is dropped before its time limit. So a half-open
+        // connection would be kept as long as they answer, with all queries that have no answer.
+        let now = Instant::now();
+        if now - *self.unanswered.get_or_insert(now) > SILENCE {
+            self.kept = None;
+            self.unanswered = Some(now);
+        }
         let answer = tokio::time::timeout(limit, self.ask_now(name, limit)).await;
+        self.unanswered = None;
         let answer = answer.unwrap_or_else(|_| Err(Failure::silent(limit)));
         answer.map_err(|failure| {
             self.kept = None;
@@ -141,6 +155,10 @@ async fn question<T: FromRedisValue>(
     let answer = question.query_async(&mut connection.clone()).await;
     answer.map_err(|error| Failure::of_command(error, limit))
 }
+
+/// After this time without an answer, the next query uses a new connection. It is long, because a sentinel that always
+/// answers after the others is not waited for either.
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// Flags of a master that may be replaced soon.
 const DOUBTFUL: [&str; 4] = ["s_down", "o_down", "failover_in_progress", "disconnected"];

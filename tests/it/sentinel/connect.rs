@@ -7,7 +7,8 @@ use lockdog::{Client, ClientBuilder, Error};
 use super::{SOON, ms};
 use crate::fixture::connected;
 use crate::support::sentinels::MASTER;
-use crate::support::{Sentinels, dead_port, eventually};
+use crate::support::{Action, Proxy, Sentinels, dead_port, eventually, named};
+use crate::turn::turn;
 
 /// By URL and by builder; one sentinel of three is enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -33,6 +34,35 @@ async fn the_master_is_found_while_some_sentinels_are_down() {
     let client = Client::builder().url(all.url()).command_timeout(ms(1_500));
     let error = client.build().await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+}
+
+/// The other two answer, so no query waits for the third.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_half_open_connection_to_one_sentinel_is_replaced() {
+    let all = Sentinels::start().await;
+    let proxy = Proxy::to_port(all.sentinels[0].port()).await;
+    let behind = format!("redis://127.0.0.1:{}/", proxy.port());
+    let [_, second, third] = &all.sentinels[..] else {
+        panic!("three sentinels")
+    };
+    let builder = Client::builder().sentinel(MASTER, [behind, second.url(), third.url()]);
+    let client = connected(builder).await;
+    turn(&client.lock("l")).await;
+    let is_query = named("SENTINEL");
+    let newest = || {
+        let sent = proxy.commands();
+        let queries = sent.iter().filter(|it| is_query(&it.args));
+        queries.map(|it| it.connection).max()
+    };
+    let silent = proxy.on(named("SENTINEL"), Action::DropReply).always();
+    silent.wait_hits(2).await;
+    let before = newest();
+    eventually(SOON, "it is asked on a new connection", async || {
+        newest() > before
+    })
+    .await;
+    silent.remove();
+    client.shutdown().await;
 }
 
 #[tokio::test]
