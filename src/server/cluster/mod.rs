@@ -126,10 +126,11 @@ impl Cluster {
 
     /// The masters that have slots, and those that redirections named.
     pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
-        let mut nodes: Vec<_> = self.map.read().nodes().cloned().collect();
+        // Both are locked: an update of the map moves a server from the one to the other, and it would be in neither.
+        let map = self.map.read();
         let strangers = self.strangers.lock();
-        nodes.extend(strangers.iter().map(|(_, node)| node.clone()));
-        nodes
+        let named = strangers.iter().map(|(_, node)| node);
+        map.nodes().chain(named).cloned().collect()
     }
 
     /// The client has ended. See [`Node::end`].
