@@ -62,7 +62,9 @@ pub(crate) type CredentialSource =
     Arc<dyn Fn() -> Pin<Box<dyn Future<Output = io::Result<Credentials>> + Send>> + Send + Sync>;
 
 /// Gets credentials from the caller's code for each connection. A panic there only fails the attempt. If the
-/// client's own thread needs them, the code runs on an extra thread, so a call that blocks delays no renewal.
+/// client's own thread needs them, the code runs on an extra thread, so a call that blocks delays no renewal. The
+/// clones share the limits of these calls.
+#[derive(Clone)]
 pub(crate) struct Logins {
     source: CredentialSource,
     calls: UserCalls,

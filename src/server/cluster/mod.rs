@@ -15,6 +15,7 @@ mod slot_claim;
 mod slot_map;
 mod view;
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -51,6 +52,9 @@ pub(super) struct Cluster {
     membership: Mutex<Membership>,
     /// The addresses of all nodes that have not failed.
     known: Mutex<Vec<(String, u16)>>,
+    /// The users and passwords for the links to the nodes, by address: a link without an answer is replaced, and the
+    /// calls of the user's code that it made may not have returned. Those calls are limited for each address.
+    link_logins: Mutex<HashMap<String, Logins>>,
     /// Counts the selections of nodes to ask, so that each selection begins elsewhere.
     chosen: AtomicUsize,
     switches: watch::Sender<u64>,
@@ -88,6 +92,7 @@ impl Cluster {
             strangers: Mutex::default(),
             membership: Mutex::default(),
             known: Mutex::default(),
+            link_logins: Mutex::default(),
             chosen: AtomicUsize::new(0),
             switches: watch::Sender::new(0),
             ask_now: Notify::new(),
@@ -211,7 +216,13 @@ impl Cluster {
     }
 
     fn link(&self, info: ConnectionInfo) -> NodeLink {
-        NodeLink::to(info, self.members.logins.as_ref())
+        let of_address = |logins: &Logins| {
+            let mut known = self.link_logins.lock();
+            let of_address = known.entry(info.addr().to_string());
+            of_address.or_insert_with(|| logins.separate()).clone()
+        };
+        let logins = self.members.logins.as_ref().map(of_address);
+        NodeLink::to(info, logins)
     }
 
     /// Fills the list of nodes to ask: with known nodes, and with seeds while there are too few.
@@ -221,6 +232,14 @@ impl Cluster {
             .into_iter()
             .map(|(host, port)| self.members.info(&host, port));
         let candidates: Vec<ConnectionInfo> = known.chain(self.seeds.iter().cloned()).collect();
+        let mut logins = self.link_logins.lock();
+        if logins.len() > candidates.len() {
+            // Some are of nodes that have left.
+            let known = candidates.iter().map(|it| it.addr().to_string());
+            let known: HashSet<String> = known.collect();
+            logins.retain(|address, _| known.contains(address));
+        }
+        drop(logins);
         let start = self.chosen.fetch_add(1, Ordering::Relaxed);
         for at in 0..candidates.len() {
             if links.len() >= ASKED {
@@ -339,9 +358,12 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
+    use std::sync::mpsc;
 
     use super::*;
+    use crate::background::Background;
     use crate::clock::Clock;
+    use crate::server::login::CredentialSource;
     use crate::user_code::{FreeAtEachCall, OnEvent};
 
     fn cluster() -> Cluster {
@@ -369,6 +391,43 @@ mod tests {
             let closed = node.connection(limit).await.err();
             assert!(matches!(closed, Some(Failure::Closed)), "{closed:?}");
         }
+    }
+
+    /// Each query replaces a link without an answer, and the new link asks for credentials again.
+    #[tokio::test]
+    async fn credentials_that_hang_occupy_few_threads_for_one_node() {
+        let (background, _thread) = Background::start().unwrap();
+        let a_minute = Duration::from_secs(60);
+        let context = Context {
+            background: background.clone(),
+            command_timeout: a_minute,
+            watchdog_lease: a_minute * 6,
+            ..Context::here(&Clock::default())
+        };
+        let asked = Arc::new(AtomicUsize::new(0));
+        let (unblock, blocked) = mpsc::channel::<()>();
+        let (counted, blocked) = (asked.clone(), Mutex::new(blocked));
+        let source: CredentialSource = Arc::new(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let _sender_gone = blocked.lock().recv();
+            Box::pin(std::future::pending())
+        });
+        let mut cluster = cluster();
+        cluster.members.logins = Some(Logins::new(source, &context));
+        let query = async || {
+            let mut link = cluster.link(cluster.members.info.clone());
+            let query = async move { link.ask(Duration::from_millis(20)).await.is_err() };
+            assert!(background.spawn(query).await.unwrap());
+        };
+        // On a busy machine a query may end before its call begins.
+        while asked.load(Ordering::Relaxed) < 3 {
+            query().await;
+        }
+        for _ in 0..5 {
+            query().await;
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 3);
+        drop(unblock);
     }
 
     #[tokio::test]

@@ -30,10 +30,10 @@ pub(super) struct NodeAnswer {
 }
 
 impl NodeLink {
-    pub(super) fn to(info: ConnectionInfo, logins: Option<&Logins>) -> Self {
+    pub(super) fn to(info: ConnectionInfo, logins: Option<Logins>) -> Self {
         Self {
             info,
-            logins: logins.map(Logins::separate),
+            logins,
             answered: false,
             kept: None,
         }
