@@ -75,10 +75,12 @@ pub(crate) fn check_kind(info: &LockInfo) -> Result<(), Failed> {
         | LockKind::Election
         | LockKind::ReadWrite => Ok(()),
         _ => {
-            // A key that is no lock has no client to stop.
+            // Permits without leases stay in use if their client is stopped. A key that is no lock has no client.
             let advice = match info.kind {
-                LockKind::Foreign(_) => "",
-                _ => "; stop its client, or wait until its TTL ends",
+                LockKind::Group => "; stop its client, or wait until its TTL ends",
+                LockKind::PermitSemaphore => "; a permit ends with its lease",
+                LockKind::Semaphore => "; `reclaim` in a program frees a dead client's permits",
+                _ => "",
             };
             let (key, kind) = (clean(&info.key), describe::kind(info));
             Err(Failed::new(format_args!(

@@ -220,6 +220,26 @@ async fn locks_of_values_of_a_group_are_refused_with_what_to_do() {
 }
 
 #[tokio::test]
+async fn a_semaphore_is_refused_with_what_releases_its_permits() {
+    let server = RedisServer::start().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let seats = client.semaphore("seats");
+    seats.try_set_permits(1).await.unwrap();
+    let permit = seats.acquire().await.unwrap();
+    let args = ["release", "seats", "--force", "--yes", "--holder", "any"];
+    let ended = lockdog(&server, &args).end().await;
+    ended.code(125).complains("`reclaim`");
+    permit.release().await.expect("it is still in use");
+    let desks = client.permit_semaphore("desks");
+    desks.try_set_permits(1).await.unwrap();
+    let permit = desks.acquire().await.unwrap();
+    let args = ["release", "desks", "--force", "--yes", "--holder", "any"];
+    let ended = lockdog(&server, &args).end().await;
+    ended.code(125).complains("ends with its lease");
+    permit.release().await.expect("it is still in use");
+}
+
+#[tokio::test]
 async fn what_is_no_lock_is_not_touched() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
