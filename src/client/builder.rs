@@ -179,8 +179,10 @@ impl ClientBuilder {
     }
 
     /// Maximum consecutive hand-overs of a lock between waiters of this client while other clients wait for
-    /// it, or may wait. After that the client releases the lock, and pauses until each of the other
-    /// clients has had it, for 5 ms at most. Zero: each release is open to all clients.
+    /// it, or may wait. After that the client releases the lock, and takes its place behind the clients that
+    /// wait. If the server does not list all of these, as with clients of Redisson and on a cluster, the client
+    /// pauses instead until each of them has had the lock, for 5 ms at most. Zero: each release is open to
+    /// all clients.
     ///
     /// [`Guard::unlock`](crate::Guard::unlock) hands over. A guard that is dropped releases the lock.
     /// [`Permit::release`](crate::Permit::release) hands over, too, to a waiter for the same number of permits.
