@@ -5,9 +5,9 @@
 //! cargo run --example fair_queue -- redis://127.0.0.1:6379 bob 3
 //! ```
 //!
-//! Each process has a number of documents. With a plain lock, one process may print all of its documents
-//! first. With a fair lock, the server has a queue: after each document a process enters the queue again at its
-//! end, so the processes print in turn. Threads of a Java service that wait for `getFairLock("example:printer")`
+//! Each process has a number of documents. A plain lock promises no order between the processes. With a fair lock,
+//! the server has a queue: after each document a process enters the queue again at its end, so the processes print
+//! in turn. Threads of a Java service that wait for `getFairLock("example:printer")`
 //! are in the same queue. Kill a process that waits: the others drop it from the queue after a few seconds.
 
 use std::time::Duration;

@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum Wake {
-    /// By the message that every release publishes. A timer bounds every wait as well.
+    /// By the messages that releases publish. A timer bounds every wait as well.
     #[default]
     PubSub,
     /// By polling with these pauses. The client does not subscribe, so other clients cannot see that it
