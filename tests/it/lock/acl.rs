@@ -188,6 +188,21 @@ async fn without_permission_for_info_everything_else_works() {
 }
 
 #[tokio::test]
+async fn without_permission_to_read_a_holder_or_a_ttl_no_call_waits_for_a_busy_lock() {
+    for missing in ["+hget", "+pttl"] {
+        let rules: Vec<String> = documented()
+            .into_iter()
+            .filter(|rule| rule != missing)
+            .collect();
+        let (server, redis) = with_user(&rules).await;
+        redis.cmd(&["HSET", "orders:1", "other", "1"]).await;
+        let client = Client::connect(url(&server)).await.unwrap();
+        let refused = client.lock("orders:1").lock().await.unwrap_err();
+        assert!(matches!(refused, Error::Refused { .. }), "{refused:?}");
+    }
+}
+
+#[tokio::test]
 async fn keys_and_channels_outside_the_pattern_are_refused() {
     let (server, _redis) = with_user(&documented()).await;
     let client = Client::connect(url(&server)).await.unwrap();
