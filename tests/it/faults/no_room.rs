@@ -1,5 +1,5 @@
-//! A server with too few replicas for writes, or without room for another client, while locks are held. The
-//! holds last for their leases, and are renewed if the state ends before.
+//! A server with too few replicas for writes, without room for another client, or that cannot save, while locks are
+//! held. The holds last for their leases, and are renewed if the state ends before.
 
 use std::time::Duration;
 
@@ -72,6 +72,29 @@ async fn a_held_lock_is_lost_at_its_deadline_if_the_replicas_stay_away() {
     assert!(refusals(&fixture.redis, "NOREPLICAS").await >= 1);
     assert!(guard.unlock().await.unwrap_err().is_lost());
     require("0").await;
+    take(&fixture.lock()).await.unlock().await.unwrap();
+    fixture.assert_recovered().await;
+}
+
+/// A server that cannot save refuses renewals, too (`MISCONF`).
+#[tokio::test]
+async fn a_held_lock_is_lost_at_its_deadline_if_the_server_cannot_save() {
+    let fixture = Fixture::with(|client| client.watchdog_lease(LEASE / 2)).await;
+    let set = ["CONFIG", "SET", "save", "3600 100000"];
+    fixture.redis.cmd(&set).await;
+    let guard = fixture.lock().lock().await.unwrap();
+    std::fs::remove_dir_all(fixture.server.data_dir()).unwrap();
+    let _ = fixture.redis.try_cmd(&["BGSAVE"]).await;
+    eventually(SOON, "saving failed", async || {
+        let info: String = fixture.redis.ask(&["INFO", "persistence"]).await;
+        info.contains("rdb_last_bgsave_status:err")
+    })
+    .await;
+    let lost = tokio::time::timeout(SOON * 3, guard.lost()).await;
+    assert_eq!(lost.expect("it is notified").reason(), LostReason::Deadline);
+    assert!(guard.unlock().await.unwrap_err().is_lost());
+    let set = ["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"];
+    fixture.redis.cmd(&set).await;
     take(&fixture.lock()).await.unlock().await.unwrap();
     fixture.assert_recovered().await;
 }
