@@ -23,7 +23,11 @@ pub(super) async fn check(
     // Only a client as a whole waits for replicas.
     let wait = limit.min(REPLICAS_WAIT);
     let acknowledged = ReplicaAck::require(Replicas::All).timeout(wait);
-    let with_replicas = builder.clone().replica_ack(acknowledged);
+    // A file may have a shorter command timeout, which must not be shorter than the wait.
+    let with_replicas = builder
+        .clone()
+        .command_timeout(limit)
+        .replica_ack(acknowledged);
     let mut all = Vec::new();
     let mut report = |found: Found| {
         found.show(output);

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::program::{lockdog, lockdog_at};
+use crate::program::{Files, lockdog, lockdog_at};
 use crate::support::prelude::SOON;
 use crate::support::security::documented;
 use crate::support::{
@@ -71,6 +71,27 @@ async fn the_acknowledgement_of_the_replicas_is_timed() {
     servers.replicas[1].resume();
     let keys = servers.redis.keys().await;
     assert!(keys.is_empty(), "{keys:?}");
+}
+
+/// The replicas have a second at most, and the time limit of the file's commands is shorter.
+#[tokio::test]
+async fn a_file_with_a_short_time_limit_is_no_problem_of_the_replicas() {
+    let server = RedisServer::start().await;
+    let files = Files::new();
+    let file = files.path("lockdog.yaml");
+    let text = format!("url: {}\ncommand_timeout: 900ms\n", server.url());
+    std::fs::write(&file, text).unwrap();
+    let args = ["--config", file.to_str().unwrap(), "doctor", "--json"];
+    // On a busy machine an earlier step may have no answer within the limit.
+    let mut lines = Vec::new();
+    eventually(SOON, "it acquires a lock", async || {
+        lines = lockdog_at("", &args).end().await.json_lines();
+        lines.iter().any(|line| line["step"] == "replicas")
+    })
+    .await;
+    let replicas = step(&lines, "replicas");
+    assert_eq!(replicas["state"], "unknown", "{replicas}");
+    assert_eq!(replicas["text"], "no replica follows the master");
 }
 
 #[tokio::test]
