@@ -5,6 +5,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 
 use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group, set_child_subreaper};
 use tokio::process::Child;
+use tokio::signal::unix::{self, SignalKind};
 
 use super::arguments::Args;
 use super::descendants::{self, Process};
@@ -52,6 +53,9 @@ impl RunningCommand {
                 set_child_subreaper(Some(getpid())).map_err(|error| own(error.into()))?;
             }
         }
+        // Some programs leave CHLD ignored to what they start. Then the kernel keeps no exit code of a child. With a
+        // handler here, CHLD has its default in the launcher and the command.
+        drop(unix::signal(SignalKind::child()).map_err(own)?);
         let mut command = launcher_command(reach, &args.words());
         environment.apply(&mut command);
         let launcher = tokio::process::Command::from(command)

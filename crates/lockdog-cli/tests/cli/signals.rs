@@ -159,6 +159,32 @@ async fn a_signal_that_was_ignored_at_the_start_is_ignored_by_the_command_too() 
     assert_eq!(standard, 1, "{text}");
 }
 
+/// Without a handler the kernel keeps no exit code of the launcher, nor of the command.
+#[tokio::test]
+async fn an_ignored_end_of_children_hides_no_exit_code() {
+    let server = RedisServer::start().await;
+    let started = async |args: &[&str]| {
+        let output = tokio::process::Command::new("env")
+            .args(["--default-signal", "--ignore-signal=CHLD"])
+            .args(args)
+            .env("LOCKDOG_URL", server.url())
+            .output();
+        let output = output.await.unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mask = u64::from_str_radix(text.trim().rsplit('\t').next().unwrap(), 16).unwrap();
+        (output.status.code(), mask >> 16 & 1 == 1)
+    };
+    let grep = ["grep", "SigIgn:", "/proc/self/status"];
+    assert_eq!(started(&grep).await, (Some(0), true));
+    // Not by a shell, which sets CHLD to its default itself.
+    let run = [&[crate::program::LOCKDOG, "run", "orders"][..], &grep].concat();
+    assert_eq!(started(&run).await, (Some(0), false));
+    let run = [crate::program::LOCKDOG, "run", "orders", "sh", "-c"];
+    let run = [&run[..], &["grep SigIgn: /proc/self/status; exit 5"]].concat();
+    assert_eq!(started(&run).await, (Some(5), false));
+    assert!(server.redis().await.keys().await.is_empty());
+}
+
 #[tokio::test]
 async fn a_signal_after_the_command_ends_the_rest_of_at_least() {
     let server = RedisServer::start().await;
