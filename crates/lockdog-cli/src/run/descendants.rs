@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use rustix::process::Pid;
+use rustix::process::{Pid, WaitOptions, getpid, waitpid};
 
 /// A process. Its number may be used again, but not together with its start.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -43,6 +43,22 @@ pub(super) fn of(root: Pid) -> Vec<Process> {
         }
     }
     found
+}
+
+/// Reaps the children of this process that have ended, except this one. A process that lost its parent is a child of
+/// the nearest subreaper, and no other process can wait for it. Until then it counts as a process of the user.
+pub(super) fn reap(except: Pid) {
+    let own = getpid().as_raw_nonzero();
+    // Some kernels do not list them.
+    let children = fs::read_to_string(format!("/proc/self/task/{own}/children"));
+    let children = children.unwrap_or_default();
+    let pids = children.split_whitespace();
+    for child in pids.filter_map(|pid| Pid::from_raw(pid.parse().ok()?)) {
+        if child != except {
+            // It may still run.
+            let _ = waitpid(Some(child), WaitOptions::NOHANG);
+        }
+    }
 }
 
 /// Whether a process of this group still runs. One that only waits to be reaped does not: a container may have

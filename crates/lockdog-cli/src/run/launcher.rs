@@ -98,6 +98,10 @@ async fn help(parent: i32, reach: Reach, words: &Words) -> Result<u8, Failed> {
         if is_orphan() {
             end(reach).await;
         }
+        // Only a subreaper gets them.
+        if let (Reach::Descendants, Some(pid)) = (reach, pid_of(&command)) {
+            descendants::reap(pid);
+        }
         tokio::select! {
             status = command.wait() => return status.map(exit_code).map_err(Failed::new),
             _ = signals.next() => {}

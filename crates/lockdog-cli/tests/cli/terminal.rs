@@ -166,6 +166,36 @@ async fn a_lost_lock_stops_what_the_command_started_on_a_terminal_too() {
     assert!(!crate::program::is_running(pid));
 }
 
+/// The launcher is the parent of what lost its own, and the command runs on.
+#[tokio::test]
+async fn a_process_that_lost_its_parent_is_reaped_when_it_ends() {
+    let server = RedisServer::start().await;
+    let files = Files::new();
+    let lost = "while ! [ -e end ]; do sleep 0.05; done";
+    fs::write(files.path("lost"), lost).unwrap();
+    let text = "$LOCKDOG run orders sh -c 'sh -c \"sh lost & echo \\$! > pid\"; echo $PPID > launcher; \
+          while ! [ -e stop ]; do sleep 0.05; done; exit 9'
+        echo $? > code";
+    let terminal = Terminal::open(&server, &files, text);
+    let (lost, launcher) = (files.number("pid").await, files.number("launcher").await);
+    eventually(SOON, "it is the launcher's", async || {
+        parent(lost) == Some(launcher)
+    })
+    .await;
+    fs::write(files.path("end"), "").unwrap();
+    eventually(SOON, "it is reaped", async || state(lost).is_none()).await;
+    assert!(crate::program::is_running(launcher));
+    fs::write(files.path("stop"), "").unwrap();
+    assert_eq!(files.lines("code").await, ["9"]);
+    terminal.end().await;
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.split(' ').nth(1)?.parse().ok()
+}
+
 #[tokio::test]
 async fn a_wait_of_a_second_is_reported_on_a_terminal() {
     let server = RedisServer::start().await;
