@@ -60,7 +60,13 @@ async fn under_lock(
                 clean(&args.name)
             )));
         }
-        Outcome::Nested => return Err(command::replace(args, settings)),
+        Outcome::Nested => {
+            // It may have come after the wait, while the client was shut down. The command would not get it.
+            if let Some(signal) = signals.arrived().await {
+                return Ok(interrupted(signal, report));
+            }
+            return Err(command::replace(args, settings));
+        }
         Outcome::Busy => {
             let code = args.conflict_exit_code;
             report.ended(Ending::Busy, code);
