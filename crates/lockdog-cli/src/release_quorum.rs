@@ -56,9 +56,10 @@ pub(crate) async fn release(
             output.note("nothing was released");
             return Ok(NO);
         }
-        // Servers may have failed while the user was asked.
+        // While the user was asked, servers may have failed, and the holder may have lost the lock.
         for instance in &mut all {
             instance.ask(&args.name).await;
+            instance.forget_other_holder();
         }
     }
     for next in 0..all.len() {
@@ -126,6 +127,14 @@ impl Instance {
 
     async fn ask(&mut self, name: &str) {
         self.answer = self.client.inspect(name).await.map_err(Failed::from);
+    }
+
+    /// A holder that does not have the lock here any more cannot lose it.
+    fn forget_other_holder(&mut self) {
+        if let Ok(info) = &self.answer {
+            let has = |field: &str| info.holders.iter().any(|it| it.field() == field);
+            self.chosen = self.chosen.take().filter(|chosen| has(chosen.field()));
+        }
     }
 
     /// Takes the lock away from the chosen holder, and asks who has it then.

@@ -349,6 +349,43 @@ async fn a_release_on_a_quorum_asks_once_and_shows_the_holder_of_each_server() {
     }
 }
 
+/// A release on the first server would only leave the holder, or a waiter, fewer servers to spare.
+#[tokio::test]
+async fn a_release_on_a_quorum_changes_nothing_if_another_one_got_the_lock_during_the_question() {
+    let servers = three_servers().await;
+    let client = "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d";
+    let fields = ["57", "58", "59"].map(|thread| format!("{client}:{thread}"));
+    for (server, field) in servers.iter().zip(&fields) {
+        let redis = server.redis().await;
+        redis.cmd(&["HSET", "orders", field, "1"]).await;
+    }
+    let files = Files::new();
+    let text = format!(
+        "export LOCKDOG_URL='{}'
+        $LOCKDOG release orders --force; echo $? > code",
+        urls(&servers)
+    );
+    let mut terminal = Terminal::open(&servers[0], &files, &text);
+    eventually(SOON, "it asks", async || {
+        let output = fs::read(files.path(OUTPUT)).unwrap_or_default();
+        String::from_utf8_lossy(&output).contains("type the name orders")
+    })
+    .await;
+    let other = "7d1c0e52-9b7a-4a53-8f0e-6c5b4a392817:12";
+    for (server, field) in servers.iter().zip(&fields).skip(1) {
+        let redis = server.redis().await;
+        redis.cmd(&["HSET", "orders", other, "1"]).await;
+        redis.cmd(&["HDEL", "orders", field]).await;
+    }
+    terminal.press("orders\n").await;
+    assert_eq!(files.lines("code").await, ["1"]);
+    for (server, field) in servers.iter().zip([fields[0].as_str(), other, other]) {
+        let hash = server.redis().await.hash("orders").await;
+        assert!(hash.contains_key(field) && hash.len() == 1, "{hash:?}");
+    }
+    terminal.end().await;
+}
+
 #[tokio::test]
 async fn top_gives_the_terminal_back_as_it_was() {
     let server = RedisServer::start().await;
