@@ -27,13 +27,14 @@ mod watch;
 
 use std::env;
 use std::io;
+use std::iter;
 use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
 
 use crate::args::{Cli, Command};
-use crate::connect::Settings;
+use crate::connect::{Settings, has_password, without_passwords};
 use crate::failed::{CANNOT, Failed, USAGE, YES};
 use crate::output::{Output, complain, write};
 
@@ -103,9 +104,9 @@ fn start(cli: Cli) -> Result<u8, Failed> {
     ended
 }
 
-/// Shows what clap has to say, which knows no password: none is an argument.
+/// Shows what clap has to say.
 fn refused(error: &clap::Error) -> ExitCode {
-    let text = error.render().to_string();
+    let text = without_secrets(error.render().to_string());
     match error.kind() {
         // The user asked for it.
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -119,6 +120,20 @@ fn refused(error: &clap::Error) -> ExitCode {
         _ => complain(reason(&text)),
     }
     ExitCode::from(if is_run() { CANNOT } else { USAGE })
+}
+
+/// Clap quotes arguments, and a URL may be where none belongs, as in `lockdog doctor URL`.
+fn without_secrets(mut text: String) -> String {
+    for word in env::args_os().skip(1) {
+        let word = word.to_string_lossy();
+        let value = word.split_once('=').map(|(_, value)| value);
+        for url in [Some(&*word), value].into_iter().flatten() {
+            if has_password(url) {
+                text = text.replace(url, &without_passwords(iter::once(url)));
+            }
+        }
+    }
+    text
 }
 
 /// What clap says is wrong, in one line and without the usage, which the help shows.

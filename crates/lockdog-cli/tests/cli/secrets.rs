@@ -96,6 +96,27 @@ async fn a_refused_password_is_not_repeated() {
 }
 
 #[tokio::test]
+async fn a_url_where_none_belongs_is_shown_without_its_password() {
+    let url = format!("redis://ann:{SECRET}@h");
+    let [wrong, number] = ["--ulr", "--limit"].map(|flag| format!("{flag}={url}"));
+    let [url, wrong, number] = [&url, &wrong, &number].map(String::as_str);
+    for (args, code) in [
+        (&["doctor", url][..], 2),
+        (&[url, "ls"], 2),
+        (&[wrong, "ls"], 2),
+        (&["ls", number], 2),
+        (&["run", "--lease", url, "orders", "true"], 125),
+    ] {
+        let ended = lockdog_at("", args).end().await.code(code);
+        assert_silent(&ended);
+        ended.complains("see --help");
+    }
+    // The rest of the URL is shown, so the checks above prove something.
+    let ended = lockdog_at("", &["doctor", url]).end().await.code(2);
+    ended.complains("'redis://ann@h'");
+}
+
+#[tokio::test]
 async fn no_process_has_the_password_in_its_arguments_and_no_command_in_its_environment() {
     let server = RedisServer::builder().password(SECRET).start().await;
     let bare = format!("redis://127.0.0.1:{}", server.port());
