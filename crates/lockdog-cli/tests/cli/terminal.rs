@@ -4,10 +4,13 @@ use std::fs;
 use std::process::Stdio;
 
 use lockdog::Client;
+use rustix::process::Signal;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
 
-use crate::program::{Ended, FIELD, Files, LOCKDOG, hold_orders, state, three_servers, urls};
+use crate::program::{
+    Ended, FIELD, Files, LOCKDOG, hold_orders, kill, state, three_servers, urls,
+};
 use crate::support::prelude::{LONG, SOON, ms};
 use crate::support::{Action, Proxy, RedisServer, eventually, named};
 
@@ -144,6 +147,35 @@ async fn ctrl_z_stops_lockdog_and_the_command_until_the_shell_continues_both() {
     assert_eq!(files.number("code").await, 9);
     terminal.end().await;
     assert!(redis.keys().await.is_empty());
+}
+
+/// It finds that the lease is over, and ends although the launcher is still stopped.
+#[tokio::test]
+async fn a_lockdog_that_continues_alone_kills_the_command_and_ends() {
+    let server = RedisServer::start().await;
+    let files = Files::new();
+    let text = "set -m
+        $LOCKDOG run --lease 6s --report report orders sh -c 'echo $$ > pid; echo $PPID > parent; \
+          read line; exit 9'
+        echo $? > stopped
+        while ! [ -e go ]; do sleep 0.05; done";
+    let mut terminal = Terminal::open(&server, &files, text);
+    let [command, launcher] = [files.number("pid").await, files.number("parent").await];
+    terminal.press("\x1a").await;
+    // 128 and the number of TSTP.
+    assert_eq!(files.number("stopped").await, 148);
+    for pid in [command, launcher] {
+        eventually(SOON, "it is stopped", async || state(pid) == Some('T')).await;
+    }
+    let redis = server.redis().await;
+    redis.eventually_gone("orders").await;
+    kill(parent(launcher).expect("it is stopped"), Signal::CONT);
+    files.lines("report").await;
+    let lost = files.reported("lost");
+    assert!(lost.is_string(), "{lost}");
+    assert!(!crate::program::is_running(command));
+    fs::write(files.path("go"), "").unwrap();
+    terminal.end().await;
 }
 
 #[tokio::test]
