@@ -175,7 +175,10 @@ impl<'a> SettingValue<'a> {
             let class = self.field("class").or_else(|| self.field("@class"))?;
             class.text().ok().flatten()
         });
-        named.is_some_and(|name| name.rsplit('.').next() == Some(default))
+        // Its package is another one in each version. A user's own class may have the same name.
+        named.is_some_and(|name| {
+            name.starts_with("org.redisson.") && name.rsplit('.').next() == Some(default)
+        })
     }
 
     /// The text with its variables replaced.

@@ -3,7 +3,7 @@
 use super::{failure, is, meaning, note, read};
 use crate::error::ConfigErrorKind;
 use crate::note::NoteKind;
-use crate::redisson::rule::{Class, Key, Rule, Section};
+use crate::redisson::rule::{Class, Key, Rule, Section, Usual};
 
 const SECTIONS: [Section; 5] = [
     Section::Single,
@@ -81,13 +81,22 @@ fn ignored_and_irrelevant_keys_leave_a_note() {
 fn refused_keys_say_what_to_do_instead() {
     let mut found = 0;
     all(|key, file, shown, column| {
-        let Rule::Refused(_, instead) = key.rule else {
+        let Rule::Refused(usual, instead) = key.rule else {
             return;
         };
         found += 1;
-        let error = failure(&file("!<com.example.Own> {}"));
         let column = column + key.name.len() + 2;
-        is(&error, ConfigErrorKind::Refused, shown, 4, column, instead);
+        let is_refused = |class: &str| {
+            let error = failure(&file(&format!("!<{class}> {{}}")));
+            is(&error, ConfigErrorKind::Refused, shown, 4, column, instead);
+        };
+        is_refused("com.example.Own");
+        if let Usual::Class(default) = usual {
+            // The name alone does not make it Redisson's.
+            is_refused(&format!("com.example.{default}"));
+            let text = file(&format!("!<org.redisson.config.{default}> {{}}"));
+            assert!(read(&text).is_ok(), "{text}");
+        }
         assert!(read(&file("~")).is_ok(), "{shown}: no value is no key");
     });
     assert!(found > 20, "only {found} keys");

@@ -374,6 +374,8 @@ fn a_name_mapper_needs_one_in_code() {
         note(&config.unwrap().notes, "nameMapper").0,
         NoteKind::Mapped
     );
+    let same_name = text.replace("com.example.Names", "com.example.DefaultNameMapper");
+    assert_eq!(failure(&same_name).kind(), ConfigErrorKind::Refused);
     let default = text.replace("com.example.Names", "org.redisson.config.DefaultNameMapper");
     assert!(read(&default).is_ok(), "the names themselves");
 }
