@@ -27,7 +27,9 @@ pub(crate) fn expand(
             None => (&rest[..end], None),
         };
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
-        if name.is_empty() || !name.chars().all(is_name) {
+        // The `}` is that of a variable inside the default, and the rest would be a part of the value.
+        let is_nested = default.is_some_and(|default| default.contains("${"));
+        if name.is_empty() || !name.chars().all(is_name) || is_nested {
             return Err(malformed());
         }
         match (variable(name), default) {
@@ -95,7 +97,15 @@ mod tests {
     fn a_missing_variable_and_a_malformed_one_are_errors() {
         let missing = expanded("${REDIS_PASSWORD}").unwrap_err().to_string();
         assert!(missing.contains("REDIS_PASSWORD is not set"), "{missing}");
-        for text in ["hunter2${", "${hunter-2}", "${}", "${:-x}", "a${hunter2"] {
+        for text in [
+            "hunter2${",
+            "${hunter-2}",
+            "${}",
+            "${:-x}",
+            "a${hunter2",
+            "${HOST:-${hunter2}}",
+            "${MISSING:-${HOST:-hunter2}}",
+        ] {
             let error = expanded(text).unwrap_err();
             assert_eq!(error.kind(), ConfigErrorKind::Variable);
             assert!(!error.to_string().contains("hunter"), "{error}");
