@@ -175,7 +175,7 @@ impl<'a> SettingValue<'a> {
             let class = self.field("class").or_else(|| self.field("@class"))?;
             class.text().ok().flatten()
         });
-        // Its package is another one in each version. A user's own class may have the same name.
+        // The package differs between the versions of Redisson. A user's own class may have the same name.
         named.is_some_and(|name| {
             name.starts_with("org.redisson.") && name.rsplit('.').next() == Some(default)
         })

@@ -99,9 +99,11 @@ impl RunningCommand {
             Reach::Group => drop(kill_process_group(self.pid, signal)),
             Reach::Descendants => {
                 let has_command = self.signal_processes(signal);
-                if signal == Signal::KILL {
+                if signal == Signal::KILL
+                    && let Some(launcher) = pid_of(&self.launcher)
+                {
                     // The terminal may have stopped the launcher, which would not see the end of the command.
-                    let _ = kill_process(self.pid, Signal::CONT);
+                    let _ = kill_process(launcher, Signal::CONT);
                 }
                 // Before it starts the command, the launcher ends in place of it.
                 if !has_command && signal != Signal::KILL {

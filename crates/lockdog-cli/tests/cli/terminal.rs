@@ -8,9 +8,7 @@ use rustix::process::Signal;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
 
-use crate::program::{
-    Ended, FIELD, Files, LOCKDOG, hold_orders, kill, state, three_servers, urls,
-};
+use crate::program::{Ended, FIELD, Files, LOCKDOG, hold_orders, kill, state, three_servers, urls};
 use crate::support::prelude::{LONG, SOON, ms};
 use crate::support::{Action, Proxy, RedisServer, eventually, named};
 
