@@ -87,6 +87,12 @@ impl RunningCommand {
         }
     }
 
+    /// Reaps the processes of the command that have ended as children of this process. They are if lockdog is the
+    /// first process of a container: no other process takes what lost its parent.
+    pub(super) fn reap(&self) {
+        descendants::reap(self.pid);
+    }
+
     /// Whether the terminal itself sends the command what its keys mean, and when it changes.
     pub(super) fn has_terminal(&self) -> bool {
         self.reach == Reach::Descendants

@@ -43,6 +43,7 @@ pub(super) async fn supervise(
         watch.next(began.elapsed(), remaining, lost)
     };
     let LauncherEnd { code, is_killed } = loop {
+        command.reap();
         let pause = match next(&mut watch, lost) {
             Decision::Wait(pause) => pause,
             Decision::Warn(reason) => {
