@@ -168,8 +168,9 @@ async fn an_ignored_end_of_children_hides_no_exit_code() {
             .args(["--default-signal", "--ignore-signal=CHLD"])
             .args(args)
             .env("LOCKDOG_URL", server.url())
-            .output();
-        let output = output.await.unwrap();
+            .output()
+            .await
+            .unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let mask = u64::from_str_radix(text.trim().rsplit('\t').next().unwrap(), 16).unwrap();
         (output.status.code(), mask >> 16 & 1 == 1)
