@@ -203,7 +203,8 @@ async fn a_process_that_lost_its_parent_is_reaped_when_it_ends() {
     let files = Files::new();
     let lost = "while ! [ -e end ]; do sleep 0.05; done";
     fs::write(files.path("lost"), lost).unwrap();
-    let text = "$LOCKDOG run orders sh -c 'sh -c \"sh lost & echo \\$! > pid\"; echo $PPID > launcher; \
+    let text =
+        "$LOCKDOG run orders sh -c 'sh -c \"sh lost & echo \\$! > pid\"; echo $PPID > launcher; \
           while ! [ -e stop ]; do sleep 0.05; done; exit 9'
         echo $? > code";
     let terminal = Terminal::open(&server, &files, text);
