@@ -90,13 +90,17 @@ async fn steps(
         return;
     };
     let checks = async {
-        pings(&mut connection, &place, report).await;
-        clock(&mut connection, &place, report).await;
-        scripts(&mut connection, &place, report).await;
+        let is_answering = pings(&mut connection, &place, report).await;
+        if is_answering {
+            clock(&mut connection, &place, report).await;
+            scripts(&mut connection, &place, report).await;
+        }
+        is_answering
     };
-    if tokio::time::timeout(5 * limit, checks).await.is_err() {
-        report(silent("ping", &place));
-        return;
+    match tokio::time::timeout(5 * limit, checks).await {
+        Ok(true) => {}
+        Ok(false) => return,
+        Err(_) => return report(silent("ping", &place)),
     }
     // A connection of its own, whose way is known by now.
     let Some(stream) = open(info, settings, &mut |_| {}).await else {
@@ -132,10 +136,12 @@ async fn login(
         let (mut connection, driver) = opened.await?;
         tokio::spawn(driver);
         // Without a password the login sends nothing, so this is the first that the server may refuse.
-        redis::cmd("PING")
-            .query_async::<Value>(&mut connection)
-            .await?;
-        Ok::<_, RedisError>(connection)
+        let ping = redis::cmd("PING");
+        match ping.query_async::<Value>(&mut connection).await {
+            // A user who may not run it is logged in.
+            Err(error) if error.code() != Some("NOPERM") => Err(error),
+            _ => Ok::<_, RedisError>(connection),
+        }
     };
     let Ok(opened) = tokio::time::timeout(limit, opening).await else {
         report(silent("login", place));
@@ -191,14 +197,23 @@ fn silent(step: &'static str, place: &str) -> Found {
     .fix("see whether the server hangs, or raise --command-timeout")
 }
 
-async fn pings(on: &mut MultiplexedConnection, place: &str, report: &mut impl FnMut(Found)) {
+/// Returns whether the server answers.
+async fn pings(
+    on: &mut MultiplexedConnection,
+    place: &str,
+    report: &mut impl FnMut(Found),
+) -> bool {
     let mut times = Vec::new();
     for _ in 0..PINGS {
         let began = Instant::now();
-        if redis::cmd("PING").query_async::<Value>(on).await.is_err() {
+        if let Err(error) = redis::cmd("PING").query_async::<Value>(on).await {
             let found = Found::new("ping", place, State::Warn, "PING is refused");
-            report(found.answered().fix("grant +ping to the user"));
-            return;
+            let is_refused = error.code().is_some();
+            report(match is_refused {
+                true => found.answered().fix("grant +ping to the user"),
+                false => silent("ping", place),
+            });
+            return is_refused;
         }
         times.push(began.elapsed());
     }
@@ -209,6 +224,7 @@ async fn pings(on: &mut MultiplexedConnection, place: &str, report: &mut impl Fn
         millis(most)
     );
     report(Found::new("ping", place, State::Ok, text).took(middle));
+    true
 }
 
 /// Redisson takes times of some locks from the client's clock.

@@ -152,6 +152,43 @@ async fn a_failure_is_reported_by_the_step_where_it_is() {
 }
 
 #[tokio::test]
+async fn a_server_that_falls_silent_is_not_said_to_refuse_anything() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    // The login asks once.
+    let login = Gate::new();
+    login.open();
+    proxy.on(named("PING"), Action::HoldRequest(login));
+    let silence = proxy.on(named("PING"), Action::DropReply);
+    let ended = lockdog_at(proxy.url(), &["doctor", "--json"]).end().await;
+    silence.wait_hits(1).await;
+    let lines = ended.code(1).json_lines();
+    assert_eq!(step(&lines, "login")["state"], "ok", "{lines:#?}");
+    let ping = step(&lines, "ping");
+    assert_eq!(ping["state"], "fail", "{ping}");
+    assert_eq!(ping["text"], "the server does not answer in time");
+    assert_eq!(lines.last(), Some(ping));
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_ping_is_logged_in() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let rules = ["on", ">pw", "~*", "&*", "+@all", "-ping"];
+    redis
+        .cmd(&[&["ACL", "SETUSER", "mute"], &rules[..]].concat())
+        .await;
+    let args = ["--user", "mute", "doctor", "--json"];
+    let ended = lockdog(&server, &args).env("LOCKDOG_PASSWORD", "pw");
+    let lines = ended.end().await.code(1).json_lines();
+    assert_eq!(step(&lines, "login")["state"], "ok", "{lines:#?}");
+    let ping = step(&lines, "ping");
+    assert_eq!(ping["state"], "warn", "{ping}");
+    assert_eq!(ping["fix"], "grant +ping to the user");
+    assert_eq!(step(&lines, "scripts")["state"], "ok", "{lines:#?}");
+}
+
+#[tokio::test]
 async fn a_user_without_a_password_is_said_not_to_be_used() {
     let server = RedisServer::start().await;
     let args = ["--user", "ann", "doctor", "--json"];
