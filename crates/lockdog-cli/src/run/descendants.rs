@@ -136,7 +136,7 @@ mod tests {
         let mut started = [0];
         let stdout = shell.stdout.as_mut().expect("it is piped");
         std::io::Read::read_exact(stdout, &mut started).expect("it says a line");
-        let below = of(rustix::process::getpid());
+        let below = of(getpid());
         assert!(below.len() >= 2, "{below:?}");
         for process in &below {
             let _ = rustix::process::kill_process(process.pid(), rustix::process::Signal::KILL);
