@@ -40,6 +40,13 @@ impl Found {
         }
     }
 
+    /// The server does not answer this step.
+    pub(super) fn silent(step: &'static str, server: &str) -> Self {
+        let text = "the server does not answer in time";
+        let fix = "see whether the server hangs, or raise --command-timeout";
+        Self::new(step, server, State::Fail, text).fix(fix)
+    }
+
     pub(super) fn fix(mut self, fix: impl ToString) -> Self {
         self.fix = clean(&fix.to_string());
         self

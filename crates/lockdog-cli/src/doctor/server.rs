@@ -100,7 +100,7 @@ async fn steps(
     match tokio::time::timeout(5 * limit, checks).await {
         Ok(true) => {}
         Ok(false) => return,
-        Err(_) => return report(silent("ping", &place)),
+        Err(_) => return report(Found::silent("ping", &place)),
     }
     // A connection of its own, whose way is known by now.
     let Some(stream) = open(info, settings, &mut |_| {}).await else {
@@ -144,7 +144,7 @@ async fn login(
         }
     };
     let Ok(opened) = tokio::time::timeout(limit, opening).await else {
-        report(silent("login", place));
+        report(Found::silent("login", place));
         return None;
     };
     match opened {
@@ -187,16 +187,6 @@ fn refusal(error: &RedisError) -> String {
     }
 }
 
-fn silent(step: &'static str, place: &str) -> Found {
-    Found::new(
-        step,
-        place,
-        State::Fail,
-        "the server does not answer in time",
-    )
-    .fix("see whether the server hangs, or raise --command-timeout")
-}
-
 /// Returns whether the server answers.
 async fn pings(
     on: &mut MultiplexedConnection,
@@ -211,7 +201,7 @@ async fn pings(
             let is_refused = error.code().is_some();
             report(match is_refused {
                 true => found.answered().fix("grant +ping to the user"),
-                false => silent("ping", place),
+                false => Found::silent("ping", place),
             });
             return is_refused;
         }
