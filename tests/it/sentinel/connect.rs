@@ -7,7 +7,7 @@ use lockdog::{Client, ClientBuilder, Error};
 use super::{SOON, ms};
 use crate::fixture::connected;
 use crate::support::sentinels::MASTER;
-use crate::support::{Action, Proxy, Sentinels, dead_port, eventually, named};
+use crate::support::{Action, Direction, Proxy, Sentinels, dead_port, eventually, named};
 use crate::turn::turn;
 
 /// By URL and by builder; one sentinel of three is enough.
@@ -40,12 +40,21 @@ async fn the_master_is_found_while_some_sentinels_are_down() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_half_open_connection_to_one_sentinel_is_replaced() {
     let all = Sentinels::start().await;
-    let proxy = Proxy::to_port(all.sentinels[0].port()).await;
-    let behind = format!("redis://127.0.0.1:{}/", proxy.port());
-    let [_, second, third] = &all.sentinels[..] else {
+    let mut proxies = Vec::new();
+    for sentinel in &all.sentinels {
+        proxies.push(Proxy::to_port(sentinel.port()).await);
+    }
+    let [proxy, others @ ..] = &proxies[..] else {
         panic!("three sentinels")
     };
-    let builder = Client::builder().sentinel(MASTER, [behind, second.url(), third.url()]);
+    for other in others {
+        // So the first one always gets its question, and answers before them.
+        other.delay(Direction::ToClient, ms(20));
+    }
+    let urls = proxies
+        .iter()
+        .map(|it| format!("redis://127.0.0.1:{}/", it.port()));
+    let builder = Client::builder().sentinel(MASTER, urls);
     let client = connected(builder).await;
     turn(&client.lock("l")).await;
     let is_query = named("SENTINEL");
