@@ -42,8 +42,8 @@ pub struct Stats {
     pub lost_total: u64,
     /// Hand-overs between owners of the client since it was built.
     pub hand_overs_total: u64,
-    /// Renewals that were not answered or were refused, each hold counted, since the client was built. Those of a
-    /// [`RedLock`](crate::RedLock) are not among them.
+    /// Renewals that were not answered or were refused, each hold counted, since the client was built. Each failed
+    /// extension of a [`RedLock`](crate::RedLock)'s lock of this client is one.
     pub renewals_failed_total: u64,
 }
 

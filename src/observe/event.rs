@@ -94,7 +94,8 @@ pub enum ClientEvent<'a> {
         /// What is safe again.
         lock: LockRef<'a>,
     },
-    /// The server answered a renewal of several holds. A `RedLock` renews by itself and reports no renewals.
+    /// The server answered a renewal of several holds. A `RedLock` renews by itself, and reports only the renewals that
+    /// fail.
     #[non_exhaustive]
     Renewed {
         /// How many of them were renewed.
@@ -107,7 +108,8 @@ pub enum ClientEvent<'a> {
         /// the lease, and spreads many of them over an eighth of it.
         late: Duration,
     },
-    /// A renewal of several holds has no answer, or the server refused it.
+    /// A renewal of several holds has no answer, or the server refused it. For each lock of a `RedLock` that could not
+    /// be extended, the observers of the client of that lock get one, also if a quorum was extended.
     #[non_exhaustive]
     RenewalFailed {
         /// How many holds.

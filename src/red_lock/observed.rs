@@ -5,10 +5,11 @@ use std::time::Duration;
 use lockdog_quorum::MemberOutcome;
 
 use super::deferred::Deferred;
+use super::instance_answer::InstanceAnswer;
 use super::quorum_hold::QuorumHold;
 use crate::error::{Error, LostReason, Result};
 use crate::observe::{ClientEvent, End};
-use crate::session::Unlocked;
+use crate::session::{Core, Unlocked};
 
 impl QuorumHold {
     /// Reports to the observers a loss, or that extensions fail or succeed again. Called without the mutex of the
@@ -69,6 +70,18 @@ impl QuorumHold {
             answered: answered as u32,
             margin: if won { margin as u32 } else { 0 },
         });
+    }
+
+    /// Counts an extension of one instance that failed, and reports it to the observers of that instance's client. A
+    /// hold with a fixed lease is not renewed, and no renewal of a client that is shut down is missing.
+    pub(super) fn notify_extended(&self, core: &Core, answer: &InstanceAnswer) {
+        let Some(error) = &answer.cause else { return };
+        if core.ensure_open().is_err() || self.see(|state, _| state.watched == 0) {
+            return;
+        }
+        core.totals.count_failed_renewals(1);
+        core.observers()
+            .notify(|| ClientEvent::RenewalFailed { holds: 1, error });
     }
 
     /// Reports to the observers that it ended by its owner's will.

@@ -277,7 +277,11 @@ impl QuorumHold {
                 };
                 instance.take(&taking).await
             }
-            Query::Extend(hold) => instance.extend(hold, lease, until).await,
+            Query::Extend(hold) => {
+                let answer = instance.extend(hold, lease, until).await;
+                self.notify_extended(instance.core(), &answer);
+                answer
+            }
             Query::Mark(hold, token) => instance.mark(hold, *token, lease, until).await,
         }
     }

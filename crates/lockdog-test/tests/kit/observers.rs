@@ -540,6 +540,29 @@ async fn the_numbers_of_each_client_show_that_the_quorum_of_a_red_lock_is_silent
     drop(guard);
 }
 
+/// A quorum still answers, so the lock is in no jeopardy.
+#[tokio::test(start_paused = true)]
+async fn a_failed_extension_of_a_red_lock_is_counted_at_the_client_of_the_silent_server() {
+    let (servers, clients, lock, notes) = start_red_lock().await;
+    let guard = lock.lock().await.unwrap();
+    let everywhere = || servers.iter().all(|server| server.holder("r").is_some());
+    eventually("all instances grant it", everywhere).await;
+    let failed = |at: usize| clients[at].stats().renewals_failed_total;
+    sleep(LEASE * 2).await;
+    assert_eq!([failed(0), failed(1), failed(2)], [0; 3]);
+    servers[2].freeze();
+    let seen = notes.next("RenewalFailed 1").await;
+    assert!(
+        seen.iter().all(|it| !it.starts_with("Jeopardy")),
+        "{seen:?}"
+    );
+    assert!(failed(2) > 0);
+    assert_eq!([failed(0), failed(1)], [0; 2]);
+    assert_eq!(guard.verdict(), Verdict::Held);
+    servers[2].thaw();
+    guard.unlock().await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_numbers_of_a_red_lock_with_a_fixed_lease_or_at_its_max_hold_are_no_warning() {
     let (_servers, clients, lock, _) = start_red_lock().await;
