@@ -19,6 +19,11 @@ use super::{Owner, SCOPE};
 /// Branches of `join!` inside one request still are one owner. A task that a handler spawns is an owner of
 /// its own; wrap it with [`Owner::scope`] to make it the request's.
 ///
+/// The server polls the body of a response after the request, outside the layer. A lock that is acquired inside a
+/// streamed body has the task of the connection as its owner. To make it the request's, take
+/// [`Owner::current`] in the handler, and pass it to the body's locks with
+/// [`owner`](crate::request::LockRequest::owner).
+///
 /// Its services are `Clone`, if the inner one is, and allocate nothing for a request.
 ///
 /// # Examples
