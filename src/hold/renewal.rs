@@ -48,7 +48,9 @@ impl HoldState {
         // The watchdog's own renewals keep a watched hold, unless another claim or an extension has a longer lease.
         let is_beyond_lease = self.watched == 0 || now + lease < self.deadline;
         let is_exposed = self.exposed && is_beyond_lease && !is_over_soon;
-        if self.is_living() && (self.doubted || is_exposed) {
+        // Its lease is known to be good only after the server answered again.
+        let is_failing = self.phase == HoldPhase::Jeopardy && self.watched > 0 && is_beyond_lease;
+        if self.is_living() && (self.doubted || is_exposed || is_failing) {
             // Neither a check nor a renewal of what is left extends a hold without a watchdog.
             let until = if self.watched > 0 {
                 (now + lease).min(self.max_until).max(self.deadline)
@@ -145,6 +147,21 @@ mod tests {
         // Near the end of that lease it is extended as every watched hold.
         let now = deadline.minus(LEASE / 2);
         assert_eq!(state.renewal(now, LEASE), Some(LEASE));
+    }
+
+    #[test]
+    fn a_hold_in_jeopardy_with_a_longer_lease_is_renewed_for_its_rest() {
+        let start = Moment(1_000_000_000);
+        let mut state = HoldState::pending(start);
+        assert!(state.grant(start, &terms(LEASE, true), start));
+        state.phase = HoldPhase::Jeopardy;
+        assert!(state.grant(start, &terms(LEASE * 10, false), start));
+        let (now, deadline) = (start + LEASE / 2, state.deadline);
+        let asked = state.renewal(now, LEASE).expect("it is asked for");
+        assert!(asked > LEASE * 9 && now + asked <= deadline, "{asked:?}");
+        state.renew(now, asked, now);
+        assert!(state.phase == HoldPhase::Held && state.deadline == deadline);
+        assert_eq!(state.renewal(now, LEASE), None);
     }
 
     #[test]

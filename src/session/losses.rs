@@ -6,8 +6,9 @@ use std::time::Duration;
 use super::{Core, Job};
 use crate::clock::Moment;
 use crate::error::LostReason;
-use crate::hold::{Hold, HoldPhase, HoldState, OwnerState};
+use crate::hold::{Hold, HoldPhase, OwnerState};
 use crate::key::LockKey;
+use crate::observe::{ClientEvent, LockRef};
 use crate::owner::Owner;
 
 impl Core {
@@ -76,12 +77,27 @@ impl Core {
         })
     }
 
-    /// Records a successful renewal that was sent at `sent`, and reports the hold if its deadline is over.
+    /// Records a successful renewal that was sent at `sent`. Reports that the hold is in jeopardy no longer, or that it
+    /// is lost because its deadline is over.
     pub(crate) fn note_renewed(&self, hold: &Arc<Hold>, sent: Moment, lease: Duration) {
-        // The clock is read for each hold: the deadline may be over after the answers for other holds were
-        // processed, and then the hold is lost.
-        let renew = |state: &mut HoldState| state.renew(sent, lease, self.clock.now());
-        if self.holds.change(hold, renew) {
+        let (has_recovered, is_lost) = self.holds.change(hold, |state| {
+            let was = state.phase;
+            // The clock is read for each hold: the deadline may be over after the answers for other holds were
+            // processed, and then the hold is lost.
+            let is_lost = state.renew(sent, lease, self.clock.now());
+            let has_recovered = was == HoldPhase::Jeopardy && state.phase == HoldPhase::Held;
+            (has_recovered, is_lost)
+        });
+        if has_recovered {
+            let lock = LockRef::of(hold.key(), hold.owner());
+            self.observers().notify(|| ClientEvent::Recovered { lock });
+            tracing::debug!(
+                target: "lockdog::renewal",
+                { lock = hold.key().logged_name(), lock.hash = %hold.key().fingerprint() },
+                "renewed again"
+            );
+        }
+        if is_lost {
             self.report_lost(hold);
         }
     }

@@ -143,27 +143,12 @@ fn process_answers(
     for ((hold, asked), answer) in holds.iter().zip(answers) {
         match answer {
             Ok(RenewReply::Extended) => {
-                let (recovered, is_lost) = core.holds.change(hold, |state| {
-                    let was = state.phase;
-                    // The clock is read for each hold: the deadline may be over after the others were
-                    // processed, and then the hold is lost.
-                    let is_lost = state.renew(sent, *asked, core.clock.now());
-                    // A fixed lease that is renewed for its rest is renewed as often as a watched hold.
-                    state.renew_at = state.renew_at.min(sent + lease / 3);
-                    let recovered = was == HoldPhase::Jeopardy && state.phase == HoldPhase::Held;
-                    (recovered, is_lost)
-                });
-                if recovered {
-                    let lock = LockRef::of(hold.key(), hold.owner());
-                    core.observers().notify(|| ClientEvent::Recovered { lock });
-                    tracing::debug!(
-                        target: "lockdog::renewal",
-                        { lock = hold.key().logged_name(), lock.hash = %hold.key().fingerprint() },
-                        "renewed again"
-                    );
-                }
-                if is_lost {
-                    core.report_lost(hold);
+                core.note_renewed(hold, sent, *asked);
+                if *asked > lease {
+                    // A longer lease that is renewed for its rest is renewed as often as a watched hold.
+                    core.holds.change(hold, |state| {
+                        state.renew_at = state.renew_at.min(sent + lease / 3);
+                    });
                 }
             }
             Ok(RenewReply::Missing) => {

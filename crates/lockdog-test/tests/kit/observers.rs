@@ -649,6 +649,30 @@ async fn a_renewal_that_succeeds_again_is_a_recovery() {
     guard.unlock().await.unwrap();
 }
 
+/// The watchdog itself has nothing to extend then.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_its_owner_extends_far_is_in_jeopardy_no_longer() {
+    let (server, client, notes) = start().await;
+    let no_replicas = "NOREPLICAS Not enough good replicas to write.";
+    for name in ["extended", "nested"] {
+        let lock = client.lock(name);
+        let guard = lock.lock().await.unwrap();
+        notes.take();
+        server.refuse("evalsha", no_replicas, u32::MAX);
+        notes.next(&format!("Jeopardy lock {name}")).await;
+        server.refuse("evalsha", no_replicas, 0);
+        let mut nested = None;
+        match name {
+            "nested" => nested = Some(lock.lock().lease(LEASE * 20).await.unwrap()),
+            _ => guard.extend(LEASE * 20).await.unwrap(),
+        }
+        notes.next(&format!("Recovered lock {name}")).await;
+        assert_eq!(guard.verdict(), Verdict::Held);
+        drop(nested);
+        guard.unlock().await.unwrap();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn each_loss_is_reported_once_and_without_a_release() {
     let (server, client, notes) = start().await;
