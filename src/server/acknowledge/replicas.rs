@@ -148,10 +148,10 @@ impl Node {
 
     pub(super) fn note_unknown(&self, on: &Connection, failure: &Failure) {
         let mut known = self.acker().known.lock();
-        let is_news = !known
+        let is_news = known
             .unknown
             .as_ref()
-            .is_some_and(|(server, _)| *server == on.server_run());
+            .is_none_or(|(server, _)| *server != on.server_run());
         known.unknown = Some((on.server_run(), failure.clone()));
         drop(known);
         if is_news {
