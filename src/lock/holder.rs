@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use redis::Value;
+use redis::{FromRedisValue, Value};
 use uuid::Uuid;
 
 use crate::key::{Mode, WRITER};
@@ -134,6 +134,12 @@ pub(super) fn number<T: FromStr>(value: &Value) -> Option<T> {
     text(value)?.parse().ok()
 }
 
+/// The server's time in milliseconds since 1970, from its answer to `TIME`. Scripts round it down as this function does.
+pub(crate) fn server_millis(answer: &Value) -> Option<u64> {
+    let (seconds, micros) = <(u64, u64)>::from_redis_value_ref(answer).ok()?;
+    Some(seconds * 1000 + micros / 1000)
+}
+
 pub(super) fn text(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
@@ -148,6 +154,15 @@ const MODE: &str = "mode";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A waiter whose presence ended in this second is not present any more.
+    #[test]
+    fn the_time_of_the_server_has_milliseconds() {
+        let bulk = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let time = Value::Array(vec![bulk("1700000000"), bulk("999999")]);
+        assert_eq!(server_millis(&time), Some(1_700_000_000_999));
+        assert_eq!(server_millis(&Value::Nil), None);
+    }
 
     const CLIENT: &str = "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d";
 

@@ -30,6 +30,7 @@ use crate::wait::Backoff;
 pub(crate) use acquire::{HandleOptions, acquire, released};
 pub use any_lock::AnyLock;
 pub(crate) use any_lock::{any_lock, sealed::Sealed};
+pub(crate) use holder::server_millis;
 pub use holder::{HolderInfo, Ttl};
 pub use preference::Preference;
 pub use query::HoldInfo;

@@ -75,7 +75,9 @@ impl Lock {
             range.arg(scores).arg(0).arg(-1).arg("WITHSCORES");
             until.extend(scored(self.send(key, range).await?));
         }
-        let now = millis(&self.send(key, redis::cmd("TIME")).await?);
+        let time = self.send(key, redis::cmd("TIME")).await?;
+        // An answer that cannot be read is zero, so each waiter is shown as present.
+        let now = holder::server_millis(&time).unwrap_or_default() as f64;
         let core = self.session().core();
         let fields = fields.iter().filter_map(text);
         Ok(fields
@@ -85,18 +87,6 @@ impl Lock {
                 field,
             })
             .collect())
-    }
-}
-
-/// The server's time in milliseconds, as the scores count it. An answer that cannot be read is zero.
-fn millis(time: &Value) -> f64 {
-    let Value::Array(parts) = time else {
-        return 0.0;
-    };
-    let number = |value: &Value| holder::number::<f64>(value).unwrap_or_default();
-    match &parts[..] {
-        [seconds, micros] => number(seconds) * 1000.0 + (number(micros) / 1000.0).floor(),
-        _ => 0.0,
     }
 }
 
@@ -126,17 +116,6 @@ fn scored(answer: Value) -> Vec<(String, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A waiter whose presence ended in this second is not present any more.
-    #[test]
-    fn the_time_of_the_server_has_milliseconds() {
-        let bulk = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-        let time = Value::Array(vec![bulk("1700000000"), bulk("999999")]);
-        let (before, at) = (1_700_000_000_998.0, 1_700_000_000_999.0);
-        let now = millis(&time);
-        assert!(before < now && now <= at, "{now}");
-        assert!(millis(&Value::Nil) <= 0.0);
-    }
 
     #[test]
     fn the_scores_of_both_protocols_are_read() {

@@ -10,7 +10,7 @@ use super::fields::{self, HashForm};
 use super::{LockInfo, LockKind};
 use crate::error::Result;
 use crate::key::{LockKey, WRITER, counted_by, kind};
-use crate::lock::{HolderInfo, Ttl};
+use crate::lock::{HolderInfo, Ttl, server_millis};
 use crate::server::Failure;
 use crate::session::Core;
 use crate::slot::slot;
@@ -120,8 +120,7 @@ async fn may_hold(
 /// The server's time in milliseconds, if the user may ask.
 async fn server_time(core: &Core, key: &str) -> Result<Option<u64>, Failure> {
     let answer = ask_if_permitted(core, key, command(&["TIME"])).await?;
-    let time = answer.and_then(|answer| read::<(u64, u64)>(&answer));
-    Ok(time.map(|(seconds, micros)| seconds * 1000 + micros / 1000))
+    Ok(answer.as_ref().and_then(server_millis))
 }
 
 /// The fields of a hash. It is read in pages, so that a large hash which is no lock does not block the
