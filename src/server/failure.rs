@@ -170,7 +170,12 @@ impl Failure {
     /// The connection that gave it gets no further command: it is broken or silent, or its server is no master any
     /// more. A new connection to the same address may lead to the new master.
     pub(crate) fn ends_connection(&self) -> bool {
-        self.is_ambiguous() || matches!(self, Self::Refused { code, .. } if code == "READONLY")
+        self.is_ambiguous() || self.is_of_replica()
+    }
+
+    /// The server is no master, or no master any more.
+    fn is_of_replica(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if code == "READONLY")
     }
 
     /// The server has no memory for what the command would write.
@@ -241,7 +246,7 @@ impl Failure {
     pub(crate) fn remedy(&self) -> Remedy {
         match self {
             Self::Broken(_) | Self::Unsent(_) => Remedy::Reconnect,
-            Self::Refused { code, .. } if code == "READONLY" => Remedy::Reconnect,
+            Self::Refused { .. } if self.is_of_replica() => Remedy::Reconnect,
             Self::Refused { .. } if self.passes() => Remedy::Wait,
             Self::Refused { .. } | Self::Silent { .. } | Self::Closed => Remedy::GiveUp,
         }
