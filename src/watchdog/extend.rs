@@ -196,18 +196,20 @@ async fn ask(
             answer.await
         }
     };
-    if let Ok(answers) = &answer
-        && answers.iter().any(|it| matches!(it, RenewReply::Unknown))
-        && !connection.leads_to_master(lease / 8).await
-    {
+    let is_over = match &answer {
         // The server may be a replica now, behind an address that leads to the new master: the script answers for
-        // each hold, and so does not say why it extended none. The next renewal opens another connection.
+        // each hold, and so does not say why it extended none.
+        Ok(answers) if answers.iter().any(|it| matches!(it, RenewReply::Unknown)) => {
+            !connection.leads_to_master(lease / 8).await
+        }
+        Ok(_) => false,
+        Err(failure) => failure.ends_connection(),
+    };
+    if is_over {
+        // The next renewal opens another connection.
         core.server.abandon(&connection);
     }
     let answer = answer.map_err(|failure| {
-        if failure.ends_connection() {
-            core.server.abandon(&connection);
-        }
         let route = core.server.redirected(&failure, Some(&connection));
         (failure, route)
     });
