@@ -200,8 +200,19 @@ pub(crate) fn is_running(pid: u32) -> bool {
 
 /// The letter of the kernel for what a process does. `None` if there is no such process.
 pub(crate) fn state(pid: u32) -> Option<char> {
+    stat_word(pid, 0)?.chars().next()
+}
+
+/// The process that started it, or that took it over. `None` if there is no such process.
+pub(crate) fn parent(pid: u32) -> Option<u32> {
+    stat_word(pid, 1)?.parse().ok()
+}
+
+/// What the kernel says of a process, from the first word after its name.
+fn stat_word(pid: u32, number: usize) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.chars().next()
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.split(' ').nth(number).map(str::to_owned)
 }
 
 /// A folder in which commands write files for a test. It is removed when the value is dropped.

@@ -223,19 +223,20 @@ async fn locks_of_values_of_a_group_are_refused_with_what_to_do() {
 async fn a_semaphore_is_refused_with_what_releases_its_permits() {
     let server = RedisServer::start().await;
     let client = Client::connect(server.url()).await.unwrap();
+    let refused = async |name: &str, advice: &str| {
+        let args = ["release", name, "--force", "--yes", "--holder", "any"];
+        let ended = lockdog(&server, &args).end().await;
+        ended.code(125).complains(advice);
+    };
     let seats = client.semaphore("seats");
     seats.try_set_permits(1).await.unwrap();
     let permit = seats.acquire().await.unwrap();
-    let args = ["release", "seats", "--force", "--yes", "--holder", "any"];
-    let ended = lockdog(&server, &args).end().await;
-    ended.code(125).complains("`reclaim`");
+    refused("seats", "`reclaim`").await;
     permit.release().await.expect("it is still in use");
     let desks = client.permit_semaphore("desks");
     desks.try_set_permits(1).await.unwrap();
     let permit = desks.acquire().await.unwrap();
-    let args = ["release", "desks", "--force", "--yes", "--holder", "any"];
-    let ended = lockdog(&server, &args).end().await;
-    ended.code(125).complains("ends with its lease");
+    refused("desks", "ends with its lease").await;
     permit.release().await.expect("it is still in use");
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::program::{Ended, Files, LOCKDOG, lockdog, lockdog_at};
+use crate::program::{Ended, Files, LOCKDOG, lockdog, lockdog_at, parent};
 use crate::support::RedisServer;
 
 const SECRET: &str = "geheimnis-4711";
@@ -140,13 +140,8 @@ async fn no_process_has_the_password_in_its_arguments_and_no_command_in_its_envi
         let running = running.stdin(reader).start();
         let command = files.number(&name).await;
         // Lockdog, its launcher and the command.
-        let parent = |pid: u32| -> u32 {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-            let rest = stat.rsplit_once(") ").unwrap().1;
-            rest.split(' ').nth(1).unwrap().parse().unwrap()
-        };
-        let launcher = parent(command);
-        assert_eq!(parent(launcher), running.pid());
+        let launcher = parent(command).expect("the command runs");
+        assert_eq!(parent(launcher), Some(running.pid()));
         let has = |pid: u32, what: &str| {
             let bytes = fs::read(format!("/proc/{pid}/{what}")).unwrap();
             String::from_utf8_lossy(&bytes).contains(SECRET)

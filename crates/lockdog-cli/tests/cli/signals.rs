@@ -137,26 +137,29 @@ async fn a_signal_during_the_wait_for_the_lock_leaves_nothing() {
 #[tokio::test]
 async fn a_signal_that_was_ignored_at_the_start_is_ignored_by_the_command_too() {
     let server = RedisServer::start().await;
-    let program = crate::program::LOCKDOG;
+    let run = [crate::program::LOCKDOG, "run", "orders", "sh", "-c"];
+    let run = [&run[..], &["grep SigIgn: /proc/self/status"]].concat();
     // As under nohup.
+    let (_, mask) = ignoring(&server, "HUP", &run).await;
+    // Higher signals belong to the C library.
+    let standard = mask & ((1 << 31) - 1);
+    assert_eq!(standard, 1, "{mask:x}");
+}
+
+/// Runs a program that ignores this signal at its start. Returns its exit code, and the signals that its output, a line
+/// of `/proc/self/status`, calls ignored.
+async fn ignoring(server: &RedisServer, signal: &str, args: &[&str]) -> (Option<i32>, u64) {
     let output = tokio::process::Command::new("env")
-        .args([
-            "--default-signal",
-            "--ignore-signal=HUP",
-            program,
-            "run",
-            "orders",
-        ])
-        .args(["sh", "-c", "grep SigIgn: /proc/self/status"])
+        .arg("--default-signal")
+        .arg(format!("--ignore-signal={signal}"))
+        .args(args)
         .env("LOCKDOG_URL", server.url())
         .output()
         .await
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let mask = u64::from_str_radix(text.trim().rsplit('\t').next().unwrap(), 16).unwrap();
-    // Higher signals belong to the C library.
-    let standard = mask & ((1 << 31) - 1);
-    assert_eq!(standard, 1, "{text}");
+    (output.status.code(), mask)
 }
 
 /// Without a handler the kernel keeps no exit code of the launcher, nor of the command.
@@ -164,16 +167,8 @@ async fn a_signal_that_was_ignored_at_the_start_is_ignored_by_the_command_too() 
 async fn an_ignored_end_of_children_hides_no_exit_code() {
     let server = RedisServer::start().await;
     let started = async |args: &[&str]| {
-        let output = tokio::process::Command::new("env")
-            .args(["--default-signal", "--ignore-signal=CHLD"])
-            .args(args)
-            .env("LOCKDOG_URL", server.url())
-            .output()
-            .await
-            .unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        let mask = u64::from_str_radix(text.trim().rsplit('\t').next().unwrap(), 16).unwrap();
-        (output.status.code(), mask >> 16 & 1 == 1)
+        let (code, mask) = ignoring(&server, "CHLD", args).await;
+        (code, mask >> 16 & 1 == 1)
     };
     let grep = ["grep", "SigIgn:", "/proc/self/status"];
     assert_eq!(started(&grep).await, (Some(0), true));

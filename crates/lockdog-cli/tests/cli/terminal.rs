@@ -8,7 +8,9 @@ use rustix::process::Signal;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
 
-use crate::program::{Ended, FIELD, Files, LOCKDOG, hold_orders, kill, state, three_servers, urls};
+use crate::program::{
+    Ended, FIELD, Files, LOCKDOG, hold_orders, kill, parent, state, three_servers, urls,
+};
 use crate::support::prelude::{LONG, SOON, ms};
 use crate::support::{Action, Proxy, RedisServer, eventually, named};
 
@@ -221,12 +223,6 @@ async fn a_process_that_lost_its_parent_is_reaped_when_it_ends() {
     terminal.end().await;
 }
 
-fn parent(pid: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = stat.rsplit_once(") ")?;
-    rest.split(' ').nth(1)?.parse().ok()
-}
-
 #[tokio::test]
 async fn a_wait_of_a_second_is_reported_on_a_terminal() {
     let server = RedisServer::start().await;
@@ -304,6 +300,16 @@ async fn a_release_on_a_terminal_asks_for_the_name() {
     assert_eq!(asked, 2, "{}", ended.stdout);
 }
 
+/// Waits until the terminal shows the question of `lockdog release` for this lock.
+async fn asks(files: &Files, name: &str) {
+    let question = format!("type the name {name}");
+    eventually(SOON, "it asks", async || {
+        let output = fs::read(files.path(OUTPUT)).unwrap_or_default();
+        String::from_utf8_lossy(&output).contains(&question)
+    })
+    .await;
+}
+
 /// The lock looks like a plain one when it is shown.
 #[tokio::test]
 async fn a_release_wakes_a_fair_waiter_that_came_after_the_question() {
@@ -314,11 +320,7 @@ async fn a_release_wakes_a_fair_waiter_that_came_after_the_question() {
     let files = Files::new();
     let text = "$LOCKDOG release door --force; echo $? > code";
     let mut terminal = Terminal::open(&server, &files, text);
-    eventually(SOON, "it asks", async || {
-        let output = fs::read(files.path(OUTPUT)).unwrap_or_default();
-        String::from_utf8_lossy(&output).contains("type the name door")
-    })
-    .await;
+    asks(&files, "door").await;
     // Without a message it finds the free lock a minute later.
     let other = Client::builder().url(server.url()).poll_cap(ms(60_000));
     let waiting = other.build().await.unwrap().fair_lock("door");
@@ -397,11 +399,7 @@ async fn a_release_on_a_quorum_changes_nothing_if_another_one_got_the_lock_durin
         urls(&servers)
     );
     let mut terminal = Terminal::open(&servers[0], &files, &text);
-    eventually(SOON, "it asks", async || {
-        let output = fs::read(files.path(OUTPUT)).unwrap_or_default();
-        String::from_utf8_lossy(&output).contains("type the name orders")
-    })
-    .await;
+    asks(&files, "orders").await;
     let other = "7d1c0e52-9b7a-4a53-8f0e-6c5b4a392817:12";
     for (server, field) in servers.iter().zip(&fields).skip(1) {
         let redis = server.redis().await;
