@@ -73,6 +73,26 @@ impl Fixture {
         sent.map(|seen| scripts::name(&seen.args)).collect()
     }
 
+    /// The server fails to save its data, and so refuses writes (`MISCONF`).
+    pub(super) async fn fail_to_save(&self) {
+        // It refuses writes only if it is set to save by itself.
+        let set = ["CONFIG", "SET", "save", "3600 100000"];
+        self.redis.cmd(&set).await;
+        std::fs::remove_dir_all(self.server.data_dir()).unwrap();
+        let _ = self.redis.try_cmd(&["BGSAVE"]).await;
+        eventually(SOON, "saving failed", async || {
+            let info: String = self.redis.ask(&["INFO", "persistence"]).await;
+            info.contains("rdb_last_bgsave_status:err")
+        })
+        .await;
+    }
+
+    /// The server takes writes again, which it cannot save.
+    pub(super) async fn write_unsaved(&self) {
+        let set = ["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"];
+        self.redis.cmd(&set).await;
+    }
+
     /// Checks that nothing is held or waited for, that the server is clean, and that another client gets
     /// the lock before the end of a lease.
     pub(super) async fn assert_recovered(&self) {

@@ -80,21 +80,12 @@ async fn a_held_lock_is_lost_at_its_deadline_if_the_replicas_stay_away() {
 #[tokio::test]
 async fn a_held_lock_is_lost_at_its_deadline_if_the_server_cannot_save() {
     let fixture = Fixture::with(|client| client.watchdog_lease(LEASE / 2)).await;
-    let set = ["CONFIG", "SET", "save", "3600 100000"];
-    fixture.redis.cmd(&set).await;
     let guard = fixture.lock().lock().await.unwrap();
-    std::fs::remove_dir_all(fixture.server.data_dir()).unwrap();
-    let _ = fixture.redis.try_cmd(&["BGSAVE"]).await;
-    eventually(SOON, "saving failed", async || {
-        let info: String = fixture.redis.ask(&["INFO", "persistence"]).await;
-        info.contains("rdb_last_bgsave_status:err")
-    })
-    .await;
+    fixture.fail_to_save().await;
     let lost = tokio::time::timeout(SOON * 3, guard.lost()).await;
     assert_eq!(lost.expect("it is notified").reason(), LostReason::Deadline);
     assert!(guard.unlock().await.unwrap_err().is_lost());
-    let set = ["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"];
-    fixture.redis.cmd(&set).await;
+    fixture.write_unsaved().await;
     take(&fixture.lock()).await.unlock().await.unwrap();
     fixture.assert_recovered().await;
 }

@@ -158,26 +158,15 @@ async fn without_memory_no_token_is_issued_and_none_goes_back() {
 #[tokio::test]
 async fn a_server_that_cannot_save_refuses_with_the_reason() {
     let fixture = Fixture::start().await;
-    fixture
-        .redis
-        .cmd(&["CONFIG", "SET", "save", "3600 100000"])
-        .await;
     let guard = fixture.lock().lock().await.unwrap();
-    std::fs::remove_dir_all(fixture.server.data_dir()).unwrap();
-    let _ = fixture.redis.try_cmd(&["BGSAVE"]).await;
-    eventually(SOON, "saving failed", async || {
-        let info: String = fixture.redis.ask(&["INFO", "persistence"]).await;
-        info.contains("rdb_last_bgsave_status:err")
-    })
-    .await;
+    fixture.fail_to_save().await;
     let free = fixture.client.lock("other");
     let error = free.lock().await.unwrap_err();
     assert_eq!(refused(&error).0, "MISCONF");
     let error = guard.unlock().await.unwrap_err();
     assert_eq!(unconfirmed(&error).0, "MISCONF");
     assert!(!fixture.is_free().await);
-    let set = ["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"];
-    fixture.redis.cmd(&set).await;
+    fixture.write_unsaved().await;
     // The background retries it all the time.
     fixture.await_free().await;
     fixture.assert_recovered().await;

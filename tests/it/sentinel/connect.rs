@@ -51,10 +51,7 @@ async fn a_half_open_connection_to_one_sentinel_is_replaced() {
         // So the first one always gets its question, and answers before them.
         other.delay(Direction::ToClient, ms(20));
     }
-    let urls = proxies
-        .iter()
-        .map(|it| format!("redis://127.0.0.1:{}/", it.port()));
-    let builder = Client::builder().sentinel(MASTER, urls);
+    let builder = Client::builder().sentinel(MASTER, proxies.iter().map(Proxy::url));
     let client = connected(builder).await;
     turn(&client.lock("l")).await;
     let is_query = named("SENTINEL");
