@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 
 use super::Waiters;
 use super::listed::ListedClient;
-use super::waiter::{WaitRequest, Waiter};
+use super::wait_request::WaitRequest;
+use super::waiter::Waiter;
 use super::waiter_kind::WaiterKind;
 use crate::clock::Moment;
 use crate::error::Error;

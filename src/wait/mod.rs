@@ -24,6 +24,7 @@ mod retreat;
 mod server_queue;
 mod sign;
 mod subscriptions;
+mod wait_request;
 mod waiter;
 mod waiter_guard;
 mod waiter_kind;
@@ -57,8 +58,9 @@ pub(crate) use queue_places::Called;
 pub(crate) use receiver::Receiver;
 use retreat::Retreat;
 pub(crate) use subscriptions::{Subscription, Subscriptions};
+pub(crate) use wait_request::WaitRequest;
 use waiter::Waiter;
-pub(crate) use waiter::{HandOverCheck, HandedOver, WaitRequest};
+pub(crate) use waiter::{HandOverCheck, HandedOver};
 pub(crate) use waiter_guard::{TakeOver, WaiterGuard};
 pub(crate) use waiter_kind::WaiterKind;
 

@@ -135,7 +135,11 @@ impl WaitQueue {
             // The previous contender may have left with an unused wake-up, so the next one gets one. The
             // readers behind that had their own wake-ups, unless this waiter is a writer before them.
             let most = if waiter.is_writer() { usize::MAX } else { 1 };
-            self.askers().take(most).for_each(|next| wake_ups.add(next));
+            for next in self.askers().take(most) {
+                // If it leaves with a hand-over before it asks, it passes the call on.
+                next.note_call();
+                wake_ups.add(next);
+            }
         }
     }
 
@@ -330,14 +334,17 @@ impl WaitQueue {
         )
     }
 
-    /// Gives the role to the first waiter that is alive.
+    /// Gives the role to the first waiter that is alive. Of several waiters for permits, it is the first one to
+    /// which none are being handed: that one would leave without asking.
     fn pass_on(&mut self) {
         // The waiters in `waiting` that are absent are about to leave, and they are few. One that gets the
         // role all the same passes it on when it leaves.
         let present = |waiter: &&Arc<Waiter>| !waiter.is_absent();
+        let asks = |waiter: &&Arc<Waiter>| present(waiter) && !waiter.is_receiving();
         let next = self
             .in_places()
             .find(present)
+            .or_else(|| self.waiting.values().find(asks))
             .or_else(|| self.waiting.values().find(present))
             .or_else(|| self.waiting.values().next())
             .or_else(|| self.absent.values().next());

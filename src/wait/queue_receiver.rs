@@ -48,8 +48,9 @@ impl WaitQueue {
         Some(next)
     }
 
-    /// Picks the waiter to hand permits to: the first one without a command of its own in flight. Permits are
-    /// not handed past a waiter that wants another number of them. The contender does not change.
+    /// Picks the waiter to hand permits to: the first one that neither has a command of its own in flight nor is
+    /// about to send one. Permits are not handed past a waiter that wants another number of them. The contender
+    /// does not change.
     fn receiver_of_permits(
         &self,
         kind: WaiterKind,
@@ -57,12 +58,20 @@ impl WaitQueue {
         overdue: Moment,
         until: Moment,
     ) -> Option<Arc<Waiter>> {
-        let alive = self.waiting.values().filter(|it| it.is_there(overdue));
-        alive
-            .take_while(|waiter| waiter.request.kind == kind)
-            // A waiter is skipped while its own acquire is in flight. If that finds too few permits, the
-            // waiter can get the next hand-over.
-            .find(|waiter| waiter.expect(now, overdue, until))
+        let alive = || self.waiting.values().filter(|it| it.is_there(overdue));
+        let in_order = || alive().take_while(|waiter| waiter.request.kind == kind);
+        // A waiter is skipped while its own acquire is in flight. If that finds too few permits, the
+        // waiter can get the next hand-over.
+        let can_take = |waiter: &&Arc<Waiter>| waiter.expect(now, overdue, until);
+        // So is a contender that was called and has not asked yet, because further permits may be free. If each
+        // contender got a hand-over first, none of them would ask, and those permits would stay free.
+        let is_about_to_ask =
+            |waiter: &&Arc<Waiter>| self.is_its_role(waiter) && waiter.was_called();
+        in_order()
+            .filter(|waiter| !is_about_to_ask(waiter))
+            .find(can_take)
+            // No other waiter can take them. A contender that leaves with them calls the next one.
+            .or_else(|| in_order().find(can_take))
             .cloned()
     }
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::queue_entry::QueueEntry;
-use super::waiter::{HandedOver, WaitRequest, Waiter};
+use super::wait_request::WaitRequest;
+use super::waiter::{HandedOver, Waiter};
 use crate::clock::Moment;
 use crate::hold::Hold;
 

@@ -8,25 +8,13 @@ use parking_lot::Mutex;
 
 use super::queue_entry::WaiterEntry;
 use super::sign::AskedForSign;
+use super::wait_request::WaitRequest;
 use super::waiter_kind::WaiterKind;
 use super::wake_signal::WakeSignal;
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
-use crate::hold::{Hold, Terms, TurnGuard};
-use crate::owner::Owner;
+use crate::hold::{Hold, TurnGuard};
 use crate::server::Sent;
-
-/// What a waiter waits for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WaitRequest {
-    pub(crate) owner: Owner,
-    /// The terms of the hold that it wants. `None` if the lock cannot be handed to it: it wants other
-    /// locks at the same time, or only waits for the end of a release.
-    pub(crate) terms: Option<Terms>,
-    /// When the waiter will have left, unless it waits forever.
-    pub(crate) deadline: Option<Moment>,
-    pub(crate) kind: WaiterKind,
-}
 
 /// A waiter's acquire that another owner's hand-over made: granted by Redis, not yet taken by the
 /// waiter.
@@ -42,7 +30,7 @@ pub(super) struct Waiter {
     pub(super) request: WaitRequest,
     entered: Moment,
     pub(super) woken: WakeSignal,
-    /// It was woken as the contender since its last acquire began.
+    /// It was woken as the contender since its last acquire began, because the lock or permits may be free.
     was_called: AtomicBool,
     /// When the last message said that the count of its latch is zero. An earlier one may be about a zero from
     /// before the wait of a caller that joined since then.
@@ -221,7 +209,14 @@ impl Waiter {
         }
         state.absent = true;
         state.reception = Reception::Nothing;
+        // The caller asks in its place.
+        self.was_called.store(false, Ordering::Relaxed);
         Some(state.acquire.take())
+    }
+
+    /// A hand-over to it is in flight or was delivered.
+    pub(super) fn is_receiving(&self) -> bool {
+        !matches!(self.state.lock().reception, Reception::Nothing)
     }
 
     /// It has not missed a check-in.

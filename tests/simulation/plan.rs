@@ -292,7 +292,7 @@ impl Plan {
 
     /// No fault occurs, so a waiter gets the lock soon after it becomes free. A waiter has time to read
     /// a message between two of its own polls.
-    fn be_prompt(&mut self) {
+    pub(super) fn be_prompt(&mut self) {
         self.faults = Faults::default();
         self.pauses.clear();
         self.poll_cap_ms = 2_000;

@@ -1,4 +1,4 @@
-//! Compares the clients with the server, and checks invariants SE1 to SE3 of the design.
+//! Compares the clients with the server, and checks invariants SE1 to SE3 and SE6 of the design.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::command::{KEY, LEDGER, SemaphoreCommand};
+use super::plan::Plan;
 use crate::simulation::findings::Findings;
 use crate::simulation::network::{Delivery, Network};
 use crate::simulation::redis::Redis;
@@ -36,6 +37,12 @@ pub(super) struct Observer {
     redissons: i64,
     /// Requests that one command has reached twice: the second delivery may have taken permits again.
     reached_twice: HashSet<String>,
+    /// All calls wait for one permit each, and there are no faults.
+    is_crowded: bool,
+    /// Since when each task waits for one permit, in milliseconds.
+    waits: HashMap<usize, u64>,
+    /// Since when permits are free, in milliseconds.
+    free_since: Option<u64>,
     pub(super) seen: Seen,
 }
 
@@ -64,6 +71,8 @@ pub(super) struct Seen {
     pub(super) numbers: u64,
     /// Grants to Redisson.
     pub(super) redissons: u64,
+    /// Permits were free while calls waited for one, without faults.
+    pub(super) awaited: u64,
 }
 
 impl Seen {
@@ -81,6 +90,7 @@ impl Seen {
         self.too_late += other.too_late;
         self.numbers += other.numbers;
         self.redissons += other.redissons;
+        self.awaited += other.awaited;
     }
 }
 
@@ -102,17 +112,17 @@ impl Observer {
         mut redis: Redis,
         network: Arc<Network>,
         found: Findings,
-        total: u32,
+        plan: &Plan,
     ) -> Self {
         // As Redisson sets it: the first acquire begins the ledger.
-        redis.set(KEY, &total.to_string());
+        redis.set(KEY, &plan.total.to_string());
         // The ledger distinguishes a time from a number of permits by its size.
         redis.begin_at(1_800_000_000_000);
         Self {
             redis,
             network,
             found,
-            total: i64::from(total),
+            total: i64::from(plan.total),
             current: HashSet::new(),
             earlier: HashSet::new(),
             unknown: HashMap::new(),
@@ -123,6 +133,9 @@ impl Observer {
             excess: 0,
             redissons: 0,
             reached_twice: HashSet::new(),
+            is_crowded: plan.is_crowded,
+            waits: HashMap::new(),
+            free_since: None,
             seen: Seen::default(),
         }
     }
@@ -149,6 +162,14 @@ impl Observer {
     fn delete(&mut self, key: &str) {
         let command = ["DEL".to_owned(), key.to_owned()];
         self.redis.execute(&command, self.found.now_ms());
+    }
+
+    /// The call of this task begins to wait for one permit, or its wait ends.
+    pub(super) fn wait(&mut self, task: usize, begins: bool) {
+        match begins {
+            true => drop(self.waits.insert(task, self.found.now_ms())),
+            false => drop(self.waits.remove(&task)),
+        }
     }
 
     /// Whether every permit can be acquired when none is held.
@@ -323,6 +344,28 @@ impl Observer {
         });
     }
 
+    /// SE6: no call waits for long while permits are free.
+    fn look_at_waits(&mut self) {
+        if !self.is_crowded {
+            return;
+        }
+        if self.books().free == Some(0) {
+            self.free_since = None;
+            return;
+        }
+        let now = self.found.now_ms();
+        let is_new = self.free_since.is_none();
+        let free_since = *self.free_since.get_or_insert(now);
+        let Some(first) = self.waits.values().min() else {
+            return;
+        };
+        let lasted = now - free_since.max(*first);
+        self.seen.awaited += u64::from(is_new);
+        self.found.claim(lasted <= LONGEST_MS, || {
+            format!("a call waits for {lasted} ms while permits are free")
+        });
+    }
+
     /// The checks when no command is in flight and no job is pending.
     pub(super) fn look_at_rest(&mut self) {
         if self.is_lost {
@@ -405,6 +448,7 @@ impl Observes for Observer {
 
     fn look(&mut self) {
         self.look_at_holders();
+        self.look_at_waits();
     }
 
     fn found(&mut self) -> &mut Findings {
@@ -415,3 +459,6 @@ impl Observes for Observer {
         &mut self.redis
     }
 }
+
+/// A pause of the client in favour of others, then an acquire of each waiter in its turn.
+const LONGEST_MS: u64 = 60;

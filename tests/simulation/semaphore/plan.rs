@@ -1,6 +1,8 @@
 //! The steps of one run. They are derived from its seed, and shortened in the search for the shortest
 //! failing plan.
 
+use std::iter;
+
 use crate::simulation::chance::Chance;
 use crate::simulation::plan::{self, Cancel};
 use crate::simulation::redisson::RedissonPlan;
@@ -15,6 +17,8 @@ pub(super) struct Plan {
     pub(super) tasks: Vec<Task>,
     /// A Redisson client runs, too.
     pub(super) redisson: Option<RedissonPlan>,
+    /// All calls wait for one permit each, and there are no faults.
+    pub(super) is_crowded: bool,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -75,13 +79,52 @@ impl Plan {
             }
         });
         let redisson = RedissonPlan::draw(seed, &[0], 0);
-        Self {
+        let mut plan = Self {
             tasks: tasks.collect(),
             // It would release permits of a deleted number to the next number.
             redisson: redisson.filter(|_| !losses[1]),
             world,
             total,
+            is_crowded: false,
+        };
+        plan.be_crowded(seed);
+        plan
+    }
+
+    /// In some runs several tasks of one client use one permit each, again and again. The client hands them from
+    /// task to task. The other choices of a seed stay as they are.
+    fn be_crowded(&mut self, seed: u64) {
+        let mut chance = Chance::new(seed, 17);
+        if !chance.percent(20) {
+            return;
         }
+        self.is_crowded = true;
+        self.redisson = None;
+        self.world.be_prompt();
+        self.total = chance.one_of(&[2, 3, 5]);
+        let most = u64::from(self.total);
+        let rounds = chance.within(10, 60);
+        let longest = chance.one_of(&[0, 5, 20]);
+        // In some of them another client waits, too.
+        let others = u64::from(chance.percent(30));
+        let tasks = (0..chance.within(most + 4, most + 8)).map(|task| {
+            let rounds = (0..rounds).flat_map(|_| {
+                let acquire = Step::Acquire {
+                    permits: 1,
+                    wait_ms: Some(60_000),
+                    cancel: Cancel::Never,
+                };
+                let held = (longest > 0).then(|| Step::Rest(chance.within(0, longest)));
+                iter::once(acquire)
+                    .chain(held)
+                    .chain([Step::Release(Cancel::Never)])
+            });
+            Task {
+                client: usize::from(task < others),
+                steps: rounds.collect(),
+            }
+        });
+        self.tasks = tasks.collect();
     }
 
     /// Every plan that is one change shorter than this one.

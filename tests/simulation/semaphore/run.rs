@@ -26,7 +26,7 @@ async fn simulate(plan: &Plan, redis: Redis, traced: bool) -> (RunOutcome<Seen>,
     let chance = Chance::new(plan.world.seed, 13);
     let network = Arc::new(Network::new(chance, plan.world.faults, command::counted));
     let (clients, found) = world::clients(&plan.world, &network, traced);
-    let observer = Observer::new(redis, network.clone(), found, plan.total);
+    let observer = Observer::new(redis, network.clone(), found, plan);
     let observer = RefCell::new(observer);
     world::play(
         &network,
@@ -76,6 +76,7 @@ async fn story(
             Report::Says(line) => observer.found.note(|| line),
             Report::LosesLedger => observer.lose_ledger(),
             Report::EndsNumber => observer.end_number(),
+            Report::Waits(task, begins) => observer.wait(task, begins),
             Report::GotOthers { wanted, got } => observer
                 .found
                 .violated(format!("a call for {wanted} permits got {got}")),

@@ -17,6 +17,8 @@ pub(super) enum Report {
     Says(String),
     LosesLedger,
     EndsNumber,
+    /// The call of this task begins to wait for one permit, or its wait ends.
+    Waits(usize, bool),
     /// A call asked for this many permits, and got another number.
     GotOthers {
         wanted: u32,
@@ -40,6 +42,7 @@ pub(super) async fn run(
     reports: UnboundedSender<Report>,
 ) -> (Vec<Permit>, Vec<Left>) {
     let mut runner = Runner {
+        number,
         seats,
         total,
         other,
@@ -55,6 +58,7 @@ pub(super) async fn run(
 }
 
 struct Runner {
+    number: usize,
     seats: Semaphore,
     total: u32,
     other: Uuid,
@@ -140,7 +144,15 @@ impl Runner {
             }
             result
         });
-        match cancelled(&mut call, cancel).await {
+        let waits_for_one = permits == 1 && wait_ms.is_some();
+        if waits_for_one {
+            self.report(Report::Waits(self.number, true));
+        }
+        let ended = cancelled(&mut call, cancel).await;
+        if waits_for_one {
+            self.report(Report::Waits(self.number, false));
+        }
+        match ended {
             Some(result) => self.held.extend(result.ok().flatten()),
             None if matches!(cancel, Cancel::Left(_)) => self.left.push(Left::Acquire(call)),
             None => {}

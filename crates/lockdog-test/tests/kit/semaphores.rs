@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockdog_test::Server;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 const LONG: Duration = Duration::from_secs(3 * 3600);
 const MOMENT: Duration = Duration::from_secs(1);
@@ -72,6 +72,51 @@ async fn several_free_permits_cost_a_client_one_command_each_and_one_more() {
     let served = waiting.iter().filter(|waiter| waiter.is_finished());
     assert_eq!(served.count(), 5);
 }
+
+/// SE6: a hand-over takes no waiter's turn to ask for the permits that are still free.
+#[tokio::test(start_paused = true)]
+async fn tasks_of_one_client_use_all_permits_at_the_same_time() {
+    for held in [
+        Duration::ZERO,
+        Duration::from_millis(1),
+        Duration::from_millis(10),
+    ] {
+        let server = Server::new();
+        server.delay(Duration::from_millis(1));
+        let client = server.client().await;
+        let seats = client.semaphore("seats");
+        assert!(seats.try_set_permits(PERMITS).await.unwrap());
+        let began = Instant::now();
+        let tasks: Vec<_> = (0..TASKS)
+            .map(|_| {
+                let seats = seats.clone();
+                tokio::spawn(async move {
+                    for _ in 0..ROUNDS {
+                        let permit = seats.acquire().await.unwrap();
+                        sleep(held).await;
+                        permit.release().await.unwrap();
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        let took = began.elapsed();
+        // A hand-over takes two or three times the delay.
+        let turn = held + Duration::from_millis(4);
+        let most = turn * TASKS * ROUNDS / PERMITS;
+        assert!(
+            took < most,
+            "{took:?} with {held:?} for each, at most {most:?}"
+        );
+        assert_eq!(seats.available().await.unwrap(), i64::from(PERMITS));
+    }
+}
+
+const PERMITS: u32 = 4;
+const TASKS: u32 = 16;
+const ROUNDS: u32 = 50;
 
 fn acquires(server: &Server) -> usize {
     let digest = sha1_smol::Sha1::from(ACQUIRE).digest().to_string();
