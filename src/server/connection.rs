@@ -182,11 +182,11 @@ impl Connection {
         self.inner.identity.update(server, replication)
     }
 
-    /// Whether the server says that it is a master. One that does not say so in time counts as none.
-    pub(crate) async fn leads_to_master(&self, limit: Duration) -> bool {
+    /// Whether the server says that it is a master. `None` if it does not say its role in time.
+    pub(crate) async fn leads_to_master(&self, limit: Duration) -> Option<bool> {
         // Boxed: it is rare, and would otherwise enlarge the future of every renewal.
         let info = Box::pin(self.send(&followers::question(), limit)).await;
-        info.is_ok_and(|info| field(&info, "role") == Some("master"))
+        field(&info.ok()?, "role").map(|role| role == "master")
     }
 
     /// Sends one command and waits for its answer for at most `limit`.

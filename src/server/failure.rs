@@ -152,6 +152,14 @@ impl Failure {
         }
     }
 
+    /// The server says that it is a replica.
+    pub(crate) fn of_replica() -> Self {
+        Self::Refused {
+            code: "READONLY".to_owned(),
+            message: "the server is a replica".to_owned(),
+        }
+    }
+
     /// A text for humans.
     pub(crate) fn words(&self) -> String {
         match self {

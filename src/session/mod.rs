@@ -14,6 +14,7 @@ mod gate;
 mod job_outcome;
 mod lane;
 mod losses;
+mod lowering;
 mod mailbox;
 mod member_attempt;
 mod observed;

@@ -11,7 +11,7 @@ use super::job_outcome::JobOutcome;
 use super::lane::Lane;
 use crate::clock::Moment;
 use crate::hold::{Hold, HoldPhase, TurnGuard};
-use crate::script::{self, LoweredHold, SettleReply};
+use crate::script::{LoweredHold, SettleReply};
 use crate::server::{Connection, Failure, Route};
 
 /// A hold whose count in Redis differs, or may differ, from the local count.
@@ -225,13 +225,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
                 queue_timeouts: core.settings.queue_timeouts,
                 list: None,
             };
-            let sending = async {
-                if target > 0 || rest.is_zero() {
-                    return script::settle(&core.server, connection, &lowered, limit).await;
-                }
-                script::linger_on(&core.server, connection, &lowered, rest, limit).await
-            };
-            let sending = pin!(sending);
+            let sending = pin!(core.lower(connection, &lowered, rest, limit));
             match &job.on {
                 Some(on) if core.is_closed() => settle_or_close(core, on, sending).await,
                 _ => sending.await,

@@ -2,7 +2,7 @@
 
 use super::{LEASE, SAFETY, builder, connected, is_renewal};
 use crate::support::prelude::LONG;
-use crate::support::{Proxy, Redis, Replicated, eventually};
+use crate::support::{Proxy, Redis, Replicated, dead_port, eventually};
 use crate::turn::renewed;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -18,7 +18,7 @@ async fn a_lock_is_renewed_at_the_master_that_took_over() {
     };
     renewed(&[&guard]).await;
     let last = *renewing().last().expect("it was renewed");
-    let master = fail_over(&all, &address, "a").await;
+    let master = fail_over(&all, &address, all.replicas[0].port()).await;
     renewed(&[&guard]).await;
     assert_ne!(renewing().last(), Some(&last));
     assert!(guard.is_valid() && master.exists("a").await);
@@ -36,24 +36,73 @@ async fn a_dropped_lock_is_released_at_the_master_that_took_over() {
     drop(client.lock("before").lock().lease(LONG).await.unwrap());
     all.redis.eventually_gone("before").await;
     let guard = client.lock("a").lock().lease(LONG).await.unwrap();
-    let master = fail_over(&all, &address, "a").await;
+    let master = fail_over(&all, &address, all.replicas[0].port()).await;
     drop(guard);
     master.eventually_gone("a").await;
     client.shutdown().await;
     master.assert_clean().await;
 }
 
-/// The replica, which has this lock, becomes the master at the address of the clients, and the old master follows it.
-async fn fail_over(all: &Replicated, address: &Proxy, lock: &str) -> Redis {
+/// The old master gets nothing from the new one, so it does not have the lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_the_old_master_never_had_is_renewed_at_the_new_one() {
+    let all = Replicated::start(1).await;
+    let address = Proxy::start(&all.master).await;
+    let client = connected(builder(address.url()).watchdog_lease(LEASE * 2)).await;
+    // The client's own thread opens its connection for this release.
+    drop(client.lock("before").lock().lease(LONG).await.unwrap());
+    all.redis.eventually_gone("before").await;
+    let master = fail_over(&all, &address, dead_port()).await;
+    let guard = client.lock("a").lock().await.unwrap();
+    assert!(!all.redis.exists("a").await);
+    renewed(&[&guard]).await;
+    assert!(guard.is_valid() && master.exists("a").await);
+    guard.unlock().await.unwrap();
+    client.shutdown().await;
+    master.assert_clean().await;
+}
+
+/// Without a lease, nothing else would ever free the permit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_permit_that_the_old_master_never_had_is_released_at_the_new_one() {
+    let all = Replicated::start(1).await;
+    let address = Proxy::start(&all.master).await;
+    let client = connected(builder(address.url())).await;
+    let seats = client.semaphore("s");
+    assert!(seats.try_set_permits(1).await.unwrap());
+    // The client's own thread opens its connection for this release.
+    drop(seats.acquire().await.unwrap());
+    eventually(SAFETY, "the first permit is free", async || {
+        seats.available().await.unwrap() == 1
+    })
+    .await;
+    let master = fail_over(&all, &address, dead_port()).await;
+    let permit = seats.acquire().await.unwrap();
+    assert_eq!(all.redis.ask::<i64>(&["GET", "s"]).await, 1);
+    assert_eq!(master.ask::<i64>(&["GET", "s"]).await, 0);
+    drop(permit);
+    eventually(SAFETY, "the second permit is free", async || {
+        seats.available().await.unwrap() == 1
+    })
+    .await;
+    client.shutdown().await;
+}
+
+/// The replica becomes the master at the address of the clients. The old master becomes a replica of the server at this
+/// port.
+async fn fail_over(all: &Replicated, address: &Proxy, followed: u16) -> Redis {
     let replica = &all.replicas[0];
     let master = replica.redis().await;
-    eventually(SAFETY, "the replica has the lock", async || {
-        master.exists(lock).await
+    // What was written before this is at the replica then.
+    all.redis.cmd(&["SET", "last", "1"]).await;
+    eventually(SAFETY, "the replica has everything", async || {
+        master.exists("last").await
     })
     .await;
     master.cmd(&["REPLICAOF", "NO", "ONE"]).await;
+    master.cmd(&["DEL", "last"]).await;
     address.aim_at(replica.port());
-    let port = replica.port().to_string();
+    let port = followed.to_string();
     all.redis.cmd(&["REPLICAOF", "127.0.0.1", &port]).await;
     let info: String = all.redis.ask(&["INFO", "replication"]).await;
     assert!(info.contains("role:slave"), "{info}");

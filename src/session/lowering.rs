@@ -1,0 +1,35 @@
+//! Sends a settlement once.
+
+use std::time::Duration;
+
+use super::Core;
+use crate::script::{self, LoweredHold, SettleReply};
+use crate::server::{Connection, Failure};
+
+impl Core {
+    /// Lowers the count of a hold to its target, on this connection. If the hold has ended, its lock stays for `rest`.
+    pub(super) async fn lower(
+        &self,
+        on: &Connection,
+        lowered: &LoweredHold<'_>,
+        rest: Duration,
+        limit: Duration,
+    ) -> Result<SettleReply, Failure> {
+        let lingers = lowered.target == 0 && !rest.is_zero();
+        let answer = match lingers {
+            true => script::linger_on(&self.server, on, lowered, rest, limit).await,
+            false => script::settle(&self.server, on, lowered, limit).await,
+        };
+        // These scripts only read if the hold is missing, so a replica answers them too. Behind an address that leads
+        // to the new master, a replica that is behind does not have what that one granted. A replica refuses the
+        // others.
+        let only_reads = lingers || lowered.target > 0 || lowered.key.kind().is_freed_in_parts();
+        if only_reads
+            && matches!(answer, Ok(SettleReply::Missing))
+            && on.leads_to_master(limit / 4).await == Some(false)
+        {
+            return Err(Failure::of_replica());
+        }
+        answer
+    }
+}
