@@ -75,6 +75,9 @@ impl Node {
         let acker = self.acker();
         let clock = &acker.context.clock;
         let until = clock.now() + limit;
+        // A connection that is opened now leaves the question less than the whole time, so it does not count as silent.
+        // Otherwise each question to a distant server would open another one, and none would be answered.
+        let kept = acker.slot.current().filter(|_| is_whole);
         let mut is_first = true;
         loop {
             let left = until.since(clock.now());
@@ -83,7 +86,9 @@ impl Node {
             let left = until.since(clock.now());
             let answer = connection.send(&followers::question(), left).await;
             let is_broken = matches!(answer, Err(Failure::Broken(_)));
-            if is_broken || (is_whole && matches!(answer, Err(Failure::Silent { .. }))) {
+            let is_silent = matches!(answer, Err(Failure::Silent { .. }))
+                && kept.as_ref().is_some_and(|kept| kept.is(&connection));
+            if is_broken || is_silent {
                 acker.slot.remove(&connection);
             }
             // The server may have closed the connection because it was idle, so a new one is tried.

@@ -6,7 +6,7 @@ use lockdog::Client;
 use lockdog::config::ReplicaAck;
 
 use super::{SLACK, SOON, TIMEOUT, best_effort, build, ms};
-use crate::support::{Logs, Replicated, Sentinels, eventually, logs, timed};
+use crate::support::{Direction, Logs, Proxy, Replicated, Sentinels, eventually, logs, timed};
 use crate::turn::turn;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -129,6 +129,29 @@ async fn replicas_are_found_after_the_connection_for_wait_broke() {
         all.calls(["wait"]).await[0] > before
     })
     .await;
+}
+
+/// Opening the connection takes two or three round trips. So with one of these limits the first question has less than
+/// one left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_replicas_of_a_distant_master_are_found() {
+    for limit in [ms(250), ms(350)] {
+        let all = Replicated::start(1).await;
+        all.cut_off(0).await;
+        let distant = Proxy::start(&all.master).await;
+        distant.delay(Direction::ToClient, ms(100));
+        let ack = ReplicaAck::best_effort().timeout(limit);
+        let client = build(Client::builder().url(distant.url()).replica_ack(ack)).await;
+        let lock = client.lock("l");
+        turn(&lock).await;
+        all.follow(0).await;
+        let before = all.calls(["wait"]).await[0];
+        eventually(SOON, "the replica is waited for", async || {
+            turn(&lock).await;
+            all.calls(["wait"]).await[0] > before
+        })
+        .await;
+    }
 }
 
 /// With two replicas, the client still waits for the other when one is frozen.
