@@ -39,7 +39,7 @@ struct Inner {
     term: u64,
     /// When the server's identity last changed, as known at the introduction.
     reborn: OnceLock<Option<Moment>>,
-    _kept: ConnectionParts,
+    kept: ConnectionParts,
 }
 
 /// See [`Connection::server_run`].
@@ -49,10 +49,7 @@ pub(super) type ServerRun = (u64, Option<Moment>);
 pub(super) enum ConnectionParts {
     Nothing,
     /// A pool's connection. The pool counts it as used until this is dropped.
-    Pooled(
-        #[cfg_attr(feature = "deadpool", expect(dead_code, reason = "it is kept"))]
-        PooledConnection,
-    ),
+    Pooled(PooledConnection),
     /// Drives a connection that a user's connector opened.
     Driver(#[expect(dead_code, reason = "it is kept")] Driver),
 }
@@ -94,7 +91,7 @@ impl Connection {
                 server,
                 term,
                 reborn: OnceLock::new(),
-                _kept: kept,
+                kept,
             }),
             asking: false,
         }
@@ -320,6 +317,13 @@ impl Connection {
 
     pub(crate) fn client_id(&self) -> Option<u64> {
         self.inner.client_id.get().copied()
+    }
+
+    /// It is abandoned. If it is from a pool, the pool does not give it to another caller.
+    pub(super) fn leave(&self) {
+        if let ConnectionParts::Pooled(pooled) = &self.inner.kept {
+            pooled.leave();
+        }
     }
 
     /// Identifies the connection within this process.

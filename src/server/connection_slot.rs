@@ -62,8 +62,9 @@ impl ConnectionSlot {
         *self.current.write() = None;
     }
 
-    /// Removes `connection`, unless another one has replaced it. Returns whether it was there.
+    /// Removes `connection`, which is abandoned, unless another one has replaced it. Returns whether it was there.
     pub(super) fn remove(&self, connection: &Connection) -> bool {
+        connection.leave();
         let mut current = self.current.write();
         let found = current.take_if(|found| found.is(connection));
         found.is_some()

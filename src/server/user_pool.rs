@@ -1,5 +1,8 @@
 //! The user's connection pool. Without the feature `deadpool` no value of this type exists.
 
+#[cfg(feature = "deadpool")]
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use redis::aio::MultiplexedConnection;
 
 use super::failure::Failure;
@@ -18,9 +21,41 @@ type Connection = std::convert::Infallible;
 pub(crate) struct UserPool(Pool);
 
 /// A connection that the pool counts as taken until this is dropped.
-pub(super) struct PooledConnection(
-    #[cfg_attr(feature = "deadpool", expect(dead_code, reason = "it is kept"))] Connection,
-);
+#[cfg(feature = "deadpool")]
+pub(super) struct PooledConnection {
+    /// `None` only during the drop.
+    taken: Option<Connection>,
+    is_left: AtomicBool,
+}
+
+#[cfg(not(feature = "deadpool"))]
+pub(super) struct PooledConnection(Connection);
+
+#[cfg(feature = "deadpool")]
+impl PooledConnection {
+    /// From now on the connection does not return to the pool. The pool checks it by a PING, which a replica answers
+    /// too, so the next caller would get a connection to the old master again.
+    pub(super) fn leave(&self) {
+        self.is_left.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(not(feature = "deadpool"))]
+impl PooledConnection {
+    pub(super) fn leave(&self) {
+        match self.0 {}
+    }
+}
+
+#[cfg(feature = "deadpool")]
+impl Drop for PooledConnection {
+    fn drop(&mut self) {
+        let taken = self.taken.take();
+        if *self.is_left.get_mut() {
+            drop(taken.map(Connection::take));
+        }
+    }
+}
 
 #[cfg(feature = "deadpool")]
 impl UserPool {
@@ -37,7 +72,11 @@ impl UserPool {
     pub(super) async fn take(&self) -> Result<(MultiplexedConnection, PooledConnection), Failure> {
         let taken = self.0.get().await.map_err(|error| failure(&error))?;
         let multiplexed = taken.as_ref().clone();
-        Ok((multiplexed, PooledConnection(taken)))
+        let pooled = PooledConnection {
+            taken: Some(taken),
+            is_left: AtomicBool::new(false),
+        };
+        Ok((multiplexed, pooled))
     }
 }
 

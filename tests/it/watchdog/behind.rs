@@ -1,5 +1,8 @@
 //! A service that fails over behind one address. The old master stays as a replica, and closes no connection.
 
+#[cfg(feature = "deadpool")]
+use lockdog::Client;
+
 use super::{LEASE, SAFETY, builder, connected, is_renewal};
 use crate::support::prelude::LONG;
 use crate::support::{Proxy, Redis, Replicated, dead_port, eventually};
@@ -39,6 +42,27 @@ async fn a_dropped_lock_is_released_at_the_master_that_took_over() {
     let master = fail_over(&all, &address, all.replicas[0].port()).await;
     drop(guard);
     master.eventually_gone("a").await;
+    client.shutdown().await;
+    master.assert_clean().await;
+}
+
+/// The old master answers a PING, so the pool would give its connections to the next caller again.
+#[cfg(feature = "deadpool")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_with_only_a_pool_leaves_the_old_master() {
+    let all = Replicated::start(1).await;
+    let address = Proxy::start(&all.master).await;
+    let pool = deadpool_redis::Config::from_url(address.url());
+    let pool = pool.builder().unwrap().max_size(4);
+    let pool = pool.runtime(deadpool_redis::Runtime::Tokio1).build();
+    let builder = Client::builder().pool(pool.unwrap());
+    let client = connected(builder.watchdog_lease(LEASE * 2)).await;
+    let guard = client.lock("a").lock().await.unwrap();
+    renewed(&[&guard]).await;
+    let master = fail_over(&all, &address, all.replicas[0].port()).await;
+    renewed(&[&guard]).await;
+    assert!(guard.is_valid() && master.exists("a").await);
+    guard.unlock().await.unwrap();
     client.shutdown().await;
     master.assert_clean().await;
 }
