@@ -1,8 +1,7 @@
 //! The user's connection pool. Without the feature `deadpool` no value of this type exists.
 
 #[cfg(feature = "deadpool")]
-use std::sync::atomic::{AtomicBool, Ordering};
-
+use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 
 use super::failure::Failure;
@@ -20,23 +19,20 @@ type Connection = std::convert::Infallible;
 #[derive(Clone)]
 pub(crate) struct UserPool(Pool);
 
-/// A connection that the pool counts as taken until this is dropped.
+/// A connection that the pool counts as taken until this is dropped, or until the client leaves the connection.
 #[cfg(feature = "deadpool")]
-pub(super) struct PooledConnection {
-    /// `None` only during the drop.
-    taken: Option<Connection>,
-    is_left: AtomicBool,
-}
+pub(super) struct PooledConnection(Mutex<Option<Connection>>);
 
 #[cfg(not(feature = "deadpool"))]
 pub(super) struct PooledConnection(Connection);
 
 #[cfg(feature = "deadpool")]
 impl PooledConnection {
-    /// From now on the connection does not return to the pool. The pool checks it by a PING, which a replica answers
-    /// too, so the next caller would get a connection to the old master again.
+    /// The pool forgets the connection. It would give it to the next caller again, because it checks it by a PING, which
+    /// a replica answers too. And the call that abandoned it still refers to it when it needs another one from the pool.
     pub(super) fn leave(&self) {
-        self.is_left.store(true, Ordering::Relaxed);
+        let taken = self.0.lock().take();
+        drop(taken.map(Connection::take));
     }
 }
 
@@ -44,16 +40,6 @@ impl PooledConnection {
 impl PooledConnection {
     pub(super) fn leave(&self) {
         match self.0 {}
-    }
-}
-
-#[cfg(feature = "deadpool")]
-impl Drop for PooledConnection {
-    fn drop(&mut self) {
-        let taken = self.taken.take();
-        if *self.is_left.get_mut() {
-            drop(taken.map(Connection::take));
-        }
     }
 }
 
@@ -72,10 +58,7 @@ impl UserPool {
     pub(super) async fn take(&self) -> Result<(MultiplexedConnection, PooledConnection), Failure> {
         let taken = self.0.get().await.map_err(|error| failure(&error))?;
         let multiplexed = taken.as_ref().clone();
-        let pooled = PooledConnection {
-            taken: Some(taken),
-            is_left: AtomicBool::new(false),
-        };
+        let pooled = PooledConnection(Mutex::new(Some(taken)));
         Ok((multiplexed, pooled))
     }
 }

@@ -6,6 +6,7 @@ use tracing::Level;
 
 use super::{LONG, SOON, ms, renewed, waiter};
 use crate::support::{Logs, RedisServer, eventually};
+use crate::turn::turn;
 
 #[tokio::test]
 async fn a_pool_with_sentinels_or_a_cluster_is_refused_at_build() {
@@ -104,6 +105,27 @@ async fn a_pool_with_a_url_serves_callers_and_waits_by_messages() {
     renewed(&[&guard]).await;
     assert_eq!((pool.status().size, pool.status().available), (1, 0));
     guard.unlock().await.unwrap();
+    redis.assert_clean().await;
+}
+
+/// The call that finds its connection broken gets another one, although the pool may have only one at a time.
+#[tokio::test]
+async fn a_pool_of_one_connection_is_enough_after_that_one_broke() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let pool = pool(&server, 1);
+    let client = Client::builder()
+        .pool(pool.clone())
+        .url(server.url())
+        .command_timeout(SOON)
+        .build()
+        .await
+        .unwrap();
+    turn(&client.lock("l")).await;
+    let killed: u32 = redis.ask(&["CLIENT", "KILL", "TYPE", "normal"]).await;
+    assert!(killed >= 1, "{killed}");
+    turn(&client.lock("l")).await;
+    assert_eq!((pool.status().size, pool.status().available), (1, 0));
     redis.assert_clean().await;
 }
 
