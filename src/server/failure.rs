@@ -183,7 +183,8 @@ impl Failure {
 
     /// The server is no master, or no master any more.
     fn is_of_replica(&self) -> bool {
-        matches!(self, Self::Refused { code, .. } if code == "READONLY")
+        let is = |code: &str| matches!(code, "MASTERDOWN" | "READONLY");
+        matches!(self, Self::Refused { code, .. } if is(code))
     }
 
     /// The server has no memory for what the command would write.

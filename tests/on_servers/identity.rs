@@ -133,7 +133,6 @@ async fn after_readonly_the_identity_is_queried_before_an_answer_counts() {
 async fn after_loading_the_identity_is_queried_before_an_answer_counts() {
     for line in [
         "-LOADING Redis is loading the dataset in memory",
-        "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
         "-MOVED 1 127.0.0.1:1",
         "-CLUSTERDOWN The cluster is down",
     ] {

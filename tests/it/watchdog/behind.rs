@@ -67,6 +67,26 @@ async fn a_client_with_only_a_pool_leaves_the_old_master() {
     master.assert_clean().await;
 }
 
+/// It refuses each script while it has no link to the new master.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_old_master_that_serves_no_old_data_is_left() {
+    let all = Replicated::start(1).await;
+    let serve = ["CONFIG", "SET", "replica-serve-stale-data", "no"];
+    all.redis.cmd(&serve).await;
+    let address = Proxy::start(&all.master).await;
+    let client = connected(builder(address.url()).watchdog_lease(LEASE * 2)).await;
+    let guard = client.lock("a").lock().await.unwrap();
+    renewed(&[&guard]).await;
+    let master = fail_over(&all, &address, dead_port()).await;
+    renewed(&[&guard]).await;
+    assert!(guard.is_valid() && master.exists("a").await);
+    guard.unlock().await.unwrap();
+    // Of the watchdog, and of the caller.
+    assert!(all.redis.errorstats().await["MASTERDOWN"] >= 2);
+    client.shutdown().await;
+    master.assert_clean().await;
+}
+
 /// The old master gets nothing from the new one, so it does not have the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_the_old_master_never_had_is_renewed_at_the_new_one() {
