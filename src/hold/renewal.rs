@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{HoldPhase, HoldState};
+use super::{ClaimFlags, HoldPhase, HoldState};
 use crate::clock::Moment;
 use crate::lease;
 
@@ -15,6 +15,15 @@ impl HoldState {
     /// The watchdog has to act at `renew_at`.
     pub(crate) fn needs_watchdog(&self) -> bool {
         self.is_renewed() || (self.is_living() && self.exposed)
+    }
+
+    /// Records that the watchdog does not renew it for this claim any more. If it renews it for no claim, it repeats no
+    /// failed renewal.
+    pub(super) fn end_renewals_for(&mut self, flags: ClaimFlags) {
+        self.watched = self.watched.saturating_sub(u32::from(flags.watched));
+        if self.phase == HoldPhase::Jeopardy && !self.needs_watchdog() {
+            self.phase = HoldPhase::Held;
+        }
     }
 
     /// The watchdog will move its deadline. False near the end of its `max_hold`.
@@ -48,8 +57,8 @@ impl HoldState {
         // The watchdog's own renewals keep a watched hold, unless another claim or an extension has a longer lease.
         let is_beyond_lease = self.watched == 0 || now + lease < self.deadline;
         let is_exposed = self.exposed && is_beyond_lease && !is_over_soon;
-        // Its lease is known to be good only after the server answered again.
-        let is_failing = self.phase == HoldPhase::Jeopardy && self.watched > 0 && is_beyond_lease;
+        // Its lease is known to be good only after the server answered again, also if no renewal moves its deadline.
+        let is_failing = self.phase == HoldPhase::Jeopardy && self.watched > 0;
         if self.is_living() && (self.doubted || is_exposed || is_failing) {
             // Neither a check nor a renewal of what is left extends a hold without a watchdog.
             let until = if self.watched > 0 {
@@ -162,6 +171,52 @@ mod tests {
         state.renew(now, asked, now);
         assert!(state.phase == HoldPhase::Held && state.deadline == deadline);
         assert_eq!(state.renewal(now, LEASE), None);
+    }
+
+    /// A nested acquire moved its deadline to the end of its `max_hold` after a renewal had failed.
+    #[test]
+    fn a_hold_in_jeopardy_is_renewed_also_at_the_bound_of_max_hold() {
+        let start = Moment(1_000_000_000);
+        let mut state = HoldState::pending(start);
+        let bounded = Terms {
+            max_hold: Some(LEASE / 3 * 4),
+            ..terms(LEASE, true)
+        };
+        assert!(state.grant(start, &bounded, start));
+        state.phase = HoldPhase::Jeopardy;
+        let now = start + LEASE / 2;
+        assert!(state.grant(now, &terms(LEASE, true), now));
+        let deadline = state.deadline;
+        assert_eq!(deadline, start + LEASE / 3 * 4);
+        let asked = state.renewal(now, LEASE).expect("it is asked for");
+        assert!(now + asked <= deadline, "{asked:?}");
+        state.renew(now, asked, now);
+        assert!(state.phase == HoldPhase::Held && state.deadline == deadline);
+        assert_eq!(state.renewal(now, LEASE), None);
+    }
+
+    #[test]
+    fn a_hold_is_in_jeopardy_only_as_long_as_it_is_renewed() {
+        let start = Moment(1_000_000_000);
+        let watched = ClaimFlags {
+            watched: true,
+            local: false,
+            part: false,
+            weight: 1,
+        };
+        for (doubted, left) in [(false, HoldPhase::Held), (true, HoldPhase::Jeopardy)] {
+            let mut state = HoldState::pending(start);
+            assert!(state.grant(start, &terms(LEASE, true), start));
+            assert!(state.grant(start, &terms(LEASE, true), start));
+            assert!(state.grant(start, &terms(LEASE * 10, false), start));
+            state.phase = HoldPhase::Jeopardy;
+            // After a failover the watchdog checks it without a claim, too.
+            state.doubted = doubted;
+            state.drop_claim(watched, start);
+            assert_eq!(state.phase, HoldPhase::Jeopardy);
+            state.drop_claim(watched, start);
+            assert_eq!(state.phase, left);
+        }
     }
 
     #[test]

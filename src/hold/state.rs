@@ -18,7 +18,7 @@ pub(crate) enum HoldPhase {
     Pending,
     /// Redis granted it. Becomes Jeopardy when a renewal fails, Lost, or Ended with its last claim.
     Held,
-    /// Renewals fail. Becomes Held by a successful one, else as Held.
+    /// Renewals fail. Becomes Held by a successful one, or when the last claim that needs them ends; else as Held.
     Jeopardy,
     /// The lock is gone and its claims are notified. Becomes Ended when the last claim is dropped.
     Lost(LostReason),
@@ -294,7 +294,7 @@ impl HoldState {
         };
         let target_before = self.target();
         self.count = self.count.saturating_sub(flags.weight);
-        self.watched = self.watched.saturating_sub(u32::from(flags.watched));
+        self.end_renewals_for(flags);
         self.parts = self.parts.saturating_sub(u32::from(flags.part));
         let local = self.local.saturating_sub(u32::from(flags.local));
         self.local = local.min(self.count.saturating_sub(1));
@@ -322,7 +322,7 @@ impl HoldState {
         }
         // It stays counted, so nothing has to be sent to Redis.
         self.left += 1;
-        self.watched = self.watched.saturating_sub(u32::from(flags.watched));
+        self.end_renewals_for(flags);
         self.parts = self.parts.saturating_sub(u32::from(flags.part));
         if self.count == self.left {
             self.end_left()

@@ -159,7 +159,8 @@ fn process_answers(
                     if state.renewed > sent {
                         return false;
                     }
-                    let is_first = state.phase == HoldPhase::Held;
+                    // The last claim that needs renewals may have ended meanwhile.
+                    let is_first = state.phase == HoldPhase::Held && state.needs_watchdog();
                     if is_first {
                         state.phase = HoldPhase::Jeopardy;
                     }

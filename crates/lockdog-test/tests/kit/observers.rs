@@ -673,6 +673,25 @@ async fn a_lock_that_its_owner_extends_far_is_in_jeopardy_no_longer() {
     }
 }
 
+/// The guard that is left has a fixed lease, so no renewal is repeated.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_not_renewed_any_more_is_in_jeopardy_no_longer() {
+    let (server, client, notes) = start().await;
+    let no_replicas = "NOREPLICAS Not enough good replicas to write.";
+    let lock = client.lock("l");
+    let renewed = lock.lock().await.unwrap();
+    server.refuse("evalsha", no_replicas, u32::MAX);
+    notes.next("Jeopardy lock l").await;
+    server.refuse("evalsha", no_replicas, 0);
+    let fixed = lock.lock().lease(LEASE * 20).await.unwrap();
+    drop(renewed);
+    assert_eq!(fixed.verdict(), Verdict::Held);
+    assert_eq!(client.stats().in_jeopardy, 0);
+    sleep(LEASE * 2).await;
+    assert_eq!(fixed.verdict(), Verdict::Held);
+    fixed.unlock().await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn each_loss_is_reported_once_and_without_a_release() {
     let (server, client, notes) = start().await;
