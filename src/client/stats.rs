@@ -101,7 +101,8 @@ impl Stats {
                 continue;
             }
             stats.held += 1;
-            let is_failing = state.phase == HoldPhase::Jeopardy;
+            // Of a part only the quorum's extensions count.
+            let is_failing = state.phase == HoldPhase::Jeopardy && !state.is_part();
             let in_jeopardy = is_failing || renewals.iter().any(|it| it.in_jeopardy);
             stats.in_jeopardy += u32::from(in_jeopardy);
             let age = now.since(state.acquired);
@@ -120,4 +121,39 @@ impl Stats {
 
 fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::hold::Terms;
+    use crate::key::{LockKey, kind};
+    use crate::owner::Owner;
+    use crate::session::disconnected;
+
+    /// After a failover, the watchdog checks it, and the check fails.
+    #[tokio::test]
+    async fn a_part_of_a_composite_lock_is_not_in_jeopardy_by_itself() {
+        let core = disconnected(&Clock::default());
+        let key = LockKey::new(&kind::PLAIN, "l", None).unwrap();
+        let hold = core.holds.enter(&Arc::new(key), Owner::new());
+        let terms = Terms {
+            lease: Duration::from_secs(30),
+            watched: false,
+            max_hold: None,
+            local: false,
+            at_least: None,
+        };
+        let now = core.clock.now();
+        core.holds.change(&hold, |state| {
+            assert!(state.grant(now, &terms, now));
+            state.phase = HoldPhase::Jeopardy;
+        });
+        assert_eq!(Stats::of(&core).in_jeopardy, 1);
+        hold.state().parts = 1;
+        assert_eq!(Stats::of(&core).in_jeopardy, 0);
+    }
 }

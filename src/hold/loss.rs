@@ -13,7 +13,7 @@ impl HoldState {
         let living = self.is_living();
         if living {
             let ends_by_lease = reason == LostReason::Deadline && self.watched == 0;
-            let is_part = self.parts > 0 && self.parts == self.count;
+            let is_part = self.is_part();
             self.unreported = Some(UnreportedLoss {
                 reason,
                 is_part,
@@ -25,6 +25,11 @@ impl HoldState {
             self.phase = HoldPhase::Lost(reason);
         }
         living
+    }
+
+    /// All its claims belong to composite locks, which report what happens to it themselves.
+    pub(crate) fn is_part(&self) -> bool {
+        self.parts > 0 && self.parts == self.count
     }
 
     /// Loses the hold if its deadline is over.

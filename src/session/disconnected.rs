@@ -17,12 +17,17 @@ use crate::wait::Wake;
 /// The state of a client whose background is the current runtime. Jobs that it gives to its background
 /// are dropped.
 pub(crate) fn disconnected(clock: &Clock) -> Arc<Core> {
+    disconnected_with(clock, Observers::default())
+}
+
+/// As [`disconnected`], with observers.
+pub(crate) fn disconnected_with(clock: &Clock, observers: Observers) -> Arc<Core> {
     let context = Context {
         clock: clock.clone(),
         background: Background::here(),
         command_timeout: Duration::from_secs(3),
         watchdog_lease: LEASE,
-        observers: Observers::default(),
+        observers,
     };
     // Nothing is sent, so the client never connects.
     let address = Address::parse("redis://localhost").expect("it is a URL");

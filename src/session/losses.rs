@@ -86,7 +86,7 @@ impl Core {
             // processed, and then the hold is lost.
             let is_lost = state.renew(sent, lease, self.clock.now());
             let has_recovered = was == HoldPhase::Jeopardy && state.phase == HoldPhase::Held;
-            (has_recovered, is_lost)
+            (has_recovered && !state.is_part(), is_lost)
         });
         if has_recovered {
             let lock = LockRef::of(hold.key(), hold.owner());

@@ -52,7 +52,7 @@ pub(crate) use attempt_outcome::AttemptOutcome;
 pub(crate) use batch_acquire::{BatchAcquire, BatchAttempt};
 pub(crate) use claim::{Claim, warn_elsewhere};
 #[cfg(test)]
-pub(crate) use disconnected::disconnected;
+pub(crate) use disconnected::{disconnected, disconnected_with};
 pub(crate) use gate::{GateState, Gates, Opened};
 pub(crate) use job_outcome::JobOutcome;
 pub(crate) use lane::Lane;

@@ -166,7 +166,7 @@ fn process_answers(
                     }
                     let retry = (lease / 20).clamp(SOONEST_RETRY, LATEST_RETRY);
                     state.renew_at = state.renew_at.min(core.clock.now() + retry);
-                    is_first
+                    is_first && !state.is_part()
                 });
                 if is_first {
                     core.observers().notify(|| ClientEvent::Jeopardy {
@@ -269,8 +269,9 @@ mod tests {
     use crate::clock::Clock;
     use crate::hold::{HoldState, Terms};
     use crate::key::{LockKey, kind};
+    use crate::observe::{Observer, Observers};
     use crate::owner::Owner;
-    use crate::session::disconnected;
+    use crate::session::{disconnected, disconnected_with};
     use crate::user_code::OnEvent;
 
     /// A log subscriber takes its time over the first hold that is taken in, and the deadline of the second
@@ -335,6 +336,33 @@ mod tests {
         assert_eq!(hold.state().renew_at, renew_at);
         answered(third, Err(Failure::silent(LEASE / 3)));
         assert_eq!(hold.state().phase, HoldPhase::Jeopardy);
+    }
+
+    #[derive(Default)]
+    struct Counts(AtomicU32);
+
+    impl Observer for Counts {
+        fn event(&self, _: &ClientEvent<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// After a failover, the watchdog checks a `RedLock`'s hold on one instance, too.
+    #[tokio::test(start_paused = true)]
+    async fn a_part_of_a_composite_lock_makes_no_event_of_its_own() {
+        for (parts, events) in [(0, 2), (1, 0)] {
+            let counts = Arc::new(Counts::default());
+            let observers = Observers::new(vec![counts.clone()]);
+            let core = disconnected_with(&Clock::of_tokio(), observers);
+            let hold = granted(&core, "l");
+            hold.state().parts = parts;
+            let leases = [(hold.clone(), LEASE)];
+            for answer in [Err(Failure::silent(LEASE / 3)), Ok(RenewReply::Extended)] {
+                process_answers(&core, &leases, LEASE, core.clock.now(), vec![answer]);
+            }
+            assert_eq!(hold.state().phase, HoldPhase::Held);
+            assert_eq!(counts.0.load(Ordering::Relaxed), events);
+        }
     }
 
     /// A watched hold that was granted now.
