@@ -54,7 +54,8 @@ impl HoldState {
         }
         self.count += self.weight;
         self.known = self.count;
-        self.renewed = sent;
+        // A nested acquire may be answered long after it was first sent, and after a later renewal.
+        self.renewed = if first { sent } else { self.renewed.max(sent) };
         if terms.watched {
             self.watched += 1;
             self.renew_at = self.renew_at.min(sent + terms.lease / 3);

@@ -159,6 +159,17 @@ mod tests {
     }
 
     #[test]
+    fn a_nested_acquire_that_was_sent_before_a_renewal_does_not_hide_the_renewal() {
+        let start = Moment(1_000_000_000);
+        let mut state = HoldState::pending(start);
+        assert!(state.grant(start, &terms(LEASE, true), start));
+        let [earlier, later] = [LEASE / 3, LEASE / 2].map(|after| start + after);
+        state.renew(later, LEASE, later);
+        assert!(state.grant(earlier, &terms(LEASE, true), later));
+        assert_eq!(state.renewed, later);
+    }
+
+    #[test]
     fn a_hold_in_jeopardy_with_a_longer_lease_is_renewed_for_its_rest() {
         let start = Moment(1_000_000_000);
         let mut state = HoldState::pending(start);
