@@ -128,6 +128,7 @@ async fn server_time(core: &Core, key: &str) -> Result<Option<u64>, Failure> {
 async fn hash(core: &Core, key: &str) -> Result<Vec<(String, String)>, Failure> {
     let mut all = Vec::new();
     let mut cursor = 0_u64;
+    let mut is_foreign = false;
     for _ in 0..MOST_PAGES {
         let query = command(&["HSCAN", key, &cursor.to_string(), "COUNT", PAGE]);
         let answer = match ask(core, key, query).await {
@@ -146,7 +147,7 @@ async fn hash(core: &Core, key: &str) -> Result<Vec<(String, String)>, Failure> 
             break;
         };
         let page = pairs(&items);
-        let is_foreign = page
+        is_foreign = page
             .iter()
             .any(|(field, value)| !fields::may_be_of_lock(field, value));
         for (field, value) in page {
@@ -159,6 +160,12 @@ async fn hash(core: &Core, key: &str) -> Result<Vec<(String, String)>, Failure> 
         if cursor == 0 || is_foreign {
             break;
         }
+    }
+    // The field by which the lock of very many readers is known may be in a page that is not read.
+    if cursor != 0 && !is_foreign && all.iter().all(|(field, _)| field != MODE) {
+        let answer = ask_if_permitted(core, key, command(&["HGET", key, MODE])).await?;
+        let mode = answer.and_then(|answer| read(&answer));
+        all.extend(mode.map(|mode: String| (MODE.to_owned(), mode)));
     }
     Ok(all)
 }
@@ -317,6 +324,8 @@ async fn number(core: &Core, key: &str, word: &str) -> Result<Option<u64>, Failu
     Ok(answer.and_then(|answer| read(&answer)))
 }
 
+/// The field with the mode of a read/write lock.
+const MODE: &str = "mode";
 /// As many fields as one command reads.
 const PAGE: &str = "100";
 /// Further pages are not read, so their holders are missing.

@@ -213,6 +213,23 @@ async fn a_scan_reads_every_key_once_and_never_uses_keys() {
     assert!(stats["hscan"] <= 3_100, "{stats:?}");
 }
 
+/// The client does not read the whole hash. The order of its fields is random, so the one with the mode may be in the
+/// part that is read.
+#[tokio::test]
+async fn a_read_lock_of_very_many_readers_is_known() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let load = "redis.call('HSET', 'crowd', 'mode', 'read') \
+                for i = 1, 60000 do redis.call('HSET', 'crowd', ARGV[1] .. ':t' .. i .. '.1', 1) end";
+    redis
+        .cmd(&["EVAL", load, "0", &client.id().to_string()])
+        .await;
+    let seen = client.inspect("crowd").await.unwrap();
+    assert_eq!(seen.kind, LockKind::ReadWrite);
+    assert!(seen.holders.is_empty(), "their leases are over");
+}
+
 #[tokio::test]
 async fn connections_have_the_id_of_their_client_in_their_names() {
     let server = RedisServer::start().await;
