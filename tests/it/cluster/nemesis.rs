@@ -20,11 +20,12 @@ fn exclusion_holds_and_all_clients_recover_under_a_cluster_nemesis() {
     );
 }
 
-/// The same for one object of each kind: queues, timeouts of readers and permits move with their slots.
+/// The same for a fair lock, a read/write lock and a permit, too: queues, timeouts of readers and permits move with
+/// their slots.
 #[test]
-fn every_kind_excludes_and_recovers_under_a_cluster_nemesis() {
+fn locks_and_permits_exclude_and_recover_under_a_cluster_nemesis() {
     logs::alone(
-        "cluster::nemesis::every_kind_excludes_and_recovers_under_a_cluster_nemesis",
+        "cluster::nemesis::locks_and_permits_exclude_and_recover_under_a_cluster_nemesis",
         under_a_nemesis(&CrowdKind::ALL),
     );
 }

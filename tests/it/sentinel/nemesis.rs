@@ -1,4 +1,4 @@
-//! Planned failovers and frozen masters in random order, while tasks contend for objects of each kind.
+//! Planned failovers and frozen masters in random order, while tasks contend for locks and permits.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use crate::crowd::{Crowd, CrowdKind, await_released};
 use crate::support::{Dice, Sentinels};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_kind_excludes_and_recovers_under_a_sentinel_nemesis() {
+async fn locks_and_permits_exclude_and_recover_under_a_sentinel_nemesis() {
     let all = Sentinels::start().await;
     let objects = CrowdKind::ALL.map(|kind| (kind, kind.name()));
     let crowd = Crowd::of_kinds(&all.url(), &objects).await;
