@@ -10,6 +10,7 @@ use crate::support::eventually;
 each_kind! {
     every: {
         a_key_of_another_type_is_refused_and_unchanged
+        bad_names_and_leases_are_refused_before_anything_is_sent
     }
 }
 
@@ -131,6 +132,53 @@ async fn a_key_of_another_type_is_refused_and_unchanged(kind: &'static Kind) {
     assert_eq!(value, "a string");
     test.redis.cmd(&["DEL", "l"]).await;
     test.lock("l").lock().await.unwrap().unlock().await.unwrap();
+}
+
+async fn bad_names_and_leases_are_refused_before_anything_is_sent(kind: &'static Kind) {
+    let test = Fixture::of_kind(kind).await;
+    let long = "x".repeat(513);
+    test.redis.reset_stats().await;
+    for name in ["", &long] {
+        let lock = test.lock(name);
+        for error in [
+            lock.lock().await.map(drop).unwrap_err(),
+            lock.try_lock().await.map(drop).unwrap_err(),
+            lock.try_lock().wait(SOON).await.map(drop).unwrap_err(),
+            lock.force_unlock().await.map(drop).unwrap_err(),
+        ] {
+            let is_name = matches!(
+                error,
+                Error::Invalid {
+                    what: "lock name",
+                    ..
+                }
+            );
+            assert!(is_name, "{error}");
+        }
+    }
+    let lock = test.lock("l");
+    for lease in [ms(0), ms(9), Duration::MAX] {
+        for error in [
+            lock.lock().lease(lease).await.map(drop).unwrap_err(),
+            lock.try_lock().lease(lease).await.map(drop).unwrap_err(),
+            lock.try_lock()
+                .lease(lease)
+                .wait(SOON)
+                .await
+                .map(drop)
+                .unwrap_err(),
+        ] {
+            let is_lease = matches!(error, Error::Invalid { what: "lease", .. });
+            assert!(is_lease, "{error}");
+        }
+    }
+    assert_eq!(
+        test.calls(["evalsha", "eval", "exists", "hgetall", "pttl"])
+            .await,
+        [0; 5]
+    );
+    // Neither a call nor a turn is left behind.
+    lock.lock().await.unwrap().unlock().await.unwrap();
 }
 
 /// A waiter in the queue gets the error, too.
