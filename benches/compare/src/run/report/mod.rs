@@ -318,7 +318,7 @@ const WORKLOADS: [(&str, &str, &[&str]); 18] = [
     ),
     (
         "W14",
-        "locks of each kind; each owner has its own lock",
+        "plain, fenced, spin and non-reentrant locks; each owner has its own lock",
         &PAIRS,
     ),
     (
