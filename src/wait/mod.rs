@@ -575,6 +575,28 @@ mod tests {
     }
 
     #[test]
+    fn the_outcome_of_a_replaced_contender_says_nothing_about_the_round_of_the_next_one() {
+        let (waiters, key, first) = waiting();
+        let request = WaitRequest {
+            owner: Owner::new(),
+            terms: None,
+            deadline: None,
+            kind: WaiterKind::Sole,
+        };
+        let now = waiters.clock.now();
+        let second = waiters.enter(&key, request, now).unwrap();
+        first.note_round(Some(now));
+        let later = now + Duration::from_secs(120);
+        assert!(matches!(second.take_over(later), TakeOver::Taken(_)));
+        assert!(second.round_since().is_none());
+        second.note_round(Some(later));
+        first.note_round(None);
+        assert!(second.round_since() == Some(later));
+        second.note_round(None);
+        assert!(second.round_since().is_none());
+    }
+
+    #[test]
     fn a_grant_wakes_all_waiters_of_its_owner_among_many() {
         let (waiters, key, _first) = waiting();
         let now = waiters.clock.now();

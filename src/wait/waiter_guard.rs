@@ -166,10 +166,13 @@ impl WaiterGuard {
         queues.get(&*self.key)?.outage()
     }
 
-    /// Notes since when the contender asks several servers; `None` once it knows the outcome.
+    /// Notes since when the contender asks several servers; `None` once it knows the outcome. A waiter that has
+    /// lost the role notes nothing, because the round of the contender after it is in flight.
     pub(crate) fn note_round(&self, since: Option<Moment>) {
         let mut queues = self.waiters.shard(&self.key);
-        if let Some(queue) = queues.get_mut(&*self.key) {
+        if let Some(queue) = queues.get_mut(&*self.key)
+            && queue.is_its_role(&self.waiter)
+        {
             queue.round_since = since;
         }
     }
