@@ -216,12 +216,39 @@ impl MessageLink for OfShard<'_> {
     }
 }
 
+/// The pauses between connections for messages. They grow until a connection lasts.
+pub(super) struct Pauses {
+    next: Duration,
+}
+
+impl Pauses {
+    pub(super) fn new() -> Self {
+        Self {
+            next: SHORTEST_PAUSE,
+        }
+    }
+
+    /// The pause after a connection that was open since `opened`, or after none could be opened. A server or proxy
+    /// that closes each connection soon, for example at the first subscription, would otherwise get one after the
+    /// other, and each of them wakes all waiters.
+    pub(super) fn after(&mut self, opened: Option<Instant>) -> Duration {
+        if opened.is_some_and(|opened| opened.elapsed() >= LASTING) {
+            self.next = SHORTEST_PAUSE;
+        }
+        let pause = self.next;
+        self.next = (pause * 2).min(LONGEST_PAUSE);
+        pause
+    }
+}
+
 const PING_EVERY: Duration = Duration::from_secs(10);
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The pause between two attempts to connect.
 pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A connection that was open for this long worked.
+const LASTING: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -303,6 +330,23 @@ mod tests {
                 () = changes => {}
             }
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_pauses_grow_until_a_connection_lasts() {
+        let mut pauses = Pauses::new();
+        let ms = Duration::from_millis;
+        let growing = [10, 20, 40, 80, 160, 320, 640, 1_000, 1_000];
+        for (at, pause) in growing.into_iter().enumerate() {
+            // Every second one cannot be opened.
+            let opened = at.is_multiple_of(2).then(Instant::now);
+            tokio::time::sleep(ms(900)).await;
+            assert_eq!(pauses.after(opened), ms(pause));
+        }
+        let opened = Instant::now();
+        tokio::time::sleep(LASTING).await;
+        assert_eq!(pauses.after(Some(opened)), ms(10));
+        assert_eq!(pauses.after(None), ms(20));
     }
 
     const MANY: usize = 5_000;

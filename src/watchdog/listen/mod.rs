@@ -11,10 +11,11 @@ mod simulated;
 use std::sync::Arc;
 
 use redis::aio::{PubSub, PubSubSink};
+use tokio::time::Instant;
 
 use crate::session::Core;
 use crate::wait::{ChannelList, MessageConnection, SubscriptionState, open_messages};
-use keep::{LONGEST_PAUSE, Plain, SHORTEST_PAUSE, keep_subscribed};
+use keep::{Pauses, Plain, keep_subscribed};
 
 /// Keeps one connection open while channels are wanted, and reconnects.
 pub(super) async fn keep_listening(core: &Arc<Core>) {
@@ -26,7 +27,7 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
         return simulated::keep_listening(core, &wiring).await;
     }
     let list = list(core);
-    let mut pause = SHORTEST_PAUSE;
+    let mut pauses = Pauses::new();
     loop {
         if list.is_empty() {
             list.changed().await;
@@ -36,17 +37,17 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
         let messages = core.waiters.messages();
         let mut terms = core.server.switches();
         let switched = terms.changed();
+        let mut opened = None;
         if let Some(link) = messages.take(limit).await {
-            pause = SHORTEST_PAUSE;
+            opened = Some(Instant::now());
             receive(core, link, switched).await;
         } else if let Some(connection) = open_messages(&core.server, limit).await {
-            pause = SHORTEST_PAUSE;
+            opened = Some(Instant::now());
             receive_here(core, connection, switched).await;
         }
         messages.gone();
         list.set_all(SubscriptionState::Failed);
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        tokio::time::sleep(core.clock.jitter_down(pauses.after(opened))).await;
     }
 }
 

@@ -8,7 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::keep::{LONGEST_PAUSE, OfShard, SHORTEST_PAUSE, keep_subscribed};
+use super::keep::{LONGEST_PAUSE, OfShard, Pauses, keep_subscribed};
 use crate::server::Node;
 use crate::session::Core;
 use crate::wait::{ChannelList, SubscriptionState};
@@ -120,7 +120,7 @@ async fn listen(
     stopped: CancellationToken,
 ) {
     let limit = core.server.command_timeout();
-    let mut pause = SHORTEST_PAUSE;
+    let mut pauses = Pauses::new();
     while !stopped.is_cancelled() {
         if wanted.is_empty() {
             tokio::select! {
@@ -135,9 +135,10 @@ async fn listen(
                 waiters.handle_message_text(&key, channel, text);
             }
         };
+        let mut opened = None;
         match core.server.subscriber(&node, on_message, limit).await {
             Ok(subscriber) => {
-                pause = SHORTEST_PAUSE;
+                opened = Some(Instant::now());
                 let link = OfShard {
                     core,
                     subscriber: &subscriber,
@@ -165,7 +166,6 @@ async fn listen(
             }
         }
         wanted.set_all(SubscriptionState::Failed);
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        tokio::time::sleep(core.clock.jitter_down(pauses.after(opened))).await;
     }
 }

@@ -342,6 +342,30 @@ async fn semaphores_and_latches_leave_nothing_after_their_numbers_are_deleted() 
     server.assert_clean().await;
 }
 
+/// As a proxy does that knows no subscriptions.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_closes_each_connection_for_messages_soon_gets_few_of_them() {
+    let server = Server::new();
+    let guard = server.client().await.lock("orders").lock().await.unwrap();
+    let lock = server.client().await.lock("orders");
+    let waiter = tokio::spawn(async move { lock.lock().await.unwrap() });
+    let mut connection = server.connect();
+    let (mut reply, mut closed) = ([0; 4], 0);
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(20) {
+        let kill = b"CLIENT KILL TYPE pubsub\r\n";
+        connection.write_all(kill).await.unwrap();
+        connection.read_exact(&mut reply).await.unwrap();
+        closed += u32::from(&reply == b":1\r\n");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // Seven while the pauses grow to a second, and then one a second.
+    assert!((10..40).contains(&closed), "{closed}");
+    guard.unlock().await.unwrap();
+    waiter.await.unwrap().unlock().await.unwrap();
+    server.assert_clean().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_permit_that_is_not_released_is_left() {
     let server = Server::new();
