@@ -57,6 +57,11 @@ pub(crate) fn whole(lease: Duration) -> Duration {
     Duration::from_millis(millis(lease))
 }
 
+/// Rounds up to whole milliseconds: for a time that must not end early.
+pub(crate) fn whole_or_more(time: Duration) -> Duration {
+    whole(time.saturating_add(Duration::from_nanos(999_999)))
+}
+
 pub(crate) fn millis(lease: Duration) -> u64 {
     u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)
 }

@@ -73,7 +73,7 @@ impl AcquireOptions {
         let terms = others.terms(settings)?;
         Ok(Terms {
             // So the lock stays for this time even if the client dies.
-            lease: terms.lease.max(lease::whole(at_least)),
+            lease: terms.lease.max(lease::whole_or_more(at_least)),
             local: false,
             at_least: Some(at_least),
             ..terms

@@ -92,6 +92,19 @@ async fn a_short_job_keeps_the_lock_for_the_rest_of_the_time_however_its_guard_e
     }
 }
 
+/// A lease has whole milliseconds.
+#[tokio::test(start_paused = true)]
+async fn a_lock_of_a_dead_process_stays_for_a_fraction_of_a_millisecond_too() {
+    let server = Server::new();
+    let client = server.client().await;
+    let at_least = AT_LEAST + Duration::from_micros(900);
+    let request = client.lock("orders").lock().lease(MOMENT);
+    let guard = request.hold_at_least(at_least).await.unwrap();
+    let holder = server.holder("orders").expect("it is held");
+    assert!(holder.ttl >= Some(at_least), "{holder:?}");
+    guard.unlock().await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn after_the_time_an_unlock_releases_at_once_and_hands_over() {
     let server = Server::new();
