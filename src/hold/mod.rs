@@ -196,7 +196,7 @@ impl Hold {
                 HoldPhase::Lost(reason) => reason,
                 HoldPhase::Ended => LostReason::Released,
                 HoldPhase::Pending => return None,
-                HoldPhase::Held | HoldPhase::Jeopardy if now < state.deadline => return None,
+                HoldPhase::Held | HoldPhase::Jeopardy if state.ends_after(now) => return None,
                 HoldPhase::Held | HoldPhase::Jeopardy => state.deadline_reason(),
             }
         };

@@ -33,6 +33,12 @@ impl HoldState {
         self.deadline = Moment::NEVER;
         self.remains_until = Moment::NEVER;
     }
+
+    /// Its deadline is later. That of a hold without expiry is later than any moment, also than one that a margin
+    /// has moved to the end of the clock.
+    pub(super) fn ends_after(&self, moment: Moment) -> bool {
+        moment < self.deadline || self.deadline == Moment::NEVER
+    }
 }
 
 /// How long a command may be in flight and still extend the lease in Redis.

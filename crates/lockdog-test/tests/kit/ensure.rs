@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lockdog::error::LostReason;
+use lockdog_test::Server;
 use tokio::time::sleep;
 
 use crate::support::locks::Fixture;
@@ -55,4 +56,18 @@ async fn a_healthy_watched_lock_is_ensured_at_any_time() {
         }
         guard.unlock().await.unwrap();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_without_an_end_is_ensured_for_any_time() {
+    let server = Server::new();
+    let seats = server.client().await.permit_semaphore("seats");
+    assert!(seats.try_set_permits(1).await.unwrap());
+    let permit = seats.acquire().forever().await.unwrap();
+    permit.ensure(Duration::MAX).unwrap();
+    permit.release().await.unwrap();
+    let permit = seats.acquire().await.unwrap();
+    let lost = permit.ensure(Duration::MAX).unwrap_err();
+    assert_eq!(lost.reason(), LostReason::Deadline);
+    permit.release().await.unwrap();
 }
