@@ -88,8 +88,8 @@ impl BackgroundConnection {
     }
 
     /// Asks the server to close an abandoned connection, so that no command sent on it can run any
-    /// more. True if it is closed. The user may lack the permission, or the connection's id may be
-    /// unknown.
+    /// more. True if it is closed. The user may lack the permission, or the connection's id or the server's
+    /// identity may be unknown.
     pub(crate) async fn kill(
         &self,
         endpoint: &Arc<Endpoint>,
@@ -103,8 +103,10 @@ impl BackgroundConnection {
         let Ok(connection) = self.connection(endpoint, context, limit).await else {
             return false;
         };
-        // On another server, or after a restart, that id may belong to another client's connection.
-        if !connection.leads_to_same_server(old) {
+        // On another server, or after a restart, that id may belong to another client's connection. The client notices
+        // neither if the server does not report its identity.
+        let is_certain = connection.identity().run.is_known();
+        if !is_certain || !connection.leads_to_same_server(old) {
             return false;
         }
         let mut kill = redis::cmd("CLIENT");

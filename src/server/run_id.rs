@@ -144,6 +144,12 @@ impl RunId {
         }
     }
 
+    /// The server has reported its identity, so a change of it is noticed.
+    pub(super) fn is_known(&self) -> bool {
+        let known = self.known.lock();
+        known.as_ref().is_some_and(|who| !who.is_empty())
+    }
+
     /// If a server answered whose configuration was not checked: the number of servers so far.
     pub(super) fn unchecked(&self) -> Option<u64> {
         let met = self.met.load(Ordering::Acquire);

@@ -120,6 +120,21 @@ async fn a_connection_from_before_a_restart_is_not_killed_after_it() {
     assert!(!is_listed(&redis, &new).await);
 }
 
+/// The client would not notice a restart, after which that id belongs to another connection.
+#[tokio::test]
+async fn without_permission_for_info_no_connection_is_killed() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let user = ["ACL", "SETUSER", "ann", "on", ">p", "~*", "&*", "+@all"];
+    redis.cmd(&[&user[..], &["-info"]].concat()).await;
+    let url = format!("redis://ann:p@127.0.0.1:{}", server.port());
+    let caller = TestCaller::connect(url).await;
+    let node = caller.core.server.node("").unwrap();
+    let old = node.endpoint().open_own(ms(3000)).await.unwrap();
+    assert!(!node.kill(&old, ms(3000)).await);
+    assert!(is_listed(&redis, &old).await);
+}
+
 async fn is_listed(redis: &Redis, connection: &Connection) -> bool {
     let id = format!("id={} ", connection.client_id().unwrap());
     let list: String = redis.ask(&["CLIENT", "LIST"]).await;
