@@ -91,7 +91,7 @@ metrics! {
     ROUNDS "lockdog_quorum_rounds_total" Counter Count
         "Rounds in which a RedLock asked all instances, by their result."
     MARGIN "lockdog_quorum_margin_min" Gauge Count
-        "The fewest instances that a RedLock could lose after a round that it won, since the gauges were last set."
+        "The fewest instances that a RedLock could lose after a round that it won. It stays while no round is won."
     FINDINGS "lockdog_findings" Gauge Count
         "Problems of the servers' set-up that the last diagnosis found, by kind."
     BUILD "lockdog_build_info" Gauge Count

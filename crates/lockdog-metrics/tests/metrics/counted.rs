@@ -147,14 +147,19 @@ async fn rounds_of_a_red_lock_are_counted_with_the_least_margin() {
         .record(clients.iter().map(lockdog::Client::stats));
     let page = exporter.page();
     page.assert(r#"lockdog_quorum_rounds_total{result="won"}"#, 1.0);
-    assert!(page.value("lockdog_quorum_margin_min").is_some());
+    let margin = page.value("lockdog_quorum_margin_min");
+    assert!(margin.is_some());
     let acquired = r#"lockdog_acquires_total{group="orders",outcome="acquired"}"#;
     page.assert(acquired, 1.0);
     servers[0].freeze();
     servers[1].freeze();
     lock.try_lock().await.unwrap_err();
+    exporter
+        .metrics
+        .record(clients.iter().map(lockdog::Client::stats));
     let page = exporter.page();
     page.assert(r#"lockdog_quorum_rounds_total{result="lost"}"#, 1.0);
+    assert_eq!(page.value("lockdog_quorum_margin_min"), margin);
     page.assert(
         r#"lockdog_acquires_total{group="orders",outcome="no_quorum"}"#,
         1.0,
