@@ -53,9 +53,7 @@ impl RunningCommand {
                 set_child_subreaper(Some(getpid())).map_err(|error| own(error.into()))?;
             }
         }
-        // Some programs leave CHLD ignored to what they start. Then the kernel keeps no exit code of a child. With a
-        // handler here, CHLD has its default in the launcher and the command.
-        drop(unix::signal(SignalKind::child()).map_err(own)?);
+        unignore_child().map_err(own)?;
         let mut command = launcher_command(reach, &args.words());
         environment.apply(&mut command);
         let launcher = tokio::process::Command::from(command)
@@ -151,8 +149,17 @@ impl RunningCommand {
 /// Replaces this process by the command, which then runs under the hold of a run above. Returns only if that
 /// fails.
 pub(super) fn replace(args: &Args, settings: &Settings) -> Failed {
+    if let Err(error) = unignore_child() {
+        return Failed::new(format_args!("no signals: {error}"));
+    }
     let words = args.words();
     let mut command = command_of(&words);
     environment::under_hold_above(args, settings).apply(&mut command);
     not_started(&words, &command.exec())
+}
+
+/// Some programs leave CHLD ignored to what they start. Then the kernel keeps no exit code of a child. With a handler
+/// here, CHLD has its default in what this process starts, and in what replaces it.
+fn unignore_child() -> io::Result<()> {
+    unix::signal(SignalKind::child()).map(drop)
 }

@@ -178,6 +178,12 @@ async fn an_ignored_end_of_children_hides_no_exit_code() {
     let run = [crate::program::LOCKDOG, "run", "orders", "sh", "-c"];
     let run = [&run[..], &["grep SigIgn: /proc/self/status; exit 5"]].concat();
     assert_eq!(started(&run).await, (Some(5), false));
+    // A program below the outer run ignores it again.
+    let outer = [crate::program::LOCKDOG, "run", "orders"];
+    let between = ["env", "--ignore-signal=CHLD"];
+    let nested = [crate::program::LOCKDOG, "run", "--reenter", "orders"];
+    let run = [&outer[..], &between, &nested, &grep].concat();
+    assert_eq!(started(&run).await, (Some(0), false));
     assert!(server.redis().await.keys().await.is_empty());
 }
 
