@@ -23,11 +23,7 @@ pub(super) async fn check(
     // Only a client as a whole waits for replicas.
     let wait = limit.min(REPLICAS_WAIT);
     let acknowledged = ReplicaAck::require(Replicas::All).timeout(wait);
-    // A file may have a shorter command timeout, which must not be shorter than the wait.
-    let with_replicas = builder
-        .clone()
-        .command_timeout(limit)
-        .replica_ack(acknowledged);
+    let with_replicas = builder.clone().lazy(false).replica_ack(acknowledged);
     let mut all = Vec::new();
     let mut report = |found: Found| {
         found.show(output);
@@ -50,7 +46,7 @@ pub(super) async fn check(
     let checks = async {
         let is_locked = lock(args, &client, &mut report).await;
         if is_locked {
-            match with_replicas.lazy(false).build().await {
+            match acknowledged_client(with_replicas, limit).await {
                 Ok(another) => {
                     replicas(args, acknowledging.insert(another), wait, &mut report).await
                 }
@@ -68,6 +64,16 @@ pub(super) async fn check(
         client.shutdown_within(END).await;
     }
     ended.map(|()| all)
+}
+
+/// A client whose acquires wait for the replicas. Only the library knows the command timeout of a file: one that is
+/// shorter than the wait is replaced, and a longer one stays, because the server may need it.
+async fn acknowledged_client(builder: ClientBuilder, limit: Duration) -> lockdog::Result<Client> {
+    match builder.clone().build().await {
+        // The client without the wait had the other settings.
+        Err(Error::Invalid { .. }) => builder.command_timeout(limit).build().await,
+        built => built,
+    }
 }
 
 async fn set_up(client: &Client, report: &mut impl FnMut(Found)) {

@@ -4,7 +4,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::program::{Files, lockdog, lockdog_at};
-use crate::support::prelude::SOON;
+use crate::support::prelude::{SOON, ms};
 use crate::support::security::documented;
 use crate::support::{
     Action, Certificates, Gate, Proxy, RedisServer, Replicated, dead_port, eventually, named,
@@ -92,6 +92,37 @@ async fn a_file_with_a_short_time_limit_is_no_problem_of_the_replicas() {
     let replicas = step(&lines, "replicas");
     assert_eq!(replicas["state"], "unknown", "{replicas}");
     assert_eq!(replicas["text"], "no replica follows the master");
+}
+
+/// The limit of each step is 3 s by default, and the file gives the server more time.
+#[tokio::test]
+async fn a_file_with_a_long_time_limit_has_it_for_the_replicas_too() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let files = Files::new();
+    let file = files.path("lockdog.yaml");
+    let text = format!("url: {}\ncommand_timeout: 10m\n", proxy.url());
+    std::fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    let args = ["--config", file, "doctor", "--json", "--lock-prefix", "ours:"];
+    // After this the server knows all scripts, so each of them is one command.
+    lockdog_at("", &args).end().await.code(1);
+    let of_lock = |words: &[String]| {
+        named("EVALSHA")(words) && words.iter().any(|word| word.starts_with("ours:"))
+    };
+    // The client without replicas acquires a lock and releases it.
+    let (first, acquire) = (Gate::new(), Gate::new());
+    first.open();
+    proxy.on(of_lock, Action::HoldRequest(first)).times(2);
+    proxy.on(of_lock, Action::HoldRequest(acquire.clone()));
+    let running = lockdog_at("", &args).start();
+    acquire.wait_reached().await;
+    tokio::time::sleep(ms(4_000)).await;
+    acquire.open();
+    let lines = running.end().await.code(1).json_lines();
+    assert_eq!(step(&lines, "unlock")["state"], "ok", "{lines:#?}");
+    let replicas = step(&lines, "replicas");
+    assert_eq!(replicas["state"], "unknown", "{replicas}");
 }
 
 #[tokio::test]
