@@ -52,7 +52,8 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(Failed { code, text }) => {
             if !text.is_empty() {
-                complain(text);
+                // Without a scheme, it may be the name of a lock.
+                complain(without_secrets(text, |word| word.contains("://")));
             }
             // The command under the lock has all codes up to here.
             if is_run && code == USAGE {
@@ -106,7 +107,7 @@ fn start(cli: Cli) -> Result<u8, Failed> {
 
 /// Shows what clap has to say.
 fn refused(error: &clap::Error) -> ExitCode {
-    let text = without_secrets(error.render().to_string());
+    let text = without_secrets(error.render().to_string(), |_| true);
     match error.kind() {
         // The user asked for it.
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -122,13 +123,15 @@ fn refused(error: &clap::Error) -> ExitCode {
     ExitCode::from(if is_run() { CANNOT } else { USAGE })
 }
 
-/// Clap quotes arguments, and a URL may be where none belongs, as in `lockdog doctor URL`.
-fn without_secrets(mut text: String) -> String {
-    for word in env::args_os().skip(1) {
+/// Clap quotes arguments, other errors name files, and a URL may be where none belongs, as in `lockdog doctor URL` or
+/// `--config URL`.
+fn without_secrets(mut text: String, may_be_url: impl Fn(&str) -> bool) -> String {
+    let words = env::args_os().skip(1);
+    for word in words.chain(env::var_os("LOCKDOG_CONFIG")) {
         let word = word.to_string_lossy();
         let value = word.split_once('=').map(|(_, value)| value);
         for url in [Some(&*word), value].into_iter().flatten() {
-            if has_password(url) {
+            if has_password(url) && may_be_url(url) {
                 text = text.replace(url, &without_passwords(iter::once(url)));
             }
         }

@@ -117,6 +117,27 @@ async fn a_url_where_none_belongs_is_shown_without_its_password() {
 }
 
 #[tokio::test]
+async fn a_url_in_place_of_a_file_is_shown_without_its_password() {
+    let url = format!("redis://ann:{SECRET}@h");
+    let config = format!("--config={url}");
+    let [url, config] = [&url, &config].map(String::as_str);
+    for (args, code) in [
+        (&["--config", url, "ls"][..], 2),
+        (&[config, "run", "orders", "true"], 125),
+        (&["--password-file", url, "ls"], 2),
+        (&["config", "check", url], 125),
+    ] {
+        let ended = lockdog_at("", args).end().await.code(code);
+        assert_silent(&ended);
+        ended.complains("redis://ann@h");
+    }
+    let ended = lockdog_at("", &["ls"]).env("LOCKDOG_CONFIG", url);
+    let ended = ended.end().await.code(2);
+    assert_silent(&ended);
+    ended.complains("redis://ann@h");
+}
+
+#[tokio::test]
 async fn no_process_has_the_password_in_its_arguments_and_no_command_in_its_environment() {
     let server = RedisServer::builder().password(SECRET).start().await;
     let bare = format!("redis://127.0.0.1:{}", server.port());
