@@ -38,7 +38,11 @@ pub(crate) fn read(
             variables,
         };
         builder = set(builder, key, &value)?;
-        notes.push(value.mapped(format!("{key}(..)")));
+        // An empty text, as of a variable without a value, sets nothing.
+        notes.push(match value.text() {
+            Ok(None) => value.ignored("it has no value"),
+            _ => value.mapped(format!("{key}(..)")),
+        });
     }
     Ok((builder, notes))
 }

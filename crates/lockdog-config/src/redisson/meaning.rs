@@ -72,6 +72,12 @@ pub(super) fn settings(
     }
     name_mapper(&found, has_name_mapper, &mut notes)?;
     settings.tls = tls(&found, by_tls, &mut notes)?;
+    for value in found.in_top.values().chain(found.in_section.values()) {
+        // An empty text, as of a variable without a value, sets nothing.
+        if !notes.iter().any(|note| note.key == value.key) {
+            notes.push(value.ignored("it has no value"));
+        }
+    }
     notes.extend(found.notes);
     notes.sort_by_key(|note| (note.line, note.column));
     Ok((settings, notes))
@@ -137,6 +143,12 @@ fn tls(
     }
     if !by_tls {
         return Ok(None);
+    }
+    for setting in [Setting::SslTruststore, Setting::SslKeystore] {
+        let (top, section) = (found.in_top.get(&setting), found.in_section.get(&setting));
+        if let (Some(_), Some(value)) = (top, section) {
+            notes.push(value.ignored("the one at the top level counts"));
+        }
     }
     if let Some(value) = first(found, Setting::SslTruststore)
         && let Some(pem) = certificates::roots(value)?

@@ -1,7 +1,8 @@
 //! lockdog's own form.
 
+use super::note;
 use crate::error::ConfigErrorKind;
-use crate::{Format, from_str};
+use crate::{Format, NoteKind, from_str};
 
 fn shown(text: &str) -> String {
     let config = from_str(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
@@ -155,4 +156,19 @@ fn an_empty_acknowledgement_leaves_the_default() {
     let with = |ack: &str| shown(&format!("url: redis://a:1\n{ack}"));
     assert_eq!(with("replica_ack: ${UNSET:-}\n"), with(""));
     assert_ne!(with("replica_ack: best_effort\n"), with(""));
+}
+
+/// The client does not log in, and the note says so.
+#[test]
+fn an_empty_value_is_no_setting() {
+    let text = "url: redis://a:1\npassword: ${UNSET:-}\nwake: ''\ncommand_timeout: 2s\n";
+    let notes = from_str(text).unwrap().notes;
+    for (key, expected) in [
+        ("url", NoteKind::Mapped),
+        ("password", NoteKind::Ignored),
+        ("wake", NoteKind::Ignored),
+        ("command_timeout", NoteKind::Mapped),
+    ] {
+        assert_eq!(note(&notes, key).0, expected, "{key}");
+    }
 }

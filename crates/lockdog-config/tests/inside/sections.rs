@@ -97,6 +97,28 @@ fn a_user_without_a_password_sends_no_login() {
 }
 
 #[test]
+fn a_key_without_a_value_has_a_note_too() {
+    let text = "
+slavesSyncTimeout: ''
+singleServerConfig:
+  address: redis://a:1
+  password: ${UNSET:-}
+  clientName: ''
+  timeout: \"\"
+";
+    let (_, notes) = read(text).unwrap_or_else(|error| panic!("{error}"));
+    for key in [
+        "slavesSyncTimeout",
+        "singleServerConfig.password",
+        "singleServerConfig.clientName",
+        "singleServerConfig.timeout",
+    ] {
+        let expected = (NoteKind::Ignored, "it has no value".to_owned());
+        assert_eq!(note(&notes, key), expected, "{key}");
+    }
+}
+
+#[test]
 fn sentinels_have_a_master_and_their_own_login() {
     let text = "
 sentinelServersConfig:

@@ -39,6 +39,13 @@ async fn pem_files_are_the_certificates() {
         // The client checks the certificates and the key before it connects.
         config.builder.lazy(true).build().await.unwrap();
     }
+    // The one of the section is not read.
+    let top = format!("sslTruststore: file:{}", ca.display());
+    let keys = format!("  sslTruststore: file:/none/ca.pem\n{top}");
+    let (_, notes) = read(&file("rediss", &keys)).unwrap_or_else(|error| panic!("{error}"));
+    let section = note(&notes, "singleServerConfig.sslTruststore");
+    assert_eq!(section.0, NoteKind::Ignored);
+    assert_eq!(note(&notes, "sslTruststore").0, NoteKind::Mapped);
     // Without its key a certificate proves nothing.
     let keys = format!("sslKeystore: file:{}", ca.display());
     let error = failure(&file("rediss", &keys));
