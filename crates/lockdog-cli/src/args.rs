@@ -198,7 +198,7 @@ pub(crate) struct Top {
     /// Print the table once, as plain text
     #[arg(long)]
     pub(crate) once: bool,
-    /// Stop each scan after this many keys
+    /// Stop each scan after this many keys: the first one then ends with exit code 125
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pub(crate) max_keys: u64,
 }
