@@ -1,5 +1,6 @@
 //! The command as a process, seen from lockdog: between them is the launcher.
 
+use std::cell::Cell;
 use std::io::{self, IsTerminal};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 
@@ -22,6 +23,8 @@ pub(super) struct RunningCommand {
     /// Of the launcher.
     pid: Pid,
     reach: Reach,
+    /// Nothing is left in the group of the launcher, and its number may be another one's.
+    is_group_gone: Cell<bool>,
 }
 
 /// How the launcher ended.
@@ -44,15 +47,13 @@ impl RunningCommand {
             false => Reach::Group,
         };
         let own = |error| Failed::new(format_args!("lockdog cannot start itself again: {error}"));
-        match reach {
+        if reach == Reach::Group {
             // The terminal stops the group of lockdog, and the command has another one. From before the command runs:
             // it would otherwise run on while lockdog is stopped, and the lock would end.
-            Reach::Group => signals.add_stop(),
-            // What loses its parent stays below this process, and can be found.
-            Reach::Descendants => {
-                set_child_subreaper(Some(getpid())).map_err(|error| own(error.into()))?;
-            }
+            signals.add_stop();
         }
+        // What loses its parent stays below this process, and can be found.
+        set_child_subreaper(Some(getpid())).map_err(|error| own(error.into()))?;
         unignore_child().map_err(own)?;
         let mut command = launcher_command(reach, &args.words());
         environment.apply(&mut command);
@@ -64,6 +65,7 @@ impl RunningCommand {
             launcher,
             pid,
             reach,
+            is_group_gone: Cell::new(false),
         })
     }
 
@@ -85,8 +87,7 @@ impl RunningCommand {
         }
     }
 
-    /// Reaps the processes of the command that have ended as children of this process. They are if lockdog is the
-    /// first process of a container: no other process takes what lost its parent.
+    /// Reaps the processes of the command that have ended as children of this process, because they lost their parent.
     pub(super) fn reap(&self) {
         descendants::reap(self.pid);
     }
@@ -99,8 +100,13 @@ impl RunningCommand {
     /// Sends a signal to the command and what it started.
     pub(super) fn signal(&self, signal: Signal) {
         match self.reach {
-            // It may have ended meanwhile.
-            Reach::Group => drop(kill_process_group(self.pid, signal)),
+            Reach::Group => {
+                self.signal_outside(signal);
+                if !self.is_group_gone.get() {
+                    // It may have ended meanwhile.
+                    drop(kill_process_group(self.pid, signal));
+                }
+            }
             Reach::Descendants => {
                 let has_command = self.signal_processes(signal);
                 if signal == Signal::KILL
@@ -120,6 +126,26 @@ impl RunningCommand {
         }
     }
 
+    /// Signals what has left the group of the launcher, and not the session.
+    fn signal_outside(&self, signal: Signal) {
+        let outside = descendants::outside(self.pid);
+        for process in &outside {
+            let is_meant = match signal {
+                Signal::KILL | Signal::STOP | Signal::CONT => true,
+                // A program such as timeout(1) passes them on to what it started.
+                Signal::HUP | Signal::INT | Signal::QUIT | Signal::TERM => {
+                    process.is_first_of(&outside)
+                }
+                // They would end such a program, and not what it started.
+                _ => false,
+            };
+            if is_meant {
+                // It may have ended meanwhile.
+                let _ = kill_process(process.pid(), signal);
+            }
+        }
+    }
+
     /// Returns whether there were any.
     fn signal_processes(&self, signal: Signal) -> bool {
         let processes = self.processes();
@@ -133,7 +159,13 @@ impl RunningCommand {
     /// Whether nothing is left of the command, and of what it started.
     pub(super) fn is_gone(&self) -> bool {
         match self.reach {
-            Reach::Group => !descendants::is_group_alive(self.pid),
+            Reach::Group => {
+                if !self.is_group_gone.get() {
+                    let is_gone = !descendants::is_group_alive(self.pid);
+                    self.is_group_gone.set(is_gone);
+                }
+                self.is_group_gone.get() && descendants::outside(self.pid).is_empty()
+            }
             Reach::Descendants => self.processes().is_empty(),
         }
     }

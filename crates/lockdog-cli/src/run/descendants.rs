@@ -8,7 +8,8 @@ use rustix::process::{Pid, WaitOptions, getpid, waitpid};
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Process {
     pid: Pid,
-    began: u64,
+    /// When it was found.
+    stat: Stat,
 }
 
 impl Process {
@@ -18,7 +19,13 @@ impl Process {
 
     /// Whether it still runs: a process that only waits to be reaped does not.
     pub(super) fn is_alive(&self) -> bool {
-        Stat::of(self.pid).is_some_and(|stat| stat.began == self.began && stat.state != 'Z')
+        Stat::of(self.pid).is_some_and(|stat| stat.began == self.stat.began && stat.state != 'Z')
+    }
+
+    /// Whether none of these started it.
+    pub(super) fn is_first_of(&self, all: &[Self]) -> bool {
+        let is_parent = |it: &Self| it.pid.as_raw_nonzero().get() == self.stat.parent;
+        !all.iter().any(is_parent)
     }
 }
 
@@ -34,7 +41,7 @@ pub(super) fn of(root: Pid) -> Vec<Process> {
         for (pid, stat) in children {
             let process = Process {
                 pid: *pid,
-                began: stat.began,
+                stat: *stat,
             };
             if !found.contains(&process) {
                 found.push(process);
@@ -43,6 +50,20 @@ pub(super) fn of(root: Pid) -> Vec<Process> {
         }
     }
     found
+}
+
+/// The processes below this one that run in its session and in another group than this one, as timeout(1) and the jobs
+/// of a shell do. What was in the group of this process before is none of them.
+pub(super) fn outside(group: Pid) -> Vec<Process> {
+    let Some(own) = Stat::of(getpid()) else {
+        return Vec::new();
+    };
+    let groups = [own.group, group.as_raw_nonzero().get()];
+    let mut outside = of(getpid());
+    outside.retain(|Process { stat, .. }| {
+        stat.session == own.session && !groups.contains(&stat.group) && stat.state != 'Z'
+    });
+    outside
 }
 
 /// Reaps the children of this process that have ended, except this one. A process that lost its parent is a child of
@@ -83,10 +104,12 @@ fn all() -> Vec<(Pid, Stat)> {
 }
 
 /// What `/proc/<pid>/stat` says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Stat {
     state: char,
     parent: i32,
     group: i32,
+    session: i32,
     began: u64,
 }
 
@@ -103,11 +126,13 @@ impl Stat {
         let state = words.next()?.chars().next()?;
         let parent = words.next()?.parse().ok()?;
         let group = words.next()?.parse().ok()?;
-        let began = words.nth(16)?.parse().ok()?;
+        let session = words.next()?.parse().ok()?;
+        let began = words.nth(15)?.parse().ok()?;
         Some(Self {
             state,
             parent,
             group,
+            session,
             began,
         })
     }
@@ -122,7 +147,7 @@ mod tests {
         let text = "17 (a) S 1 (b) S 42 43 17 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 98765 1 2 3\n";
         let stat = Stat::parse(text).expect("it is whole");
         assert_eq!((stat.state, stat.parent, stat.group), ('S', 42, 43));
-        assert_eq!(stat.began, 98_765);
+        assert_eq!((stat.session, stat.began), (17, 98_765));
         assert!(Stat::parse("17 (a) S 42").is_none());
     }
 

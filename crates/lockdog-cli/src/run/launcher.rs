@@ -120,7 +120,12 @@ fn send(command: &Child, signal: Signal) {
 /// Kills everything that belongs to the command, and ends this process.
 async fn end(reach: Reach) -> ! {
     match reach {
-        Reach::Group => drop(kill_process_group(getpgrp(), Signal::KILL)),
+        Reach::Group => {
+            for process in descendants::outside(getpgrp()) {
+                let _ = kill_process(process.pid(), Signal::KILL);
+            }
+            drop(kill_process_group(getpgrp(), Signal::KILL));
+        }
         Reach::Descendants => {
             for _ in 0..MOST_PASSES {
                 let below = descendants::of(getpid());

@@ -14,7 +14,7 @@ use crate::output::clean;
 /// Which processes belong to the command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Reach {
-    /// The group that the launcher leads.
+    /// The group that the launcher leads, and what left it for another group of the session.
     Group,
     /// All processes below the launcher. The group is that of the terminal, and has others, too.
     Descendants,

@@ -1,6 +1,6 @@
 //! What `lockdog run` does with its command when the lock is lost.
 
-use crate::program::{Files, is_running, lockdog, lockdog_at};
+use crate::program::{Files, group, is_running, lockdog, lockdog_at, parent};
 use crate::support::prelude::{LONG, SOON, ms};
 use crate::support::{Direction, Proxy, RedisServer, eventually};
 
@@ -54,6 +54,23 @@ async fn killed_at_the_end_of_a_lease() -> (bool, i128) {
     proxy.heal();
     let written = i128::from(last) - i128::from(begun);
     (is_foreseen && lines.contains(&"term"), written)
+}
+
+/// timeout(1) leads the group, and its program ignores TERM.
+#[tokio::test]
+async fn a_lost_lock_stops_a_program_with_a_group_of_its_own() {
+    let server = RedisServer::start().await;
+    let files = Files::new();
+    let pid = files.path("pid").display().to_string();
+    let inner = "trap \"\" TERM; echo $$ > \"$0\"; while :; do sleep 0.05; done";
+    let script = format!("timeout 600 sh -c '{inner}' \"$0\"; echo $?");
+    let args = ["run", "--lease", "6s", "orders", "sh", "-c", &script, &pid];
+    let running = lockdog(&server, &args).start();
+    let pid = files.number("pid").await;
+    assert_eq!(group(pid), parent(pid));
+    server.redis().await.cmd(&["DEL", "orders"]).await;
+    running.end().await.code(76);
+    assert!(!is_running(pid));
 }
 
 #[tokio::test]

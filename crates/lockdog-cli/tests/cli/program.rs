@@ -208,6 +208,11 @@ pub(crate) fn parent(pid: u32) -> Option<u32> {
     stat_word(pid, 1)?.parse().ok()
 }
 
+/// The group of a process. `None` if there is no such process.
+pub(crate) fn group(pid: u32) -> Option<u32> {
+    stat_word(pid, 2)?.parse().ok()
+}
+
 /// What the kernel says of a process, from the first word after its name.
 fn stat_word(pid: u32, number: usize) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::program::{Files, is_running, kill, lockdog, state};
+use crate::program::{Files, group, is_running, kill, lockdog, parent, state};
 use crate::support::prelude::{LONG, SOON};
 use crate::support::{RedisServer, eventually};
 
@@ -32,6 +32,25 @@ async fn signals_reach_a_trap_of_the_command_and_its_code_is_the_exit_code() {
         assert_eq!(files.text(name), "ready\ntrapped\n");
         // The lease is far longer than the test, so the lock was released.
         assert!(server.redis().await.keys().await.is_empty(), "{name}");
+    }
+}
+
+/// timeout(1) leads the group, and passes TERM on.
+#[tokio::test]
+async fn a_program_with_a_group_of_its_own_gets_term_and_dies_with_lockdog() {
+    let server = RedisServer::start().await;
+    for (signal, code) in [(Signal::TERM, Some(5)), (Signal::KILL, None)] {
+        let files = Files::new();
+        let pid = files.path("pid").display().to_string();
+        let script = "trap 'exit 5' TERM; echo $$ > \"$0\"; while :; do sleep 0.05; done";
+        let command = ["timeout", "600", "sh", "-c", script, &pid];
+        let args = [&["run", "--lease", "6s", "orders"][..], &command].concat();
+        let running = lockdog(&server, &args).start();
+        let pid = files.number("pid").await;
+        assert_eq!(group(pid), parent(pid));
+        running.signal(signal);
+        assert_eq!(running.end().await.status.code(), code);
+        eventually(SOON, "it is gone", async || !is_running(pid)).await;
     }
 }
 
