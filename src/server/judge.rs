@@ -31,6 +31,17 @@ impl Server {
         }
     }
 
+    /// Abandons the connection of an answer if another server's identity was seen since the connection was opened. It
+    /// may lead to an old master, which answers questions as a replica. Returns whether it did.
+    pub(crate) fn abandon_outdated(&self, sent: &Sent) -> bool {
+        let outdated = |on: &&Connection| on.server_run().1 != on.identity().run.reborn();
+        let Some(on) = sent.on.as_ref().filter(outdated) else {
+            return false;
+        };
+        self.abandon(on);
+        true
+    }
+
     /// Like [`Server::lost`], but first checks the server's identity if it is in doubt. Fails if that is not
     /// complete at `until`, or if another server has the key now.
     pub(crate) async fn judge(

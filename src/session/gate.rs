@@ -214,10 +214,18 @@ impl GateQueries {
 
     async fn query(&self, listener: &Listener, now: Moment) -> GateState {
         let core = &self.core;
-        let time = core.server.time_box(core.clock.now());
-        let mut sent = Sent::default();
-        let counted = latch::count(&core.server, &self.key, time, &mut sent).await;
-        core.server.abandon_unanswered(&counted, &sent);
+        let mut is_repeated = false;
+        let counted = loop {
+            let time = core.server.time_box(core.clock.now());
+            let mut sent = Sent::default();
+            let counted = latch::count(&core.server, &self.key, time, &mut sent).await;
+            core.server.abandon_unanswered(&counted, &sent);
+            // An old master may not have a latch that the new one has, and a latch without a count is open.
+            if counted.is_err() || is_repeated || !core.server.abandon_outdated(&sent) {
+                break counted;
+            }
+            is_repeated = true;
+        };
         let found = matches!(counted, Ok(..=0)).then_some(now);
         // After the message of the zero, the count may have been set again. The waiters are released all
         // the same. The later moment counts, because a waiter may have come after the begin of this query.

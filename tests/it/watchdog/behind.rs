@@ -4,9 +4,9 @@
 use lockdog::Client;
 
 use super::{LEASE, SAFETY, builder, connected, is_renewal};
-use crate::support::prelude::LONG;
+use crate::support::prelude::{LONG, ms};
 use crate::support::{Proxy, Redis, Replicated, dead_port, eventually};
-use crate::turn::renewed;
+use crate::turn::{answered, renewed};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_is_renewed_at_the_master_that_took_over() {
@@ -129,6 +129,26 @@ async fn a_permit_that_the_old_master_never_had_is_released_at_the_new_one() {
         seats.available().await.unwrap() == 1
     })
     .await;
+    client.shutdown().await;
+}
+
+/// A latch without a count is open.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_latch_that_the_old_master_never_had_is_not_open() {
+    let all = Replicated::start(1).await;
+    let address = Proxy::start(&all.master).await;
+    let client = connected(builder(address.url())).await;
+    // The client's own thread opens its connection for this release.
+    drop(client.lock("before").lock().lease(LONG).await.unwrap());
+    all.redis.eventually_gone("before").await;
+    let master = fail_over(&all, &address, dead_port()).await;
+    let latch = client.count_down_latch("gate");
+    assert!(latch.try_set_count(1).await.unwrap());
+    assert!(!all.redis.exists("gate").await && master.exists("gate").await);
+    let is_open = answered(async || latch.wait_zero_within(ms(2_000)).await).await;
+    assert!(!is_open);
+    latch.count_down().await.unwrap();
+    assert!(answered(async || latch.wait_zero_within(SAFETY).await).await);
     client.shutdown().await;
 }
 
