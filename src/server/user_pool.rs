@@ -28,8 +28,9 @@ pub(super) struct PooledConnection(Connection);
 
 #[cfg(feature = "deadpool")]
 impl PooledConnection {
-    /// The pool forgets the connection. It would give it to the next caller again, because it checks it by a PING, which
-    /// a replica answers too. And the call that abandoned it still refers to it when it needs another one from the pool.
+    /// The pool forgets the connection. It would give it to the next caller again, because it checks it by a PING,
+    /// which a replica answers too. And the call that abandoned it still refers to it when it needs another one from
+    /// the pool.
     pub(super) fn leave(&self) {
         let taken = self.0.lock().take();
         drop(taken.map(Connection::take));
