@@ -168,4 +168,23 @@ mod tests {
         }
         shell.wait().expect("it is our child");
     }
+
+    #[test]
+    fn the_first_processes_are_those_that_no_other_one_started() {
+        let process = |pid, parent| {
+            let (group, session, began) = (5, 1, 0);
+            let stat = Stat {
+                state: 'S',
+                parent,
+                group,
+                session,
+                began,
+            };
+            let pid = Pid::from_raw(pid).expect("it is a pid");
+            Process { pid, stat }
+        };
+        let all = [process(6, 5), process(5, 4), process(8, 4)];
+        let firsts = all.each_ref().map(|it| it.is_first_of(&all));
+        assert_eq!(firsts, [false, true, true]);
+    }
 }
