@@ -32,6 +32,16 @@ pub(crate) fn float(text: &[u8]) -> Option<f64> {
     (!number.is_nan()).then_some(number)
 }
 
+/// A score. Redis refuses one whose size a floating point number cannot have.
+pub(crate) fn score_number(text: &[u8]) -> Option<f64> {
+    let number = float(text)?;
+    let mantissa = text.split(|byte| matches!(byte, b'e' | b'E')).next();
+    let is_zero = mantissa.is_none_or(|digits| !digits.iter().any(|it| matches!(it, b'1'..=b'9')));
+    let is_word = !text.iter().any(u8::is_ascii_digit);
+    let is_outside = number.is_infinite() && !is_word || number == 0.0 && !is_zero;
+    (!is_outside).then_some(number)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,5 +64,14 @@ mod tests {
         ] {
             assert_eq!(integer(text.as_bytes()), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_score_has_a_size_that_a_float_can_have() {
+        let is_score = |text: &&str| score_number(text.as_bytes()).is_some();
+        let scores = ["inf", "-Infinity", "0", "-0.0e5", "0e400", "1e5", "1e-310"];
+        assert!(scores.iter().all(is_score));
+        let others = ["1e400", "-1e400", "1e-400", "nan", "", " 1", "e"];
+        assert!(!others.iter().any(is_score));
     }
 }

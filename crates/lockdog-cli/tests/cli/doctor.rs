@@ -104,7 +104,14 @@ async fn a_file_with_a_long_time_limit_has_it_for_the_replicas_too() {
     let text = format!("url: {}\ncommand_timeout: 10m\n", proxy.url());
     std::fs::write(&file, text).unwrap();
     let file = file.to_str().unwrap();
-    let args = ["--config", file, "doctor", "--json", "--lock-prefix", "ours:"];
+    let args = [
+        "--config",
+        file,
+        "doctor",
+        "--json",
+        "--lock-prefix",
+        "ours:",
+    ];
     // After this the server knows all scripts, so each of them is one command.
     lockdog_at("", &args).end().await.code(1);
     let of_lock = |words: &[String]| {

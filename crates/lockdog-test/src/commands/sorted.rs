@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::lists::range;
 use super::{Command, anywhere, is};
 use crate::database::{Database, text};
-use crate::number::{float, int_arg, integer};
+use crate::number::{float, int_arg, integer, score_number};
 use crate::reply::{CommandResult, Refusal, Reply};
 
 type Sorted = BTreeMap<Vec<u8>, f64>;
@@ -293,7 +293,7 @@ impl Bounds {
 }
 
 fn score_arg(text: &[u8]) -> Result<f64, Refusal> {
-    float(text).ok_or_else(|| Refusal::new("ERR value is not a valid float"))
+    score_number(text).ok_or_else(|| Refusal::new("ERR value is not a valid float"))
 }
 
 /// The sum of two scores, which is an error if both are infinite and differ.

@@ -155,6 +155,22 @@ fn a_score_that_would_be_no_number_is_refused_as_on_redis() {
 }
 
 #[test]
+fn a_score_that_no_float_has_is_refused_and_a_bound_is_infinite_as_on_redis() {
+    let mut pair = Pair::start();
+    for command in [
+        &["ZADD", "k", "1e400", "a"][..],
+        &["ZADD", "k", "-1e400", "a"],
+        &["ZADD", "k", "1e-400", "a"],
+        &["ZINCRBY", "k", "1e400", "a"],
+        &["ZADD", "k", "5", "a"],
+        &["ZCOUNT", "k", "-1e400", "1e400"],
+    ] {
+        pair.send(command).unwrap();
+    }
+    pair.compare().unwrap();
+}
+
+#[test]
 fn passwords_are_required_as_on_redis() {
     let mut pair = Pair::start();
     pair.require_password("right");
