@@ -348,8 +348,9 @@ mod tests {
     use super::*;
     #[cfg(target_os = "linux")]
     use crate::clock::testing::cpu_time;
-    use crate::hold::Terms;
+    use crate::hold::{Holds, Terms};
     use crate::key::kind;
+    use crate::server::Sent;
     use crate::user_code::FreeAtEachCall;
 
     fn waiting() -> (Arc<Waiters>, Arc<LockKey>, WaiterGuard) {
@@ -572,6 +573,34 @@ mod tests {
         drop(third);
         assert!(!waiters.is_awaited(&key));
         assert!(waiters.shard(&key).is_empty());
+    }
+
+    /// The drop wakes those that wait for the turn of its hold.
+    #[tokio::test]
+    async fn a_hand_over_to_a_replaced_contender_is_dropped_after_the_shard_is_unlocked() {
+        let (waiters, key, first) = waiting();
+        let now = waiters.clock.now();
+        let request = first.waiter.request;
+        let second = waiters.enter(&key, request, now).unwrap();
+        let hold = Holds::new(waiters.clock.clone(), false).enter(&key, request.owner);
+        let receiver = waiters.receiver(&key, WaiterKind::Sole, now).unwrap();
+        assert!(receiver.announce(&hold));
+        let command = hold.try_command();
+        let sent = Sent::default();
+        let handed = HandedOver {
+            hold: hold.clone(),
+            command,
+            sent,
+        };
+        assert!(receiver.deliver(handed, now).is_none());
+        let seen = waiters.clone();
+        let free =
+            FreeAtEachCall::new(move || seen.shards.iter().all(|it| it.try_lock().is_some()));
+        let mut turn = std::pin::pin!(hold.command());
+        assert!(free.poll(turn.as_mut()).is_pending());
+        let later = now + Duration::from_secs(120);
+        assert!(matches!(second.take_over(later), TakeOver::Taken(Some(_))));
+        assert_eq!(free.calls(), [true]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::Subscription;
 use super::listed::ListedClient;
 use super::places::Places;
 use super::retreat::Retreat;
-use super::waiter::Waiter;
+use super::waiter::{HandedOver, Waiter};
 use super::wake_ups::WakeUps;
 use crate::clock::Moment;
 use crate::error::Error;
@@ -243,23 +243,23 @@ impl WaitQueue {
         }
     }
 
-    /// Gives the role to `waiter` if the contender missed its check-in. Returns the contender's acquire in
-    /// flight, if there is one, for the caller to undo.
+    /// Gives the role to `waiter` if the contender missed its check-in. Returns what the contender had: see
+    /// [`Waiter::replace`].
     pub(super) fn take_over(
         &mut self,
         waiter: &Arc<Waiter>,
         overdue: Moment,
-    ) -> Option<Option<Arc<Hold>>> {
+    ) -> Option<(Option<Arc<Hold>>, Option<HandedOver>)> {
         let contender = self.contender.clone()?;
         if contender.id == waiter.id {
             return None;
         }
-        let acquire = contender.replace(overdue)?;
+        let replaced = contender.replace(overdue)?;
         self.remove(&contender);
         self.absent.insert(contender.id, contender);
         self.contender = Some(waiter.clone());
         self.round_since = None;
-        Some(acquire)
+        Some(replaced)
     }
 
     /// Leaves the lock, which is about to be released, to `others` other clients, if their number is

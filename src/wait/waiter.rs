@@ -16,8 +16,7 @@ use crate::error::Error;
 use crate::hold::{Hold, TurnGuard};
 use crate::server::Sent;
 
-/// A waiter's acquire that another owner's hand-over made: granted by Redis, not yet taken by the
-/// waiter.
+/// A waiter's acquire that another owner's hand-over made: granted by Redis, not yet taken by the waiter.
 pub(crate) struct HandedOver {
     pub(crate) hold: Arc<Hold>,
     pub(crate) command: Option<TurnGuard>,
@@ -200,18 +199,20 @@ impl Waiter {
         self.state.lock().absent = false;
     }
 
-    /// Marks the waiter as absent if it missed its check-in before `overdue`. Then the caller has to
-    /// undo its acquire in flight, if there is one.
-    pub(super) fn replace(&self, overdue: Moment) -> Option<Option<Arc<Hold>>> {
+    /// Marks the waiter as absent if it missed its check-in before `overdue`. Then the caller has to undo its acquire
+    /// in flight, and drops a delivered hand-over: that may run user code, so not while the queue is locked.
+    pub(super) fn replace(
+        &self,
+        overdue: Moment,
+    ) -> Option<(Option<Arc<Hold>>, Option<HandedOver>)> {
         let mut state = self.state.lock();
         if state.promised > overdue {
             return None;
         }
         state.absent = true;
-        state.reception = Reception::Nothing;
         // The caller asks in its place.
         self.was_called.store(false, Ordering::Relaxed);
-        Some(state.acquire.take())
+        Some((state.acquire.take(), state.receive()))
     }
 
     /// A hand-over to it is in flight or was delivered.
@@ -238,8 +239,7 @@ impl Waiter {
         self.request.terms.is_none() && self.state.lock().is_there(overdue)
     }
 
-    /// Makes it expect the lock, if it wants the lock, is alive, and has no command of its own in
-    /// flight.
+    /// Makes it expect the lock, if it wants the lock, is alive, and has no command of its own in flight.
     pub(super) fn expect(&self, now: Moment, overdue: Moment, until: Moment) -> bool {
         // A hand-over takes a round trip. One that completes after the receiver's deadline is undone,
         // and no client has the lock meanwhile.

@@ -122,7 +122,8 @@ impl WaiterGuard {
             }
         }
         let taken = queue.take_over(&self.waiter, overdue);
-        taken.map_or(TakeOver::Kept, TakeOver::Taken)
+        drop(queues);
+        taken.map_or(TakeOver::Kept, |(acquire, _)| TakeOver::Taken(acquire))
     }
 
     /// Notes the acquire in flight, so that another waiter can take over. Returns false if the acquire
