@@ -214,6 +214,11 @@ async fn ask(
         // The next renewal opens another connection.
         core.server.abandon(&connection);
     }
+    // The master may have been switched during that question. An answer of the old one must not end the doubts about
+    // the holds that the switch began.
+    let is_current = connection.is_current();
+    let switched = || Failure::Broken("the master was switched".into());
+    let answer = answer.and_then(|answers| is_current.then_some(answers).ok_or_else(switched));
     let answer = answer.map_err(|failure| {
         let route = core.server.redirected(&failure, Some(&connection));
         (failure, route)

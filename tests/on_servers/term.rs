@@ -1,9 +1,9 @@
 //! A connection to a replaced master gets no commands, and its answers do not count.
 
-use super::{SOON, TestCaller, TestMember, ms};
+use super::{LONG, SOON, TestCaller, TestMember, ms};
 use crate::client::Client;
 use crate::server::{Connection, Endpoint, Failure, ReplicaAck};
-use crate::support::{Data, Redis, RedisServer, Replicated, eventually, named};
+use crate::support::{Action, Data, Gate, Redis, RedisServer, Replicated, eventually, named};
 
 /// As after a switch of the master.
 fn end_term(endpoint: &Endpoint) {
@@ -55,6 +55,34 @@ async fn an_answer_that_arrives_after_the_switch_does_not_count() {
     // The command may have run, and it ran on the old master.
     assert!(matches!(answer, Err(Failure::Broken(_))), "{answer:?}");
     assert!(member.redis.exists("k").await);
+}
+
+/// If the server could not extend a lock, the client asks it whether it is a master before it processes the answers
+/// for the others.
+#[tokio::test]
+async fn a_renewal_does_not_count_if_the_master_is_switched_before_its_answer_is_processed() {
+    let member = TestMember::with(|client| client.watchdog_lease(ms(12_000))).await;
+    let guard = member.client.lock("l").lock().await.unwrap();
+    let other = member.client.lock("other").lock().await.unwrap();
+    let renewed = || {
+        let holds = member.core.holds.all();
+        holds.iter().map(|it| it.state().renewed).min()
+    };
+    let granted = renewed();
+    // The first connection of the watchdog has sent its own questions then.
+    eventually(LONG, "they are renewed", async || renewed() > granted).await;
+    let gate = Gate::new();
+    let question = Action::HoldRequest(gate.clone());
+    member.proxy.on(named("INFO"), question);
+    member.redis.cmd(&["SET", "other", "no lock"]).await;
+    gate.wait_reached().await;
+    end_term(member.core.server.node("").unwrap().endpoint());
+    gate.open();
+    let failed = async || member.client.stats().renewals_failed_total > 0;
+    eventually(LONG, "the answers do not count", failed).await;
+    assert!(guard.is_valid());
+    guard.unlock().await.unwrap();
+    drop(other);
 }
 
 /// A grant may wait for replicas longer than the client needs to learn that its master was replaced.
