@@ -12,19 +12,15 @@ type Pool = deadpool_redis::Pool;
 type Pool = std::convert::Infallible;
 
 #[cfg(feature = "deadpool")]
-type Connection = deadpool_redis::Connection;
+type Kept = Mutex<Option<deadpool_redis::Connection>>;
 #[cfg(not(feature = "deadpool"))]
-type Connection = std::convert::Infallible;
+type Kept = std::convert::Infallible;
 
 #[derive(Clone)]
 pub(crate) struct UserPool(Pool);
 
 /// A connection that the pool counts as taken until this is dropped, or until the client leaves the connection.
-#[cfg(feature = "deadpool")]
-pub(super) struct PooledConnection(Mutex<Option<Connection>>);
-
-#[cfg(not(feature = "deadpool"))]
-pub(super) struct PooledConnection(Connection);
+pub(super) struct PooledConnection(Kept);
 
 #[cfg(feature = "deadpool")]
 impl PooledConnection {
@@ -33,7 +29,7 @@ impl PooledConnection {
     /// the pool.
     pub(super) fn leave(&self) {
         let taken = self.0.lock().take();
-        drop(taken.map(Connection::take));
+        drop(taken.map(deadpool_redis::Connection::take));
     }
 }
 

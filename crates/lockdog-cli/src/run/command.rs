@@ -104,7 +104,7 @@ impl RunningCommand {
                 self.signal_outside(signal);
                 if !self.is_group_gone.get() {
                     // It may have ended meanwhile.
-                    drop(kill_process_group(self.pid, signal));
+                    let _ = kill_process_group(self.pid, signal);
                 }
             }
             Reach::Descendants => {

@@ -124,7 +124,7 @@ async fn end(reach: Reach) -> ! {
             for process in descendants::outside(getpgrp()) {
                 let _ = kill_process(process.pid(), Signal::KILL);
             }
-            drop(kill_process_group(getpgrp(), Signal::KILL));
+            let _ = kill_process_group(getpgrp(), Signal::KILL);
         }
         Reach::Descendants => {
             for _ in 0..MOST_PASSES {
