@@ -294,6 +294,9 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         core.server.abandon(&old);
         core.server.kill(&old, limit).await;
         gave_up = true;
+        // Only the attempts from here on show how long the release fails. The background's own connection may have
+        // broken meanwhile, and then the first of them fails at once.
+        job.began = None;
     } else if let (Ok(connection), true) = (&connection, failure.ends_connection()) {
         // The background's own connection is silent or leads to a replica now: the next attempt opens another one.
         core.server.abandon(connection);
