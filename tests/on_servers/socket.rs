@@ -6,7 +6,7 @@ use std::pin::Pin;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, RedisResult, Value};
+use redis::{AsyncConnectionConfig, Cmd, RedisResult, Value};
 
 use super::Socket;
 use crate::key::Script;
@@ -33,7 +33,9 @@ impl World {
     async fn without_batch_script() -> Self {
         let server = RedisServer::start().await;
         let client = redis::Client::open(server.url()).unwrap();
-        let connect = || client.get_multiplexed_async_connection();
+        // By default an answer has half a second, and a busy machine may need longer.
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let connect = || client.get_multiplexed_async_connection_with_config(&config);
         let mut world = Self {
             socket: Socket::batched(connect().await.unwrap()),
             other: connect().await.unwrap(),
