@@ -26,7 +26,8 @@ impl Gate {
             .await;
     }
 
-    /// Waits until what the gate held back has had its effect; fails the test after thirty seconds.
+    /// Waits until what the gate held back has had its effect; fails the test after thirty seconds. A held request was
+    /// only sent to the server by then.
     pub(crate) async fn wait_passed(&self) {
         self.wait("nothing passed the gate", |stage| stage.passed.is_some())
             .await;
