@@ -129,6 +129,7 @@ impl WaitQueue {
         if is_passed_on {
             self.pass_on();
         }
+        let is_used_up = is_used_up && !(is_passed_on && self.next_wants_fewer_than(waiter));
         // The readers behind a reader sent their attempts together with it, so they need no wake-up.
         let is_known = with_lock && waiter.is_reader() && self.is_reader_next();
         if !is_used_up && !is_known && (is_passed_on || waiter.is_writer()) {

@@ -74,4 +74,14 @@ impl WaitQueue {
             .or_else(|| in_order().find(can_take))
             .cloned()
     }
+
+    /// Whether permits may be free for the contender that were too few for this waiter: they were handed to it.
+    pub(super) fn next_wants_fewer_than(&self, waiter: &Waiter) -> bool {
+        let wanted = |it: &Waiter| match it.request.kind {
+            WaiterKind::Permits(permits) => permits,
+            WaiterKind::Sole | WaiterKind::Writer | WaiterKind::Reader { .. } => 0,
+        };
+        let next = self.contender.as_deref();
+        next.is_some_and(|next| wanted(next) < wanted(waiter))
+    }
 }

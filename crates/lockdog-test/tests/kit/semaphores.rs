@@ -114,6 +114,28 @@ async fn tasks_of_one_client_use_all_permits_at_the_same_time() {
     }
 }
 
+/// SE6: one permit is free, which is too few for the first waiter. That one gets others by a hand-over.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_leaves_with_a_hand_over_calls_one_that_wants_fewer_permits() {
+    let server = Server::new();
+    let client = server.builder().poll_cap(LONG).build().await.unwrap();
+    let seats = client.semaphore("seats");
+    assert!(seats.try_set_permits(3).await.unwrap());
+    let two = seats.acquire_many(2).await.unwrap();
+    let first = tokio::spawn(seats.acquire_many(2).into_future());
+    sleep(MOMENT).await;
+    let second = tokio::spawn(seats.acquire().into_future());
+    sleep(MOMENT).await;
+    assert!(!first.is_finished() && !second.is_finished());
+    two.release().await.unwrap();
+    let first = timeout(MOMENT, first).await.expect("it gets the two");
+    let second = timeout(MOMENT, second).await.expect("one is free");
+    assert_eq!(client.stats().hand_overs_total, 1);
+    first.unwrap().unwrap().release().await.unwrap();
+    second.unwrap().unwrap().release().await.unwrap();
+    assert_eq!(seats.available().await.unwrap(), 3);
+}
+
 const PERMITS: u32 = 4;
 const TASKS: u32 = 16;
 const ROUNDS: u32 = 50;
