@@ -575,6 +575,19 @@ mod tests {
         assert!(waiters.shard(&key).is_empty());
     }
 
+    /// Otherwise permits stay free if the new contender gets a hand-over before it asks.
+    #[test]
+    fn a_waiter_that_takes_the_role_takes_the_call_too() {
+        let (waiters, key, first) = waiting();
+        let now = waiters.clock.now();
+        let second = waiters.enter(&key, first.waiter.request, now).unwrap();
+        waiters.wake(&key);
+        assert!(first.waiter.was_called() && !second.waiter.was_called());
+        let later = now + Duration::from_secs(120);
+        assert!(matches!(second.take_over(later), TakeOver::Taken(_)));
+        assert!(!first.waiter.was_called() && second.waiter.was_called());
+    }
+
     /// The drop wakes those that wait for the turn of its hold.
     #[tokio::test]
     async fn a_hand_over_to_a_replaced_contender_is_dropped_after_the_shard_is_unlocked() {

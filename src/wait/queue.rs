@@ -38,6 +38,8 @@ pub(super) struct WaitQueue {
     /// The client's own channel, since it left the list.
     pub(super) unlisted: Option<Subscription>,
     subscription: Option<Subscription>,
+    /// A contender has asked, or is called to, since messages come: so one comes for each later release.
+    pub(super) is_watched: bool,
     /// A release woke this client and no other, and it has neither had nor released the lock since.
     pub(super) is_called: bool,
     /// See [`WaitQueue::be_second`].

@@ -1,5 +1,6 @@
 //! A waiter's place in a queue.
 
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -50,11 +51,17 @@ impl WaiterGuard {
         let Some(queue) = queues.get_mut(&*self.key) else {
             return QueueView::default();
         };
+        let is_contender = queue.may_ask(&self.waiter, now);
+        // On a connection that counts as listed, a release wakes only a waiter that is in the list.
+        let is_listening = queue.is_woken_by_a_release(&self.waiter)
+            || self.waiter.in_queue.lock().is_listening();
+        if is_contender && is_listening && !mem::replace(&mut queue.is_watched, true) {
+            // It asks once more now, because messages from before the subscription were missed.
+            self.waiter.note_call();
+        }
         QueueView {
-            is_contender: queue.may_ask(&self.waiter, now),
-            // On a connection that counts as listed, a release wakes only a waiter that is in the list.
-            is_listening: queue.is_woken_by_a_release(&self.waiter)
-                || self.waiter.in_queue.lock().is_listening(),
+            is_contender,
+            is_listening,
             is_listed: queue.is_listed() && self.waiter.may_be_listed(),
             second_until: queue.second_until(now),
             retreat: queue.backed_off(now),
@@ -122,6 +129,11 @@ impl WaiterGuard {
             }
         }
         let taken = queue.take_over(&self.waiter, overdue);
+        if taken.is_some() {
+            // It asks in place of the contender, which may have been called. If it gets a hand-over first, it passes
+            // the call on.
+            self.waiter.note_call();
+        }
         drop(queues);
         taken.map_or(TakeOver::Kept, |(acquire, _)| TakeOver::Taken(acquire))
     }
@@ -213,7 +225,9 @@ impl Drop for WaiterGuard {
             return;
         };
         let has_lock = *self.has_lock.get_mut();
-        let is_used_up = has_lock && !(*self.shares.get_mut() || self.was_called_meanwhile());
+        let is_known = queue.is_watched || self.key.kind().permits.is_none();
+        let is_used_up =
+            has_lock && is_known && !(*self.shares.get_mut() || self.was_called_meanwhile());
         queue.leave(&self.waiter, has_lock, is_used_up, wake_ups);
         if !queue.is_empty() {
             return;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lockdog::config::{Backoff, Wake};
 use lockdog_test::Server;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -134,6 +135,34 @@ async fn a_waiter_that_leaves_with_a_hand_over_calls_one_that_wants_fewer_permit
     first.unwrap().unwrap().release().await.unwrap();
     second.unwrap().unwrap().release().await.unwrap();
     assert_eq!(seats.available().await.unwrap(), 3);
+}
+
+/// SE6: the first waiter gets the last free permit, so it neither subscribes nor polls. The next one does.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_behind_the_last_free_permit_gets_the_next_one_of_another_client() {
+    let polls = Wake::Poll(Backoff::constant(Duration::from_millis(10)));
+    for wake in [Wake::PubSub, polls] {
+        let server = Server::new();
+        let theirs = server.client().await.semaphore("seats");
+        assert!(theirs.try_set_permits(2).await.unwrap());
+        let held = theirs.acquire().await.unwrap();
+        server.delay(Duration::from_millis(1));
+        let builder = server.builder().wake(wake).poll_cap(LONG);
+        let seats = builder.build().await.unwrap().semaphore("seats");
+        let waiting = [(); 2].map(|()| tokio::spawn(seats.acquire().into_future()));
+        sleep(MOMENT).await;
+        assert_eq!(waiting.iter().filter(|it| it.is_finished()).count(), 1);
+        held.release().await.unwrap();
+        let mut got = Vec::new();
+        for one in waiting {
+            let permit = timeout(MOMENT, one).await.expect("one is free");
+            got.push(permit.unwrap().unwrap());
+        }
+        for permit in got {
+            permit.release().await.unwrap();
+        }
+        assert_eq!(seats.available().await.unwrap(), 2);
+    }
 }
 
 const PERMITS: u32 = 4;
