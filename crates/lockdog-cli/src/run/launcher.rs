@@ -75,10 +75,8 @@ async fn help(parent: i32, reach: Reach, words: &Words) -> Result<u8, Failed> {
     // The signals are for the command. The launcher has to outlive them.
     let mut signals = Signals::new().map_err(Failed::new)?;
     set_parent_process_death_signal(Some(Signal::TERM)).map_err(Failed::new)?;
-    if reach == Reach::Descendants {
-        // What loses its parent stays below this process, and can be found.
-        set_child_subreaper(Some(getpid())).map_err(Failed::new)?;
-    }
+    // What loses its parent stays below this process, and can be found, also after lockdog was killed.
+    set_child_subreaper(Some(getpid())).map_err(Failed::new)?;
     let is_orphan = || getppid().map(|parent| parent.as_raw_nonzero().get()) != Some(parent);
     // Lockdog may have died before the kernel was asked to report it.
     if is_orphan() {
@@ -98,8 +96,8 @@ async fn help(parent: i32, reach: Reach, words: &Words) -> Result<u8, Failed> {
         if is_orphan() {
             end(reach).await;
         }
-        // Only a subreaper gets them.
-        if let (Reach::Descendants, Some(pid)) = (reach, pid_of(&command)) {
+        // What lost its parent is a child of this process.
+        if let Some(pid) = pid_of(&command) {
             descendants::reap(pid);
         }
         tokio::select! {

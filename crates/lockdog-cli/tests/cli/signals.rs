@@ -135,6 +135,26 @@ async fn a_lockdog_that_is_killed_takes_its_command_along() {
     .await;
 }
 
+/// The shell that started timeout(1) has ended, and timeout leads a group of its own.
+#[tokio::test]
+async fn a_lockdog_that_is_killed_takes_along_what_lost_its_parent() {
+    let server = RedisServer::start().await;
+    let files = Files::new();
+    let pid = files.path("pid").display().to_string();
+    let script = "sh -c \"$1\" \"$0\" \"$2\"; echo $$ > \"$0.next\"; sleep 600";
+    let starts = "timeout 600 sh -c \"$1\" \"$0\" &";
+    let stays = "echo $$ > \"$0\"; while :; do sleep 0.05; done";
+    let command = ["sh", "-c", script, &pid, starts, stays];
+    let args = [&["run", "--lease", "6s", "orders"][..], &command].concat();
+    let running = lockdog(&server, &args).start();
+    files.number("pid.next").await;
+    let pid = files.number("pid").await;
+    assert_eq!(group(pid), parent(pid));
+    running.signal(Signal::KILL);
+    assert_eq!(running.end().await.status.code(), None);
+    eventually(SOON, "it is gone", async || !is_running(pid)).await;
+}
+
 #[tokio::test]
 async fn a_signal_during_the_wait_for_the_lock_leaves_nothing() {
     let server = RedisServer::start().await;
