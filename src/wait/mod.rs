@@ -251,7 +251,10 @@ impl Waiters {
     /// had it (one, if the number is unknown), for at most [`LONGEST_RETREAT`].
     pub(crate) fn back_off(&self, key: &LockKey, others: Option<u32>, now: Moment) {
         if let Some(queue) = self.shard(key).get_mut(key) {
-            queue.back_off(others, now + LONGEST_RETREAT);
+            let until = now + LONGEST_RETREAT;
+            // Releases of several permits make a pause no longer, and the contender asks before the next pause.
+            let until = queue.retreat.map_or(until, |begun| begun.until.min(until));
+            queue.back_off(others, until);
         }
     }
 
@@ -707,5 +710,23 @@ mod tests {
             assert_eq!(retreat.map(|retreat| retreat.releases), Some(known));
             std::thread::sleep(LONGEST_RETREAT);
         }
+    }
+
+    /// SE6: a client that uses many permits of a semaphore ends their rows of hand-overs one after the other.
+    #[test]
+    fn a_client_that_backs_off_again_pauses_no_longer() {
+        let (waiters, key, place) = waiting();
+        let pause_at = |at| place.check_in(at).retreat.map(|retreat| retreat.until);
+        let now = waiters.clock.now();
+        waiters.back_off(&key, None, now);
+        let end = now + LONGEST_RETREAT;
+        let meanwhile = now + LONGEST_RETREAT / 2;
+        waiters.back_off(&key, None, meanwhile);
+        assert!(pause_at(meanwhile) == Some(end));
+        // The contender has not seen the end of the pause yet.
+        waiters.back_off(&key, None, end);
+        assert!(pause_at(end).is_none());
+        waiters.back_off(&key, None, end);
+        assert!(pause_at(end) == Some(end + LONGEST_RETREAT));
     }
 }
