@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Core;
+use crate::key::LockKey;
 use crate::script::{self, LoweredHold, SettleReply};
 use crate::server::{Connection, Failure};
 
@@ -20,16 +21,19 @@ impl Core {
             true => script::linger_on(&self.server, on, lowered, rest, limit).await,
             false => script::settle(&self.server, on, lowered, limit).await,
         };
-        // These scripts only read if the hold is missing, so a replica answers them too. Behind an address that leads
-        // to the new master, a replica that is behind does not have what that one granted. A replica refuses the
-        // others.
-        let only_reads = lingers || lowered.target > 0 || lowered.key.kind().is_freed_in_parts();
-        if only_reads
-            && matches!(answer, Ok(SettleReply::Missing))
+        if matches!(answer, Ok(SettleReply::Missing))
+            && only_reads(lowered.key, lowered.target, rest)
             && on.leads_to_master(limit / 4).await == Some(false)
         {
             return Err(Failure::of_replica());
         }
         answer
     }
+}
+
+/// Whether the script that lowers a hold only reads if the hold is missing, so that a replica answers it too. Behind an
+/// address that leads to the new master, a replica that is behind does not have what that one granted. A replica
+/// refuses the other scripts.
+pub(super) fn only_reads(key: &LockKey, target: u32, rest: Duration) -> bool {
+    target > 0 || !rest.is_zero() || key.kind().is_freed_in_parts()
 }

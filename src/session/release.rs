@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use super::claim::Claim;
+use super::lowering::only_reads;
 use super::settle::Job;
 use super::transfer::Transfer;
 use crate::clock::Moment;
@@ -113,9 +114,18 @@ impl PendingUnlock {
     }
 
     pub(super) async fn finish(mut self) -> Result<Unlocked, Error> {
-        let Some(answer) = self.send().await else {
+        let Some(mut answer) = self.send().await else {
             return self.taken_over().await;
         };
+        if matches!(answer, Ok(Answer::Missing))
+            && only_reads(self.claim.hold.key(), self.target, self.rest)
+            && let Some(on) = self.sent.on.clone()
+        {
+            let limit = self.claim.session.core().server.command_timeout() / 4;
+            if on.leads_to_master(limit).await == Some(false) {
+                answer = Err(Failure::of_replica());
+            }
+        }
         self.answered = answer.is_ok();
         match answer {
             Ok(Answer::Released(woken)) => {

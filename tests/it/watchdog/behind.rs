@@ -2,6 +2,8 @@
 
 #[cfg(feature = "deadpool")]
 use lockdog::Client;
+use lockdog::Error;
+use tokio::runtime::Builder;
 
 use super::{LEASE, SAFETY, builder, connected, is_renewal};
 use crate::support::prelude::{LONG, ms};
@@ -127,6 +129,37 @@ async fn a_permit_that_the_old_master_never_had_is_released_at_the_new_one() {
     drop(permit);
     eventually(SAFETY, "the second permit is free", async || {
         seats.available().await.unwrap() == 1
+    })
+    .await;
+    client.shutdown().await;
+}
+
+/// The permit was acquired on another runtime, whose connection leads to the new master.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_that_the_old_master_answers_is_repeated_at_the_new_one() {
+    let all = Replicated::start(1).await;
+    let address = Proxy::start(&all.master).await;
+    let client = connected(builder(address.url())).await;
+    let seats = client.semaphore("s");
+    assert!(seats.try_set_permits(1).await.unwrap());
+    // This runtime opens its connection, and the client's own thread for a release.
+    drop(seats.acquire().await.unwrap());
+    eventually(SAFETY, "the first permit is free", async || {
+        seats.available().await.unwrap() == 1
+    })
+    .await;
+    let master = fail_over(&all, &address, dead_port()).await;
+    let acquire = seats.acquire();
+    let elsewhere = move || {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(acquire.into_future()).unwrap()
+    };
+    let permit = tokio::task::spawn_blocking(elsewhere).await.unwrap();
+    assert_eq!(master.ask::<i64>(&["GET", "s"]).await, 0);
+    let error = permit.release().await.unwrap_err();
+    assert!(matches!(error, Error::UnlockUnconfirmed(_)), "{error}");
+    eventually(SAFETY, "the second permit is free", async || {
+        master.ask::<i64>(&["GET", "s"]).await == 1
     })
     .await;
     client.shutdown().await;
