@@ -53,8 +53,8 @@ impl WaiterGuard {
         };
         let is_contender = queue.may_ask(&self.waiter, now);
         // On a connection that counts as listed, a release wakes only a waiter that is in the list.
-        let is_listening = queue.is_woken_by_a_release(&self.waiter)
-            || self.waiter.in_queue.lock().is_listening();
+        let is_listening =
+            queue.is_woken_by_a_release(&self.waiter) || self.waiter.in_queue.lock().is_listening();
         if is_contender && is_listening && !mem::replace(&mut queue.is_watched, true) {
             // It asks once more now, because messages from before the subscription were missed.
             self.waiter.note_call();
