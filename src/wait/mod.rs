@@ -609,9 +609,8 @@ mod tests {
             sent,
         };
         assert!(receiver.deliver(handed, now).is_none());
-        let seen = waiters.clone();
         let free =
-            FreeAtEachCall::new(move || seen.shards.iter().all(|it| it.try_lock().is_some()));
+            FreeAtEachCall::new(move || waiters.shards.iter().all(|it| it.try_lock().is_some()));
         let mut turn = std::pin::pin!(hold.command());
         assert!(free.poll(turn.as_mut()).is_pending());
         let later = now + Duration::from_secs(120);
