@@ -127,8 +127,12 @@ impl Plan {
         self.tasks = tasks.collect();
     }
 
-    /// Every plan that is one change shorter than this one.
+    /// Every plan that is one change shorter than this one, unless it is crowded.
     pub(super) fn smaller(&self) -> Vec<Self> {
+        // It has up to two thousand steps, and a search through them would take many minutes.
+        if self.is_crowded {
+            return Vec::new();
+        }
         shorter::plans(
             self,
             |plan| Parts {
