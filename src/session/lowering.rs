@@ -21,19 +21,27 @@ impl Core {
             true => script::linger_on(&self.server, on, lowered, rest, limit).await,
             false => script::settle(&self.server, on, lowered, limit).await,
         };
-        if matches!(answer, Ok(SettleReply::Missing))
-            && only_reads(lowered.key, lowered.target, rest)
-            && on.leads_to_master(limit / 4).await == Some(false)
-        {
-            return Err(Failure::of_replica());
+        match answer {
+            Ok(SettleReply::Missing)
+                if is_of_replica(on, lowered.key, lowered.target, rest, limit).await =>
+            {
+                Err(Failure::of_replica())
+            }
+            answer => answer,
         }
-        answer
     }
 }
 
-/// Whether the script that lowers a hold only reads if the hold is missing, so that a replica answers it too. Behind an
-/// address that leads to the new master, a replica that is behind does not have what that one granted. A replica
-/// refuses the other scripts.
-pub(super) fn only_reads(key: &LockKey, target: u32, rest: Duration) -> bool {
-    target > 0 || !rest.is_zero() || key.kind().is_freed_in_parts()
+/// Whether a replica answered that a hold which was to be lowered is missing. Behind an address that leads to the new
+/// master, a replica that is behind does not have what that one granted. It answers only scripts that only read in this
+/// case, and refuses the others.
+pub(super) async fn is_of_replica(
+    on: &Connection,
+    key: &LockKey,
+    target: u32,
+    rest: Duration,
+    limit: Duration,
+) -> bool {
+    let only_reads = target > 0 || !rest.is_zero() || key.kind().is_freed_in_parts();
+    only_reads && on.leads_to_master(limit / 4).await == Some(false)
 }

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use super::claim::Claim;
-use super::lowering::only_reads;
+use super::lowering::is_of_replica;
 use super::settle::Job;
 use super::transfer::Transfer;
 use crate::clock::Moment;
@@ -118,11 +118,11 @@ impl PendingUnlock {
             return self.taken_over().await;
         };
         if matches!(answer, Ok(Answer::Missing))
-            && only_reads(self.claim.hold.key(), self.target, self.rest)
             && let Some(on) = self.sent.on.clone()
         {
-            let limit = self.claim.session.core().server.command_timeout() / 4;
-            if on.leads_to_master(limit).await == Some(false) {
+            let limit = self.claim.session.core().server.command_timeout();
+            let key = self.claim.hold.key().clone();
+            if is_of_replica(&on, &key, self.target, self.rest, limit).await {
                 answer = Err(Failure::of_replica());
             }
         }
