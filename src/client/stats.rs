@@ -140,13 +140,7 @@ mod tests {
         let core = disconnected(&Clock::default());
         let key = LockKey::new(&kind::PLAIN, "l", None).unwrap();
         let hold = core.holds.enter(&Arc::new(key), Owner::new());
-        let terms = Terms {
-            lease: Duration::from_secs(30),
-            watched: false,
-            max_hold: None,
-            local: false,
-            at_least: None,
-        };
+        let terms = Terms::new(Duration::from_secs(30), false);
         let now = core.clock.now();
         core.holds.change(&hold, |state| {
             assert!(state.grant(now, &terms, now));

@@ -73,13 +73,7 @@ mod tests {
     fn after_the_loss(sent_later: &[Duration]) -> Option<Dropped> {
         let start = Moment(1_000_000_000);
         let mut state = HoldState::pending(start);
-        let terms = Terms {
-            lease: LEASE,
-            watched: false,
-            max_hold: None,
-            local: false,
-            at_least: None,
-        };
+        let terms = Terms::new(LEASE, false);
         state.sending(start, LEASE);
         assert!(state.grant(start, &terms, start));
         state.forget_claim(state.flags_of_acquire(false), start);

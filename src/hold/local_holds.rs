@@ -248,13 +248,7 @@ mod tests {
 
     fn grant(holds: &Holds, hold: &Arc<Hold>) {
         let now = holds.clock.now();
-        let terms = Terms {
-            lease: Duration::from_secs(10),
-            watched: true,
-            max_hold: None,
-            local: false,
-            at_least: None,
-        };
+        let terms = Terms::new(Duration::from_secs(10), true);
         holds.change(hold, |state| state.grant(now, &terms, now));
     }
 

@@ -114,21 +114,11 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(30);
 
-    fn terms(lease: Duration, watched: bool) -> Terms {
-        Terms {
-            lease,
-            watched,
-            max_hold: None,
-            local: false,
-            at_least: None,
-        }
-    }
-
     #[test]
     fn a_suspect_hold_without_a_watchdog_is_checked_but_not_extended() {
         let start = Moment(1_000_000_000);
         let mut state = HoldState::pending(start);
-        assert!(state.grant(start, &terms(LEASE * 10, false), start));
+        assert!(state.grant(start, &Terms::new(LEASE * 10, false), start));
         let deadline = state.deadline;
         assert!(!state.is_renewed());
         let now = start + LEASE;
@@ -144,8 +134,8 @@ mod tests {
     fn a_longer_lease_of_a_watched_hold_that_others_may_shorten_is_renewed_for_its_rest() {
         let start = Moment(1_000_000_000);
         let mut state = HoldState::pending(start);
-        assert!(state.grant(start, &terms(LEASE, true), start));
-        assert!(state.grant(start, &terms(LEASE * 10, false), start));
+        assert!(state.grant(start, &Terms::new(LEASE, true), start));
+        assert!(state.grant(start, &Terms::new(LEASE * 10, false), start));
         state.expose(LEASE);
         let (now, deadline) = (state.renew_at, state.deadline);
         assert!(now <= start + LEASE / 3);
@@ -162,10 +152,10 @@ mod tests {
     fn a_nested_acquire_that_was_sent_before_a_renewal_does_not_hide_the_renewal() {
         let start = Moment(1_000_000_000);
         let mut state = HoldState::pending(start);
-        assert!(state.grant(start, &terms(LEASE, true), start));
+        assert!(state.grant(start, &Terms::new(LEASE, true), start));
         let [earlier, later] = [LEASE / 3, LEASE / 2].map(|after| start + after);
         state.renew(later, LEASE, later);
-        assert!(state.grant(earlier, &terms(LEASE, true), later));
+        assert!(state.grant(earlier, &Terms::new(LEASE, true), later));
         assert_eq!(state.renewed, later);
     }
 
@@ -173,9 +163,9 @@ mod tests {
     fn a_hold_in_jeopardy_with_a_longer_lease_is_renewed_for_its_rest() {
         let start = Moment(1_000_000_000);
         let mut state = HoldState::pending(start);
-        assert!(state.grant(start, &terms(LEASE, true), start));
+        assert!(state.grant(start, &Terms::new(LEASE, true), start));
         state.phase = HoldPhase::Jeopardy;
-        assert!(state.grant(start, &terms(LEASE * 10, false), start));
+        assert!(state.grant(start, &Terms::new(LEASE * 10, false), start));
         let (now, deadline) = (start + LEASE / 2, state.deadline);
         let asked = state.renewal(now, LEASE).expect("it is asked for");
         assert!(asked > LEASE * 9 && now + asked <= deadline, "{asked:?}");
@@ -191,12 +181,12 @@ mod tests {
         let mut state = HoldState::pending(start);
         let bounded = Terms {
             max_hold: Some(LEASE / 3 * 4),
-            ..terms(LEASE, true)
+            ..Terms::new(LEASE, true)
         };
         assert!(state.grant(start, &bounded, start));
         state.phase = HoldPhase::Jeopardy;
         let now = start + LEASE / 2;
-        assert!(state.grant(now, &terms(LEASE, true), now));
+        assert!(state.grant(now, &Terms::new(LEASE, true), now));
         let deadline = state.deadline;
         assert_eq!(deadline, start + LEASE / 3 * 4);
         let asked = state.renewal(now, LEASE).expect("it is asked for");
@@ -217,9 +207,9 @@ mod tests {
         };
         for (doubted, left) in [(false, HoldPhase::Held), (true, HoldPhase::Jeopardy)] {
             let mut state = HoldState::pending(start);
-            assert!(state.grant(start, &terms(LEASE, true), start));
-            assert!(state.grant(start, &terms(LEASE, true), start));
-            assert!(state.grant(start, &terms(LEASE * 10, false), start));
+            assert!(state.grant(start, &Terms::new(LEASE, true), start));
+            assert!(state.grant(start, &Terms::new(LEASE, true), start));
+            assert!(state.grant(start, &Terms::new(LEASE * 10, false), start));
             state.phase = HoldPhase::Jeopardy;
             // After a failover the watchdog checks it without a claim, too.
             state.doubted = doubted;
@@ -236,7 +226,7 @@ mod tests {
         let mut state = HoldState::pending(start);
         state.suspect(start);
         assert!(!state.is_renewed());
-        assert!(state.grant(start, &terms(LEASE, true), start));
+        assert!(state.grant(start, &Terms::new(LEASE, true), start));
         assert!(state.is_renewed() && state.renew_at <= start);
         assert_eq!(state.renewal(start, LEASE), Some(LEASE));
     }
@@ -247,7 +237,7 @@ mod tests {
         let mut state = HoldState::pending(start);
         let terms = Terms {
             max_hold: Some(LEASE),
-            ..terms(LEASE, true)
+            ..Terms::new(LEASE, true)
         };
         assert!(state.grant(start, &terms, start));
         let now = start + LEASE / 2;

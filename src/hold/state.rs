@@ -41,6 +41,19 @@ pub(crate) struct Terms {
     pub(crate) at_least: Option<Duration>,
 }
 
+impl Terms {
+    /// This lease, and no further terms.
+    pub(crate) const fn new(lease: Duration, watched: bool) -> Self {
+        Self {
+            lease,
+            watched,
+            max_hold: None,
+            local: false,
+            at_least: None,
+        }
+    }
+}
+
 /// What one claim adds to the counts of its hold.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct ClaimFlags {
@@ -351,22 +364,12 @@ mod tests {
         weight: 1,
     };
 
-    fn terms(lease: Duration, watched: bool) -> Terms {
-        Terms {
-            lease,
-            watched,
-            max_hold: None,
-            local: false,
-            at_least: None,
-        }
-    }
-
     #[test]
     fn a_longer_inner_lease_delays_renewals_but_does_not_end_them() {
         let start = Moment(1_000_000_000);
         let mut state = HoldState::pending(start);
-        assert!(state.grant(start, &terms(LEASE, true), start));
-        assert!(state.grant(start, &terms(3 * LEASE, false), start));
+        assert!(state.grant(start, &Terms::new(LEASE, true), start));
+        assert!(state.grant(start, &Terms::new(3 * LEASE, false), start));
         let now = start + LEASE / 3;
         assert_eq!(state.renewal(now, LEASE), None);
         let later = state.renew_at;
@@ -384,7 +387,7 @@ mod tests {
             let mut claims: Vec<ClaimFlags> = Vec::new();
             for (step, which, watched) in steps {
                 let shown = state.target();
-                let mut terms = terms(LEASE / 2, watched);
+                let mut terms = Terms::new(LEASE / 2, watched);
                 terms.local = step == 1;
                 if state.phase == HoldPhase::Pending || step == 0 {
                     assert!(state.grant(now, &terms, now));
@@ -424,7 +427,7 @@ mod tests {
         let start = Moment(1_000_000_000);
         let mut state = HoldState::pending(start);
         state.weight = 3;
-        assert!(state.grant(start, &terms(LEASE, false), start));
+        assert!(state.grant(start, &Terms::new(LEASE, false), start));
         state.is_lowering = true;
         let [first, second] = [(); 2].map(|()| {
             assert_eq!(state.drop_claim(UNWATCHED, start), Dropped::Settle);
@@ -440,8 +443,8 @@ mod tests {
     fn a_lost_hold_ends_with_its_last_guard_despite_forgotten_claims() {
         let start = Moment(1_000_000_000);
         let mut state = HoldState::pending(start);
-        assert!(state.grant(start, &terms(LEASE, false), start));
-        assert!(state.grant(start, &terms(LEASE, false), start));
+        assert!(state.grant(start, &Terms::new(LEASE, false), start));
+        assert!(state.grant(start, &Terms::new(LEASE, false), start));
         state.forgotten.push(UNWATCHED);
         assert!(state.expire(start + LEASE));
         state.drop_claim(UNWATCHED, start + LEASE);

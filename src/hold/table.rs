@@ -288,13 +288,7 @@ mod tests {
     fn held(holds: &Holds, key: &Arc<LockKey>) -> Arc<Hold> {
         let hold = holds.enter(key, Owner::new());
         let now = holds.clock.now();
-        let terms = Terms {
-            lease: Duration::from_secs(10),
-            watched: true,
-            max_hold: None,
-            local: false,
-            at_least: None,
-        };
+        let terms = Terms::new(Duration::from_secs(10), true);
         assert!(holds.change(&hold, |state| state.grant(now, &terms, now)));
         hold
     }

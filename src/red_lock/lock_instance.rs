@@ -464,13 +464,7 @@ mod on_servers {
         let lease = Duration::from_secs(100);
         InstanceAcquire {
             owner: Owner::new(),
-            terms: Terms {
-                lease,
-                watched: false,
-                max_hold: None,
-                local: false,
-                at_least: None,
-            },
+            terms: Terms::new(lease, false),
             is_fenced: false,
             max_lease: lease,
             until: instance.core().clock.now() + Duration::from_secs(3),

@@ -190,13 +190,7 @@ fn check(permits: u32) -> Result<()> {
 const ALL: u32 = 0;
 
 /// The server keeps permits until they are released.
-const TERMS: Terms = Terms {
-    lease: lease::LONGEST,
-    watched: false,
-    max_hold: None,
-    local: false,
-    at_least: None,
-};
+const TERMS: Terms = Terms::new(lease::LONGEST, false);
 
 /// See [`Client`](crate::Client).
 impl UnwindSafe for Semaphore {}

@@ -258,13 +258,7 @@ impl Drop for BatchAcquire {
 
 /// The terms of claims that have to be confirmed.
 fn unconfirmed(lease: Duration) -> Terms {
-    Terms {
-        lease,
-        watched: false,
-        max_hold: None,
-        local: false,
-        at_least: None,
-    }
+    Terms::new(lease, false)
 }
 
 fn gone(part: &PendingAcquire) -> BatchAttempt {

@@ -229,11 +229,5 @@ mod tests {
         }
     }
 
-    const TERMS: Terms = Terms {
-        lease: Duration::from_secs(30),
-        watched: true,
-        max_hold: None,
-        local: false,
-        at_least: None,
-    };
+    const TERMS: Terms = Terms::new(Duration::from_secs(30), true);
 }

@@ -179,13 +179,7 @@ mod tests {
         let key = LockKey::new(&kind::PLAIN, "l", None).unwrap();
         let hold = core.holds.enter(&Arc::new(key), Owner::new());
         let now = core.clock.now();
-        let terms = Terms {
-            lease: Duration::from_secs(30),
-            watched: true,
-            max_hold: None,
-            local: false,
-            at_least: None,
-        };
+        let terms = Terms::new(Duration::from_secs(30), true);
         let flags = hold.state().flags_of_acquire(terms.watched);
         core.holds.change(&hold, |state| {
             assert!(state.grant(now, &terms, now));

@@ -415,13 +415,7 @@ mod tests {
         let session = Arc::new(Session::new(core.clone()));
         let key = LockKey::new(&kind::PLAIN, "l", None).unwrap();
         let key = Arc::new(key);
-        let terms = Terms {
-            lease: LEASE,
-            watched: true,
-            max_hold: None,
-            local: false,
-            at_least: None,
-        };
+        let terms = Terms::new(LEASE, true);
         let flags = ClaimFlags {
             watched: true,
             local: false,

@@ -366,13 +366,7 @@ mod tests {
         );
         let waiters = Arc::new(waiters);
         let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
-        let terms = Terms {
-            lease: Duration::from_secs(10),
-            watched: true,
-            max_hold: None,
-            local: false,
-            at_least: None,
-        };
+        let terms = Terms::new(Duration::from_secs(10), true);
         let request = WaitRequest {
             owner: Owner::new(),
             terms: Some(terms),

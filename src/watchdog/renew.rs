@@ -367,13 +367,7 @@ mod tests {
 
     /// A watched hold that was granted now.
     fn granted(core: &Core, name: &str) -> Arc<Hold> {
-        let terms = Terms {
-            lease: LEASE,
-            watched: true,
-            max_hold: None,
-            local: false,
-            at_least: None,
-        };
+        let terms = Terms::new(LEASE, true);
         let key = LockKey::new(&kind::PLAIN, name, None).unwrap();
         let hold = core.holds.enter(&Arc::new(key), Owner::new());
         let now = core.clock.now();
