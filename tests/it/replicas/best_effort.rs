@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use lockdog::Client;
 use lockdog::config::ReplicaAck;
+use lockdog::{Client, Lock};
 
 use super::{SLACK, SOON, TIMEOUT, best_effort, build, ms};
 use crate::support::{Direction, Logs, Proxy, Replicated, Sentinels, eventually, logs, timed};
@@ -100,11 +100,7 @@ async fn the_client_does_not_wait_for_replicas_until_there_are_some() {
     // The test asks once itself.
     assert!(looks <= seconds + 1, "{looks} polls in {seconds} s");
     all.follow(0).await;
-    eventually(SOON, "the replica is waited for", async || {
-        turn(&lock).await;
-        all.calls(["wait"]).await[0] > 0
-    })
-    .await;
+    eventually_awaits_replicas(&all, &lock).await;
 }
 
 /// No `WAIT` is sent without replicas, so only the question for replicas can detect that its connection broke.
@@ -123,12 +119,7 @@ async fn replicas_are_found_after_the_connection_for_wait_broke() {
     turn(&lock).await;
     all.redis.reset_stats().await;
     all.follow(0).await;
-    let before = all.calls(["wait"]).await[0];
-    eventually(SOON, "the replica is waited for", async || {
-        turn(&lock).await;
-        all.calls(["wait"]).await[0] > before
-    })
-    .await;
+    eventually_awaits_replicas(&all, &lock).await;
 }
 
 /// Opening the connection takes two or three round trips. So with one of these limits the first question has less than
@@ -145,12 +136,7 @@ async fn the_replicas_of_a_distant_master_are_found() {
         let lock = client.lock("l");
         turn(&lock).await;
         all.follow(0).await;
-        let before = all.calls(["wait"]).await[0];
-        eventually(SOON, "the replica is waited for", async || {
-            turn(&lock).await;
-            all.calls(["wait"]).await[0] > before
-        })
-        .await;
+        eventually_awaits_replicas(&all, &lock).await;
     }
 }
 
@@ -207,6 +193,16 @@ async fn best_effort_is_the_default_with_sentinels_and_off_with_one_server() {
         .await;
     }
     guard.unlock().await.unwrap();
+}
+
+/// Waits until an acquire waits for the replicas.
+async fn eventually_awaits_replicas(all: &Replicated, lock: &Lock) {
+    let before = all.calls(["wait"]).await[0];
+    eventually(SOON, "the replica is waited for", async || {
+        turn(lock).await;
+        all.calls(["wait"]).await[0] > before
+    })
+    .await;
 }
 
 /// Longer than a stall of a busy machine.

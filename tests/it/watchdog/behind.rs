@@ -1,8 +1,6 @@
 //! A service that fails over behind one address. The old master stays as a replica, and closes no connection.
 
-#[cfg(feature = "deadpool")]
-use lockdog::Client;
-use lockdog::Error;
+use lockdog::{Client, Error, Guard, Semaphore};
 use tokio::runtime::Builder;
 
 use super::{LEASE, SAFETY, builder, connected, is_renewal};
@@ -12,8 +10,7 @@ use crate::turn::{answered, renewed};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_is_renewed_at_the_master_that_took_over() {
-    let all = Replicated::start(1).await;
-    let address = Proxy::start(&all.master).await;
+    let (all, address) = behind_an_address().await;
     let client = connected(builder(address.url()).watchdog_lease(LEASE * 2)).await;
     let guard = client.lock("a").lock().await.unwrap();
     let renewing = || {
@@ -24,22 +21,17 @@ async fn a_lock_is_renewed_at_the_master_that_took_over() {
     renewed(&[&guard]).await;
     let last = *renewing().last().expect("it was renewed");
     let master = fail_over(&all, &address, all.replicas[0].port()).await;
-    renewed(&[&guard]).await;
+    unlock_renewed(&master, guard).await;
     assert_ne!(renewing().last(), Some(&last));
-    assert!(guard.is_valid() && master.exists("a").await);
-    guard.unlock().await.unwrap();
     client.shutdown().await;
     master.assert_clean().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_lock_is_released_at_the_master_that_took_over() {
-    let all = Replicated::start(1).await;
-    let address = Proxy::start(&all.master).await;
+    let (all, address) = behind_an_address().await;
     let client = connected(builder(address.url())).await;
-    // The client's own thread opens its connection for this release.
-    drop(client.lock("before").lock().lease(LONG).await.unwrap());
-    all.redis.eventually_gone("before").await;
+    open_own_connection(&client, &all).await;
     let guard = client.lock("a").lock().lease(LONG).await.unwrap();
     let master = fail_over(&all, &address, all.replicas[0].port()).await;
     drop(guard);
@@ -52,8 +44,7 @@ async fn a_dropped_lock_is_released_at_the_master_that_took_over() {
 #[cfg(feature = "deadpool")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_with_only_a_pool_leaves_the_old_master() {
-    let all = Replicated::start(1).await;
-    let address = Proxy::start(&all.master).await;
+    let (all, address) = behind_an_address().await;
     let pool = deadpool_redis::Config::from_url(address.url());
     let pool = pool.builder().unwrap().max_size(4);
     let pool = pool.runtime(deadpool_redis::Runtime::Tokio1).build();
@@ -62,9 +53,7 @@ async fn a_client_with_only_a_pool_leaves_the_old_master() {
     let guard = client.lock("a").lock().await.unwrap();
     renewed(&[&guard]).await;
     let master = fail_over(&all, &address, all.replicas[0].port()).await;
-    renewed(&[&guard]).await;
-    assert!(guard.is_valid() && master.exists("a").await);
-    guard.unlock().await.unwrap();
+    unlock_renewed(&master, guard).await;
     client.shutdown().await;
     master.assert_clean().await;
 }
@@ -72,17 +61,14 @@ async fn a_client_with_only_a_pool_leaves_the_old_master() {
 /// It refuses each script while it has no link to the new master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_old_master_that_serves_no_old_data_is_left() {
-    let all = Replicated::start(1).await;
+    let (all, address) = behind_an_address().await;
     let serve = ["CONFIG", "SET", "replica-serve-stale-data", "no"];
     all.redis.cmd(&serve).await;
-    let address = Proxy::start(&all.master).await;
     let client = connected(builder(address.url()).watchdog_lease(LEASE * 2)).await;
     let guard = client.lock("a").lock().await.unwrap();
     renewed(&[&guard]).await;
     let master = fail_over(&all, &address, dead_port()).await;
-    renewed(&[&guard]).await;
-    assert!(guard.is_valid() && master.exists("a").await);
-    guard.unlock().await.unwrap();
+    unlock_renewed(&master, guard).await;
     // Of the watchdog, and of the caller.
     assert!(all.redis.errorstats().await["MASTERDOWN"] >= 2);
     client.shutdown().await;
@@ -92,18 +78,13 @@ async fn an_old_master_that_serves_no_old_data_is_left() {
 /// The old master gets nothing from the new one, so it does not have the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_the_old_master_never_had_is_renewed_at_the_new_one() {
-    let all = Replicated::start(1).await;
-    let address = Proxy::start(&all.master).await;
+    let (all, address) = behind_an_address().await;
     let client = connected(builder(address.url()).watchdog_lease(LEASE * 2)).await;
-    // The client's own thread opens its connection for this release.
-    drop(client.lock("before").lock().lease(LONG).await.unwrap());
-    all.redis.eventually_gone("before").await;
+    open_own_connection(&client, &all).await;
     let master = fail_over(&all, &address, dead_port()).await;
     let guard = client.lock("a").lock().await.unwrap();
     assert!(!all.redis.exists("a").await);
-    renewed(&[&guard]).await;
-    assert!(guard.is_valid() && master.exists("a").await);
-    guard.unlock().await.unwrap();
+    unlock_renewed(&master, guard).await;
     client.shutdown().await;
     master.assert_clean().await;
 }
@@ -111,43 +92,24 @@ async fn a_lock_that_the_old_master_never_had_is_renewed_at_the_new_one() {
 /// Without a lease, nothing else would ever free the permit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_permit_that_the_old_master_never_had_is_released_at_the_new_one() {
-    let all = Replicated::start(1).await;
-    let address = Proxy::start(&all.master).await;
+    let (all, address) = behind_an_address().await;
     let client = connected(builder(address.url())).await;
-    let seats = client.semaphore("s");
-    assert!(seats.try_set_permits(1).await.unwrap());
-    // The client's own thread opens its connection for this release.
-    drop(seats.acquire().await.unwrap());
-    eventually(SAFETY, "the first permit is free", async || {
-        seats.available().await.unwrap() == 1
-    })
-    .await;
+    let seats = used_semaphore(&client).await;
     let master = fail_over(&all, &address, dead_port()).await;
     let permit = seats.acquire().await.unwrap();
     assert_eq!(all.redis.ask::<i64>(&["GET", "s"]).await, 1);
     assert_eq!(master.ask::<i64>(&["GET", "s"]).await, 0);
     drop(permit);
-    eventually(SAFETY, "the second permit is free", async || {
-        seats.available().await.unwrap() == 1
-    })
-    .await;
+    eventually_free(&seats).await;
     client.shutdown().await;
 }
 
 /// The permit was acquired on another runtime, whose connection leads to the new master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_that_the_old_master_answers_is_repeated_at_the_new_one() {
-    let all = Replicated::start(1).await;
-    let address = Proxy::start(&all.master).await;
+    let (all, address) = behind_an_address().await;
     let client = connected(builder(address.url())).await;
-    let seats = client.semaphore("s");
-    assert!(seats.try_set_permits(1).await.unwrap());
-    // This runtime opens its connection, and the client's own thread for a release.
-    drop(seats.acquire().await.unwrap());
-    eventually(SAFETY, "the first permit is free", async || {
-        seats.available().await.unwrap() == 1
-    })
-    .await;
+    let seats = used_semaphore(&client).await;
     let master = fail_over(&all, &address, dead_port()).await;
     let acquire = seats.acquire();
     let elsewhere = move || {
@@ -168,12 +130,9 @@ async fn a_release_that_the_old_master_answers_is_repeated_at_the_new_one() {
 /// A latch without a count is open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_latch_that_the_old_master_never_had_is_not_open() {
-    let all = Replicated::start(1).await;
-    let address = Proxy::start(&all.master).await;
+    let (all, address) = behind_an_address().await;
     let client = connected(builder(address.url())).await;
-    // The client's own thread opens its connection for this release.
-    drop(client.lock("before").lock().lease(LONG).await.unwrap());
-    all.redis.eventually_gone("before").await;
+    open_own_connection(&client, &all).await;
     let master = fail_over(&all, &address, dead_port()).await;
     let latch = client.count_down_latch("gate");
     assert!(latch.try_set_count(1).await.unwrap());
@@ -183,6 +142,42 @@ async fn a_latch_that_the_old_master_never_had_is_not_open() {
     latch.count_down().await.unwrap();
     assert!(answered(async || latch.wait_zero_within(SAFETY).await).await);
     client.shutdown().await;
+}
+
+/// A master with a replica, and the address at which clients reach the master.
+async fn behind_an_address() -> (Replicated, Proxy) {
+    let all = Replicated::start(1).await;
+    let address = Proxy::start(&all.master).await;
+    (all, address)
+}
+
+/// The client's own thread opens its connection, for a release.
+async fn open_own_connection(client: &Client, all: &Replicated) {
+    drop(client.lock("before").lock().lease(LONG).await.unwrap());
+    all.redis.eventually_gone("before").await;
+}
+
+/// A semaphore of one permit. This runtime opens its connection, and the client's own thread opens one for a release.
+async fn used_semaphore(client: &Client) -> Semaphore {
+    let seats = client.semaphore("s");
+    assert!(seats.try_set_permits(1).await.unwrap());
+    drop(seats.acquire().await.unwrap());
+    eventually_free(&seats).await;
+    seats
+}
+
+async fn eventually_free(seats: &Semaphore) {
+    eventually(SAFETY, "the permit is free", async || {
+        seats.available().await.unwrap() == 1
+    })
+    .await;
+}
+
+/// The lock "a" is renewed, and this master has it until it is unlocked.
+async fn unlock_renewed(master: &Redis, guard: Guard) {
+    renewed(&[&guard]).await;
+    assert!(guard.is_valid() && master.exists("a").await);
+    guard.unlock().await.unwrap();
 }
 
 /// The replica becomes the master at the address of the clients. The old master becomes a replica of the server at this
