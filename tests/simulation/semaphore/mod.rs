@@ -1,6 +1,6 @@
 //! The same simulation with a semaphore whose permits have no leases: invariants SE1 to SE3 of the
-//! design, after every event, and SE6 in runs without faults. The ledger is deleted, and the number of permits is deleted and set
-//! again. In either case a client also reclaims the permits of the other one.
+//! design, after every event, and SE6 in runs without faults. The ledger is deleted, and the number of
+//! permits is deleted and set again. In either case a client also reclaims the permits of the other one.
 
 pub(super) mod command;
 mod observer;
