@@ -1,6 +1,6 @@
 //! Servers that restart without or with their data while an owner holds the lock.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lockdog::error::LostReason;
 use lockdog::{Error, RedLock};
@@ -13,6 +13,9 @@ use super::story::Watched;
 use super::{LEASE, NAME, QUARANTINE};
 use crate::red_lock::{SOON, ms};
 use crate::support::{Data, Redis, RedisServer, eventually};
+
+/// A server that restarts on a busy machine must return before a lock with this lease ends.
+const LONG_LEASE: Duration = Duration::from_millis(3 * LEASE.as_millis() as u64);
 
 /// The server is killed and restarted without data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -88,9 +91,10 @@ enum Emptied {
 
 async fn second_quorum(emptied: Emptied, on_server: bool) {
     let test = Fixture::proxied(3).await;
+    let lease = LONG_LEASE;
     let remembers = |builder: lockdog::ClientBuilder| builder.quarantine_on_server(on_server);
     let clients = test.clients_with(remembers).await;
-    let direct = async || red_lock(&test.direct_clients_with(remembers).await);
+    let direct = async || red_lock(&test.direct_clients_with(remembers).await).max_lease(lease);
     if on_server {
         for client in &clients {
             client.provision().await.unwrap();
@@ -99,9 +103,10 @@ async fn second_quorum(emptied: Emptied, on_server: bool) {
     // The first client cannot reach one of the three servers.
     test.proxies[2].refuse();
     assert!(test.proxies[2].cut_all() > 0);
-    let mine = red_lock(&clients);
+    let mine = red_lock(&clients).max_lease(lease);
     let knew = direct().await;
-    let guard = take_for_a_lease(&mine).await;
+    let taken = mine.try_lock().wait(SOON).lease(lease).await;
+    let guard = taken.expect("enough servers answer").expect("it is free");
     assert!(test.is_taken(0).await && test.is_taken(1).await && !test.is_taken(2).await);
     assert_busy(&knew).await;
     empty(&test.servers[0], emptied).await;
@@ -122,14 +127,13 @@ async fn second_quorum(emptied: Emptied, on_server: bool) {
     for server in &test.servers {
         server.redis().await.cmd(&["DEL", "lockdog:epoch"]).await;
     }
-    test.assert_nothing_stays().await;
+    test.assert_nothing_stays_of(lease).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_that_returned_with_its_data_keeps_its_hold() {
     let test = Fixture::persistent(3).await;
-    // A server that returns on a busy machine must do so before the lock's key ends.
-    let lease = LEASE * 3;
+    let lease = LONG_LEASE;
     let lock = async || {
         let clients = test.clients_with(|it| it.watchdog_lease(lease)).await;
         red_lock(&clients).max_lease(lease)
@@ -222,10 +226,4 @@ async fn run_id(redis: &Redis) -> String {
     let info: String = redis.ask(&["INFO", "server"]).await;
     let line = info.lines().find(|line| line.starts_with("run_id:"));
     line.expect("it has one").to_owned()
-}
-
-/// Takes the lock for a fixed lease.
-async fn take_for_a_lease(lock: &RedLock) -> lockdog::Guard {
-    let taken = lock.try_lock().wait(SOON).lease(LEASE).await;
-    taken.expect("enough servers answer").expect("it is free")
 }
