@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use lockdog::Error;
 use lockdog::error::LostReason;
-use lockdog::{Error, RedLock};
 
 use super::crowd::Crowd;
 use super::fixture::{
