@@ -76,8 +76,12 @@ async fn tokens_grow_after_an_expiry_a_deletion_and_a_flush_of_all() {
         let redis = server.redis().await;
         eventually(SOON, "it is free", async || !redis.exists(NAME).await).await;
         assert!(!redis.keys().await.is_empty(), "the register is there");
-        redis.cmd(&["FLUSHALL"]).await;
-        assert!(redis.keys().await.is_empty());
+        // A late command of a release may write a key after a flush.
+        eventually(SOON, "it is empty", async || {
+            redis.cmd(&["FLUSHALL"]).await;
+            redis.keys().await.is_empty()
+        })
+        .await;
     }
     turns.take_and_unlock().await;
     test.assert_nothing_stays().await;
