@@ -7,12 +7,10 @@ use std::time::Duration;
 use redis::{Cmd, RedisResult, Value};
 
 use super::failure::Failure;
-use super::followers;
 use super::identity::Identity;
 use super::socket::Socket;
 use super::user_connector::Driver;
 use super::user_pool::PooledConnection;
-use super::wire::field;
 use crate::clock::Moment;
 
 /// A multiplexed connection. The server executes its commands in the order in which they were sent.
@@ -177,13 +175,6 @@ impl Connection {
         let (server, replication) =
             tokio::join!(self.ask(&server, limit), self.ask(&replication, limit));
         self.inner.identity.update(server, replication)
-    }
-
-    /// Whether the server says that it is a master. `None` if it does not say its role in time.
-    pub(crate) async fn leads_to_master(&self, limit: Duration) -> Option<bool> {
-        // Boxed: it is rare, and would otherwise enlarge the future of every renewal.
-        let info = Box::pin(self.send(&followers::question(), limit)).await;
-        field(&info.ok()?, "role").map(|role| role == "master")
     }
 
     /// Sends one command and waits for its answer for at most `limit`.

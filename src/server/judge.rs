@@ -6,10 +6,26 @@
 use super::connection::Connection;
 use super::data_loss::DataLoss;
 use super::failure::Failure;
+use super::followers;
 use super::nodes::{Nodes, Server};
 use super::sent::Sent;
+use super::wire::field;
 use crate::clock::Moment;
 use std::time::Duration;
+
+impl Connection {
+    /// Whether the server says that it is a master. `None` if it does not say its role, or not in time. Fails if the
+    /// connection ends before the answer: nobody knows then which server gave the answers before it.
+    pub(crate) async fn leads_to_master(&self, limit: Duration) -> Result<Option<bool>, Failure> {
+        // Boxed: it is rare, and would otherwise enlarge the future of every renewal.
+        match Box::pin(self.send(&followers::question(), limit)).await {
+            Ok(info) => Ok(field(&info, "role").map(|role| role == "master")),
+            // The user may lack the permission, and a distant server needs more time.
+            Err(Failure::Refused { .. } | Failure::Silent { .. }) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+}
 
 impl Server {
     /// Since when the data behind an answer on this connection may be incomplete, as far as is

@@ -21,27 +21,26 @@ impl Core {
             true => script::linger_on(&self.server, on, lowered, rest, limit).await,
             false => script::settle(&self.server, on, lowered, limit).await,
         };
-        match answer {
-            Ok(SettleReply::Missing)
-                if is_of_replica(on, lowered.key, lowered.target, rest, limit).await =>
-            {
-                Err(Failure::of_replica())
-            }
-            answer => answer,
+        if matches!(answer, Ok(SettleReply::Missing)) {
+            believe_missing(on, lowered.key, lowered.target, rest, limit).await?;
         }
+        answer
     }
 }
 
-/// Whether a replica answered that a hold which was to be lowered is missing. Behind an address that leads to the new
-/// master, a replica that is behind does not have what that one granted. It answers only scripts that only read in this
-/// case, and refuses the others.
-pub(super) async fn is_of_replica(
+/// Fails if a replica answered that a hold which was to be lowered is missing, or if the connection ended before the
+/// server said that it is none. Behind an address that leads to the new master, a replica that is behind does not have
+/// what that one granted. It answers only scripts that only read in this case, and refuses the others.
+pub(super) async fn believe_missing(
     on: &Connection,
     key: &LockKey,
     target: u32,
     rest: Duration,
     limit: Duration,
-) -> bool {
+) -> Result<(), Failure> {
     let only_reads = target > 0 || !rest.is_zero() || key.kind().is_freed_in_parts();
-    only_reads && on.leads_to_master(limit / 4).await == Some(false)
+    if only_reads && on.leads_to_master(limit / 4).await? == Some(false) {
+        return Err(Failure::of_replica());
+    }
+    Ok(())
 }

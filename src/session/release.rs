@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use super::claim::Claim;
-use super::lowering::is_of_replica;
+use super::lowering::believe_missing;
 use super::settle::Job;
 use super::transfer::Transfer;
 use crate::clock::Moment;
@@ -122,9 +122,8 @@ impl PendingUnlock {
         {
             let limit = self.claim.session.core().server.command_timeout();
             let key = self.claim.hold.key().clone();
-            if is_of_replica(&on, &key, self.target, self.rest, limit).await {
-                answer = Err(Failure::of_replica());
-            }
+            let believed = believe_missing(&on, &key, self.target, self.rest, limit).await;
+            answer = believed.map(|()| Answer::Missing);
         }
         self.answered = answer.is_ok();
         match answer {

@@ -199,13 +199,13 @@ async fn ask(
     let is_over = match &mut answer {
         Ok(answers) if answers.iter().any(|it| !matches!(it, RenewReply::Extended)) => {
             // The server may be a replica now, behind an address that leads to the new master. The script answers for
-            // each hold, and so does not say why it extended none.
+            // each hold, and so does not say why it extended none. A connection that ends now may be that of a replica.
             let is_master = connection.leads_to_master(lease / 8).await;
-            if is_master == Some(false) {
+            if matches!(is_master, Ok(Some(false)) | Err(_)) {
                 disbelieve(answers);
             }
             let is_unknown = answers.iter().any(|it| matches!(it, RenewReply::Unknown));
-            is_unknown && is_master != Some(true)
+            is_unknown && !matches!(is_master, Ok(Some(true)))
         }
         Ok(_) => false,
         Err(failure) => failure.ends_connection(),

@@ -1,11 +1,13 @@
 //! A service that fails over behind one address. The old master stays as a replica, and closes no connection.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use lockdog::{Client, Error, Guard, Semaphore};
 use tokio::runtime::Builder;
 
 use super::{LEASE, SAFETY, builder, connected, is_renewal};
 use crate::support::prelude::{LONG, ms};
-use crate::support::{Proxy, Redis, Replicated, dead_port, eventually};
+use crate::support::{Action, Proxy, Redis, Replicated, dead_port, eventually};
 use crate::turn::{answered, renewed};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -84,6 +86,27 @@ async fn a_lock_that_the_old_master_never_had_is_renewed_at_the_new_one() {
     let master = fail_over(&all, &address, dead_port()).await;
     let guard = client.lock("a").lock().await.unwrap();
     assert!(!all.redis.exists("a").await);
+    unlock_renewed(&master, guard).await;
+    client.shutdown().await;
+    master.assert_clean().await;
+}
+
+/// The old master answers that it does not have the lock. Its connection ends before it says that it is a replica.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_is_not_lost_if_the_connection_ends_after_the_answer_of_the_old_master() {
+    let (all, address) = behind_an_address().await;
+    let client = connected(builder(address.url()).watchdog_lease(LEASE * 2)).await;
+    open_own_connection(&client, &all).await;
+    let master = fail_over(&all, &address, dead_port()).await;
+    let was_renewal = AtomicBool::new(false);
+    let is_question = move |args: &[String]| {
+        let follows = was_renewal.swap(is_renewal(args), Ordering::Relaxed);
+        follows && args == ["INFO", "replication"]
+    };
+    let question = address.on(is_question, Action::ExecuteThenCut);
+    let guard = client.lock("a").lock().await.unwrap();
+    assert!(!all.redis.exists("a").await);
+    question.wait_hits(1).await;
     unlock_renewed(&master, guard).await;
     client.shutdown().await;
     master.assert_clean().await;
