@@ -187,6 +187,11 @@ impl Failure {
         matches!(self, Self::Refused { code, .. } if is(code))
     }
 
+    /// The server loads data: its own after a start, or as a replica those of its new master.
+    pub(crate) fn is_of_loading(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if code == "LOADING")
+    }
+
     /// The server has no memory for what the command would write.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if code == "OOM")

@@ -208,6 +208,11 @@ async fn ask(
             is_unknown && !matches!(is_master, Ok(Some(true)))
         }
         Ok(_) => false,
+        // A replica may load for longer than the lease, while the address leads to the new master.
+        Err(failure) if failure.is_of_loading() => {
+            let is_master = connection.leads_to_master(lease / 8).await;
+            matches!(is_master, Ok(Some(false)) | Err(_))
+        }
         Err(failure) => failure.ends_connection(),
     };
     if is_over {

@@ -77,6 +77,26 @@ async fn an_old_master_that_serves_no_old_data_is_left() {
     master.assert_clean().await;
 }
 
+/// It refuses each script until it has loaded the data of the new master.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_old_master_that_loads_is_left() {
+    let (all, address) = behind_an_address().await;
+    let client = connected(builder(address.url()).watchdog_lease(LEASE * 2)).await;
+    open_own_connection(&client, &all).await;
+    let master = fail_over(&all, &address, dead_port()).await;
+    let loads = "-LOADING Redis is loading the dataset in memory".to_owned();
+    let refused = address.on(is_renewal, Action::ReplyWith(loads));
+    let guard = client.lock("a").lock().await.unwrap();
+    refused.wait_hits(1).await;
+    unlock_renewed(&master, guard).await;
+    let sent = address.commands();
+    let renewals = sent.iter().filter(|it| is_renewal(&it.args));
+    let on: Vec<u64> = renewals.map(|it| it.connection).collect();
+    assert!(!on[1..].contains(&on[0]), "{on:?}");
+    client.shutdown().await;
+    master.assert_clean().await;
+}
+
 /// The old master gets nothing from the new one, so it does not have the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_the_old_master_never_had_is_renewed_at_the_new_one() {
