@@ -59,11 +59,19 @@ pub(super) fn outside(group: Pid) -> Vec<Process> {
         return Vec::new();
     };
     let groups = [own.group, group.as_raw_nonzero().get()];
-    let mut outside = of(getpid());
-    outside.retain(|Process { stat, .. }| {
-        stat.session == own.session && !groups.contains(&stat.group) && stat.state != 'Z'
-    });
+    let mut outside = in_session();
+    outside.retain(|process| !groups.contains(&process.stat.group));
     outside
+}
+
+/// The processes below this one that run in its session.
+pub(super) fn in_session() -> Vec<Process> {
+    let Some(own) = Stat::of(getpid()) else {
+        return Vec::new();
+    };
+    let mut found = of(getpid());
+    found.retain(|Process { stat, .. }| stat.session == own.session && stat.state != 'Z');
+    found
 }
 
 /// Reaps the children of this process that have ended, except this one. A process that lost its parent is a child of

@@ -16,7 +16,7 @@ use rustix::process::{
 };
 use tokio::process::Child;
 
-use super::descendants;
+use super::descendants::{self, Process};
 use super::program::{Reach, command_of, exit_code, not_started, pid_of};
 use super::signals::{Signals, number};
 use crate::args::Words;
@@ -117,26 +117,23 @@ fn send(command: &Child, signal: Signal) {
 
 /// Kills everything that belongs to the command, and ends this process.
 async fn end(reach: Reach) -> ! {
-    match reach {
-        Reach::Group => {
-            for process in descendants::outside(getpgrp()) {
-                let _ = kill_process(process.pid(), Signal::KILL);
-            }
-            let _ = kill_process_group(getpgrp(), Signal::KILL);
+    for _ in 0..MOST_PASSES {
+        let mut below = match reach {
+            Reach::Group => descendants::in_session(),
+            Reach::Descendants => descendants::of(getpid()),
+        };
+        below.retain(Process::is_alive);
+        if below.is_empty() {
+            break;
         }
-        Reach::Descendants => {
-            for _ in 0..MOST_PASSES {
-                let below = descendants::of(getpid());
-                let mut alive = below.iter().filter(|process| process.is_alive()).peekable();
-                if alive.peek().is_none() {
-                    break;
-                }
-                for process in alive {
-                    let _ = kill_process(process.pid(), Signal::KILL);
-                }
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
+        for process in below {
+            let _ = kill_process(process.pid(), Signal::KILL);
         }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    if reach == Reach::Group {
+        // The kernel may not list the processes.
+        let _ = kill_process_group(getpgrp(), Signal::KILL);
     }
     process::exit(i32::from(CANNOT))
 }

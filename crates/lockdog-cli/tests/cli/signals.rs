@@ -155,6 +155,32 @@ async fn a_lockdog_that_is_killed_takes_along_what_lost_its_parent() {
     eventually(SOON, "it is gone", async || !is_running(pid)).await;
 }
 
+/// In the group of timeout(1), each shell starts the next one and ends.
+#[tokio::test]
+async fn a_lockdog_that_is_killed_takes_along_what_starts_meanwhile() {
+    let server = RedisServer::start().await;
+    for _ in 0..5 {
+        let files = Files::new();
+        let pid = files.path("pid").display().to_string();
+        let script = "timeout 600 sh -c \"$1\" \"$0\" \"$1\"; echo $$ > \"$0.next\"; sleep 600";
+        // The last one ends when the test has deleted the folder.
+        let next = "echo $$ > \"$0\" || exit; sleep 0.01; sh -c \"$1\" \"$0\" \"$1\" &";
+        let command = ["sh", "-c", script, &pid, next];
+        let args = [&["run", "--lease", "6s", "orders"][..], &command].concat();
+        let running = lockdog(&server, &args).start();
+        files.number("pid.next").await;
+        running.signal(Signal::KILL);
+        assert_eq!(running.end().await.status.code(), None);
+        eventually(SOON, "no shell starts another one", async || {
+            let before = files.text("pid");
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            files.text("pid") == before
+        })
+        .await;
+        server.redis().await.cmd(&["DEL", "orders"]).await;
+    }
+}
+
 #[tokio::test]
 async fn a_signal_during_the_wait_for_the_lock_leaves_nothing() {
     let server = RedisServer::start().await;
