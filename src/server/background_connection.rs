@@ -105,9 +105,17 @@ impl BackgroundConnection {
         };
         // On another server, or after a restart, that id may belong to another client's connection. The client notices
         // neither if the server does not report its identity.
-        let is_certain = connection.identity().run.is_known();
-        if !is_certain || !connection.leads_to_same_server(old) {
+        let run = &connection.identity().run;
+        if !run.is_known() || !connection.leads_to_same_server(old) {
             return false;
+        }
+        if let Some(doubts) = run.doubts() {
+            // It may be another server since the old connection. That must be known before the command, not after it.
+            let known = Box::pin(connection.clear_up(doubts, limit));
+            let known = tokio::time::timeout(limit, known).await;
+            if !matches!(known, Ok(Ok(()))) || run.reborn() != old.server_run().1 {
+                return false;
+            }
         }
         let mut kill = redis::cmd("CLIENT");
         kill.arg("KILL").arg("ID").arg(id);

@@ -148,6 +148,20 @@ async fn a_connection_from_before_a_restart_is_not_killed_after_it() {
     assert!(!is_listed(&redis, &new).await);
 }
 
+/// At the start of the next connection, a script keeps the server from its answer to who it is.
+#[tokio::test]
+async fn a_connection_from_before_a_restart_is_not_killed_while_the_server_is_in_doubt() {
+    let member = TestMember::start().await;
+    let node = member.core.server.node("").unwrap();
+    let old = node.endpoint().open_own(ms(3000)).await.unwrap();
+    member.server.restart(Data::Lost).await;
+    let busy = "-BUSY Redis is busy running a script".to_owned();
+    let refused = member.proxy.on(named("INFO"), Action::ReplyWith(busy));
+    let refused = refused.times(2);
+    assert!(!node.kill(&old, ms(3000)).await);
+    assert_eq!(refused.hits(), 2);
+}
+
 /// The client would not notice a restart, after which that id belongs to another connection.
 #[tokio::test]
 async fn without_permission_for_info_no_connection_is_killed() {
