@@ -221,7 +221,9 @@ impl GateQueries {
             let counted = latch::count(&core.server, &self.key, time, &mut sent).await;
             core.server.abandon_unanswered(&counted, &sent);
             // An old master may not have a latch that the new one has, and a latch without a count is open.
-            if counted.is_err() || is_repeated || !core.server.abandon_outdated(&sent) {
+            let is_final = counted.is_err() || is_repeated || !core.server.abandon_outdated(&sent);
+            // After the message of the zero, the count decides nothing, and a new connection may take long.
+            if is_final || listener.zero_received().is_some() {
                 break counted;
             }
             is_repeated = true;
