@@ -76,6 +76,9 @@ impl CountDownLatch {
         let began = core.clock.now();
         // A wait of zero has time for one query.
         let until = until.map_or(Moment::NEVER, |until| until.max(began + FIRST_ATTEMPT));
+        // A panic ended the loop of the client's thread, and the queries with it. The next gate has queries in the
+        // loop that follows.
+        let is_restarted = |error: &Error| matches!(error, Error::Closed) && !core.is_closed();
         loop {
             let (gate, came) = core.gate(key)?;
             // The next query for the other waiters may come too late for this one.
@@ -86,23 +89,33 @@ impl CountDownLatch {
             }
             tokio::select! {
                 biased;
-                opened = gate.opened(came, is_patient) => match opened? {
-                    Opened::ForAll => return Ok(true),
+                opened = gate.opened(came, is_patient) => match opened {
+                    Ok(Opened::ForAll) => return Ok(true),
                     // The zero may have been before this call, and the count set since then.
-                    Opened::ForOthers => continue,
+                    Ok(Opened::ForOthers) => continue,
+                    Err(error) if is_restarted(&error) => {
+                        let again = core.clock.now() + AFTER_A_PANIC;
+                        core.clock.sleep_until(again.min(until)).await;
+                        continue;
+                    }
+                    Err(error) => return Err(error),
                 },
                 () = core.clock.sleep_until(until), if is_patient => {}
             }
             return match gate.state() {
-                GateState::Failed(error) => Err(error),
+                GateState::Failed(error) if !is_restarted(&error) => Err(error),
                 GateState::Closed { began } if came <= began => Ok(false),
                 // It opened at this moment.
                 GateState::Open { before } if came <= before => Ok(true),
                 // No query that began after this waiter came was answered.
-                GateState::Unknown | GateState::Closed { .. } | GateState::Open { .. } => {
-                    Err(Error::timeout(core.clock.now().since(began)))
-                }
+                GateState::Unknown
+                | GateState::Closed { .. }
+                | GateState::Open { .. }
+                | GateState::Failed(_) => Err(Error::timeout(core.clock.now().since(began))),
             };
         }
     }
 }
+
+/// The next query may panic too.
+const AFTER_A_PANIC: Duration = Duration::from_millis(100);

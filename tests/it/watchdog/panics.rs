@@ -3,7 +3,7 @@
 use lockdog::error::LostReason;
 
 use super::{SAFETY, connect};
-use crate::support::{RedisServer, logs};
+use crate::support::{RedisServer, eventually, logs};
 
 /// Design: invariant 11. The user's subscriber panics at the first event of a lost lock, on the
 /// watchdog's thread, and again when the panic itself is reported.
@@ -34,6 +34,42 @@ fn a_panic_of_the_watchdog_is_reported_to_every_guard() {
                 .unwrap();
             tokio::time::sleep(super::OUTLAST).await;
             assert!(again.is_valid());
+        },
+    );
+}
+
+/// The queries for a latch end with the loop that panicked, and others begin in the next loop.
+#[test]
+fn a_panic_of_the_watchdog_ends_no_wait_for_a_latch() {
+    logs::alone(
+        "watchdog::panics::a_panic_of_the_watchdog_ends_no_wait_for_a_latch",
+        async {
+            tracing::subscriber::set_global_default(logs::Panicking).expect("it is the only one");
+            let server = RedisServer::start().await;
+            let redis = server.redis().await;
+            let client = connect(&server.url()).await;
+            let start = client.count_down_latch("start");
+            assert!(start.try_set_count(1).await.unwrap());
+            let theirs = start.clone();
+            let waiting = tokio::spawn(async move { theirs.wait_zero().await });
+            eventually(SAFETY, "it listens", async || {
+                !redis.channels().await.is_empty()
+            })
+            .await;
+            let kept = client.lock("kept").lock().await.unwrap();
+            let _deleted = client.lock("deleted").lock().await.unwrap();
+            redis.cmd(&["DEL", "deleted"]).await;
+            let lost = tokio::time::timeout(SAFETY, kept.lost()).await;
+            assert_eq!(
+                lost.expect("the watchdog panics").reason(),
+                LostReason::Watchdog
+            );
+            start.count_down().await.unwrap();
+            let ended = tokio::time::timeout(SAFETY, waiting).await;
+            ended
+                .expect("the next loop has its queries")
+                .unwrap()
+                .unwrap();
         },
     );
 }
