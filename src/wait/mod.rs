@@ -585,6 +585,45 @@ mod tests {
         assert!(!first.waiter.was_called() && second.waiter.was_called());
     }
 
+    /// They did not ask while a writer had the role. When the first reader leaves with the lock, they count as having
+    /// asked, and are not woken.
+    #[test]
+    fn the_readers_ask_with_the_one_that_takes_the_role_from_a_writer() {
+        let (waiters, _, _) = waiting();
+        let key = Arc::new(LockKey::new(&kind::PLAIN, "r", None).unwrap());
+        let now = waiters.clock.now();
+        let enter = |kind| {
+            let request = WaitRequest {
+                owner: Owner::new(),
+                terms: None,
+                deadline: None,
+                kind,
+            };
+            waiters.enter(&key, request, now).unwrap()
+        };
+        let reader = WaiterKind::Reader {
+            patience: Duration::from_secs(600),
+        };
+        let _absent = enter(WaiterKind::Writer);
+        let places = [reader, reader, WaiterKind::Writer, reader].map(enter);
+        let later = now + Duration::from_secs(120);
+        assert!(matches!(places[0].take_over(later), TakeOver::Taken(_)));
+        let is_woken = |place: &WaiterGuard| {
+            let until = now + Duration::from_secs(600);
+            let mut wait = std::pin::pin!(place.wait(until));
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            wait.as_mut().poll(&mut context).is_ready()
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        let _entered = runtime.enter();
+        let woken = [1, 2, 3].map(|at: usize| is_woken(&places[at]));
+        assert_eq!(woken, [true, false, false]);
+        assert!(places[1].check_in(now).is_contender);
+    }
+
     /// The drop wakes those that wait for the turn of its hold.
     #[tokio::test]
     async fn a_hand_over_to_a_replaced_contender_is_dropped_after_the_shard_is_unlocked() {

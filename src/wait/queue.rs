@@ -172,7 +172,7 @@ impl WaitQueue {
     }
 
     /// The contender, and the readers that ask with it.
-    fn askers(&self) -> impl Iterator<Item = &Arc<Waiter>> {
+    pub(super) fn askers(&self) -> impl Iterator<Item = &Arc<Waiter>> {
         let end = match self.writers.first() {
             _ if !self.is_reader_next() => 0,
             Some(first) => *first,

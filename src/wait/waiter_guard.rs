@@ -128,11 +128,19 @@ impl WaiterGuard {
                 Sign::Missing => {}
             }
         }
+        let was_writer = queue.contender.as_ref().is_some_and(|it| it.is_writer());
         let taken = queue.take_over(&self.waiter, overdue);
         if taken.is_some() {
             // It asks in place of the contender, which may have been called. If it gets a hand-over first, it passes
             // the call on.
             self.waiter.note_call();
+            if was_writer {
+                // If this waiter reads, the readers behind it may ask from now on, too.
+                queue
+                    .askers()
+                    .skip(1)
+                    .for_each(|reader| wake_ups.add(reader));
+            }
         }
         drop(queues);
         taken.map_or(TakeOver::Kept, |(acquire, _)| TakeOver::Taken(acquire))
