@@ -76,8 +76,7 @@ impl CountDownLatch {
         let began = core.clock.now();
         // A wait of zero has time for one query.
         let until = until.map_or(Moment::NEVER, |until| until.max(began + FIRST_ATTEMPT));
-        // A panic ended the loop of the client's thread, and the queries with it. The next gate has queries in the
-        // loop that follows.
+        // A panic ended the queries, for example one of the user's log subscriber. The next gate has others.
         let is_restarted = |error: &Error| matches!(error, Error::Closed) && !core.is_closed();
         loop {
             let (gate, came) = core.gate(key)?;

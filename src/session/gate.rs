@@ -159,8 +159,8 @@ impl Core {
     }
 }
 
-/// The queries for one gate. Their drop ends the waits at it that are left: at a shutdown, or after a panic of the
-/// thread's loop. After a panic the waiters go on to another gate.
+/// The queries for one gate. Their drop ends the waits at it that are left: at a shutdown, or after a panic in a
+/// query. After a panic the waiters go on to another gate.
 struct GateQueries {
     core: Arc<Core>,
     key: Arc<LockKey>,

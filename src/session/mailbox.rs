@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use super::Core;
 use crate::hold::Hold;
@@ -33,6 +34,7 @@ pub(crate) struct ExtendRequest {
 pub(crate) struct Mailbox {
     list: Mutex<List>,
     changed: Notify,
+    closed: CancellationToken,
 }
 
 #[derive(Default)]
@@ -76,6 +78,11 @@ impl Mailbox {
         take(&mut self.list.lock().tasks)
     }
 
+    /// Cancelled when the thread ends. Then the tasks that it has taken end, too.
+    pub(crate) fn closed(&self) -> CancellationToken {
+        self.closed.clone()
+    }
+
     /// Completes when there may be a request.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
@@ -83,6 +90,7 @@ impl Mailbox {
 
     /// Called when the thread ends. Requests that it did not take are dropped.
     pub(crate) fn close(&self) {
+        self.closed.cancel();
         let requests = {
             let mut list = self.list.lock();
             list.closed = true;

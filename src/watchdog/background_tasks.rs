@@ -40,7 +40,14 @@ pub(super) async fn run(core: &Arc<Core>) {
             is_waiting |= !timed.on_due();
         }
         for task in core.mailbox.tasks() {
-            tasks.spawn(run_isolated(task));
+            let closed = core.mailbox.closed();
+            // Not in the set, which ends with this loop: after a panic of the watchdog, its tasks go on. One may have
+            // promised its caller to repeat a command until it is answered.
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "the end of the client's thread stops it"
+            )]
+            tokio::spawn(async move { closed.run_until_cancelled(run_isolated(task)).await });
         }
         // The runtime's timers stop while the machine sleeps. And a timer that is due but has nothing
         // to do yet must not cause a busy loop.
@@ -128,6 +135,7 @@ const TICK: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
     use tokio::sync::oneshot;
 
     use super::*;
@@ -136,6 +144,30 @@ mod tests {
     use crate::owner::Owner;
     use crate::server::Addressee;
     use crate::session::disconnected;
+
+    /// A panic of another part of the watchdog ends this loop.
+    #[tokio::test]
+    async fn a_task_ends_with_the_thread_and_not_with_the_loop() {
+        let core = disconnected(&Clock::default());
+        let (go_on, goes_on) = oneshot::channel::<()>();
+        let (done, is_done) = oneshot::channel::<()>();
+        let task = async move {
+            let _ = goes_on.await;
+            let _ = done.send(());
+        };
+        assert!(core.mailbox.run(Box::pin(task)).is_ok());
+        let (kept, is_kept) = oneshot::channel::<()>();
+        let endless = async move {
+            std::future::pending::<()>().await;
+            drop(kept);
+        };
+        assert!(core.mailbox.run(Box::pin(endless)).is_ok());
+        assert!(run(&core).now_or_never().is_none());
+        go_on.send(()).expect("the task waits");
+        is_done.await.expect("it goes on");
+        core.mailbox.close();
+        assert!(is_kept.await.is_err());
+    }
 
     #[tokio::test]
     async fn requests_with_different_timeouts_are_in_different_commands() {
