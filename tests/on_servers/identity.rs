@@ -149,11 +149,15 @@ async fn after_loading_the_identity_is_queried_before_an_answer_counts() {
         member.acquire("f", PLAIN).await.unwrap();
         let reborn = member.reborn();
         assert!(reborn.is_some(), "{line}");
-        // On the same connection, and once.
-        let asked = member.proxy.count(named("INFO"));
-        assert_eq!(asked - connecting, 2, "{line}");
-        member.acquire("f", PLAIN).await.unwrap();
-        assert_eq!(member.proxy.count(named("INFO")), asked, "{line}");
+        assert!(member.proxy.count(named("INFO")) >= connecting + 2, "{line}");
+        // Once. A new connection asks, too, and the one for renewals may be opened at any time.
+        let what = format!("no identity is queried for an answer: {line}");
+        eventually(SOON, &what, async || {
+            let asked = member.proxy.count(named("INFO"));
+            member.acquire("f", PLAIN).await.unwrap();
+            member.proxy.count(named("INFO")) == asked
+        })
+        .await;
         assert_eq!(member.reborn(), reborn);
     }
 }
