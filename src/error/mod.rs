@@ -88,7 +88,8 @@ pub enum Error {
     /// A permit is not in use: it was released before, its lease ended, or it is of another semaphore.
     /// The call released nothing.
     ///
-    /// Redisson throws `IllegalArgumentException`. Another owner may have the permit now.
+    /// Redisson throws a `RedisException` whose cause is an `IllegalArgumentException`. Another owner may have
+    /// the permit now.
     #[error("a permit is not in use, semaphore={semaphore:?}")]
     #[non_exhaustive]
     PermitNotInUse {
