@@ -35,7 +35,7 @@ pub use verdict::Verdict;
 /// another owner can get the lock. If the server does not, they report it at the next renewal (one is
 /// sent every third of the lease); with a fixed lease, they report it when the lease ends. Time always
 /// passes between a check of the guard and the work that relies on it. If that matters, let the
-/// resource reject late writes by a version number of its own.
+/// resource reject late writes by a fencing token ([`Guard::token`]) or a version number of its own.
 ///
 /// # Examples
 ///

@@ -44,6 +44,9 @@ pub use waiters::WaiterInfo;
 /// A `Lock` is a handle. The client sends nothing when it creates or clones a handle. All handles with
 /// one name and kind are the same lock. Each handle keeps its client alive.
 ///
+/// The owner of a lock is the tokio task that acquires it, where Redisson's is the thread: see
+/// [`Owner`](crate::Owner).
+///
 /// `G` is what an acquire returns: a [`Guard`], or the guard of one mode of a
 /// [`ReadWriteLock`](crate::ReadWriteLock).
 ///
