@@ -42,6 +42,8 @@ pub use stats::{Connected, Stats};
 /// of them is dropped, the client releases in the background what it still holds, and ends its thread
 /// and connections.
 ///
+/// Two clients exclude each other, even in one task. So create one client in each process, and clone it.
+///
 /// # Examples
 ///
 /// ```no_run

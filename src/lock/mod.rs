@@ -222,7 +222,8 @@ impl<G: FromGuard> Lock<G> {
     /// Acquires the lock and waits for it without limit. Corresponds to Redisson's `lock()`, and with
     /// [`LockRequest::lease`] to `lock(lease, unit)`.
     ///
-    /// Without a lease the watchdog renews the lock until it is unlocked.
+    /// Without a lease the watchdog renews the lock until it is unlocked. An owner that already holds the lock
+    /// gets another guard immediately.
     ///
     /// # Errors
     ///
