@@ -42,7 +42,7 @@ pub use stats::{Connected, Stats};
 /// of them is dropped, the client releases in the background what it still holds, and ends its thread
 /// and connections.
 ///
-/// Two clients exclude each other, even in one task. So create one client in each process, and clone it.
+/// Two clients are two owners, even in one task. So create one client in each process, and clone it.
 ///
 /// # Examples
 ///
