@@ -176,8 +176,8 @@ impl fmt::Display for AlreadyHeld {
         let facts = &*self.0;
         write!(
             f,
-            "this owner already holds the lock, which is not reentrant: lock={:?} owner={} \
-             acquired={}ms ago",
+            "this owner already holds the lock, which is not reentrant; use the existing guard: \
+             lock={:?} owner={} acquired={}ms ago",
             facts.lock,
             facts.owner,
             facts.held.as_millis(),
@@ -313,7 +313,7 @@ impl fmt::Display for UnlockUnconfirmed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the unlock could not be confirmed: lock={:?} waited={}ms",
+            "the server did not confirm the unlock: lock={:?} waited={}ms",
             self.lock,
             self.waited.as_millis()
         )?;

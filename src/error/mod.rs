@@ -90,7 +90,9 @@ pub enum Error {
     ///
     /// Redisson throws a `RedisException` whose cause is an `IllegalArgumentException`. Another owner may have
     /// the permit now.
-    #[error("a permit is not in use, semaphore={semaphore:?}")]
+    #[error(
+        "a permit is not in use: it was released before, its lease ended, or it is of another semaphore, semaphore={semaphore:?}"
+    )]
     #[non_exhaustive]
     PermitNotInUse {
         /// The name of the semaphore.
@@ -138,7 +140,9 @@ pub enum Error {
     /// sent nothing. This call does not hold the lock.
     ///
     /// Start fewer calls at the same time, or raise `ClientBuilder::max_waiters`.
-    #[error("too many waiters, max_waiters={limit}")]
+    #[error(
+        "too many waiters, max_waiters={limit}; start fewer calls at the same time, or raise max_waiters"
+    )]
     #[non_exhaustive]
     TooManyWaiters {
         /// The configured maximum.
@@ -190,7 +194,7 @@ pub enum Error {
     ///
     /// Redisson waits forever. Use [`ReadGuard::upgrade`](crate::ReadGuard::upgrade), or release the read hold.
     #[error(
-        "the call would cause a deadlock: its owner already has a read hold, or holds some of the values through another lock, lock={lock:?} owner={owner}"
+        "the call would cause a deadlock: its owner already has a read hold, or holds some of the values through another lock; release that hold first, lock={lock:?} owner={owner}"
     )]
     #[non_exhaustive]
     WouldDeadlock {

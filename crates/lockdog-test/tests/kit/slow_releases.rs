@@ -47,7 +47,7 @@ async fn an_unconfirmed_unlock_of_any_shape_reports_the_cause_and_the_duration()
         };
         assert_eq!(unlock.waited(), Duration::from_secs(3));
         let text = error.to_string();
-        let wanted = "the unlock could not be confirmed: lock=\"orders\" waited=3000ms; ";
+        let wanted = "the server did not confirm the unlock: lock=\"orders\" waited=3000ms; ";
         let is_whole = unlock.lock() != "orders";
         assert!(text.starts_with(wanted) || is_whole, "{text}");
         assert!(text.contains(" waited=3000ms; "), "{text}");
