@@ -179,7 +179,7 @@ pub(crate) fn lines(info: &LockInfo, connections: Option<&[ConnectionInfo]>) -> 
     match info.listeners {
         _ if matches!(info.kind, LockKind::Foreign(_)) => {}
         Some(count) => lines.push(format!(
-            "listeners  {count} (connections, one a client, however many of its tasks wait)"
+            "listeners  {count} (connections: each client has one, for all its tasks that wait)"
         )),
         None => lines.push("listeners  not permitted (pubsub|numsub)".to_owned()),
     }
