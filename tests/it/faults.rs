@@ -2,6 +2,7 @@
 //! arrives twice, a dropped future, a server that refuses.
 
 mod bad_input;
+mod batches;
 mod cancelled;
 mod fixture;
 mod half_open;

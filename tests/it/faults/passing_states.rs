@@ -5,9 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use lockdog::{Client, Error, Unlocked};
+use tokio::task::JoinSet;
 
 use crate::faults::SOON;
-use crate::faults::fixture::{Fixture, MOMENT, error_of, take};
+use crate::faults::fixture::{Fixture, MOMENT, NAME, error_of, take};
+use crate::fixture::{connected, patient};
+use crate::support::prelude::LONG;
+use crate::support::redis::WAITING;
 use crate::support::{Data, Redis, RedisServer, eventually};
 
 #[tokio::test]
@@ -215,6 +219,63 @@ async fn flushed_scripts_are_sent_again() {
     let missed = fixture.redis.errorstats().await["NOSCRIPT"];
     assert!(missed >= 10, "{missed} scripts were missing");
     fixture.assert_recovered().await;
+}
+
+/// No timer wakes a waiter during the test. The list of the waiting clients is data, which a flush does not delete.
+#[tokio::test]
+async fn listed_clients_get_the_lock_by_messages_though_the_scripts_are_flushed() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let connect = || connected(patient(server.url()).poll_cap(LONG));
+    let holder = connect().await;
+    let mut held = holder.lock(NAME).lock().lease(LONG).await.unwrap();
+    let list = format!("{WAITING}{{{NAME}}}");
+    let listed = async || redis.ask::<usize>(&["ZCARD", &list]).await;
+    let mut waiting = JoinSet::new();
+    for number in 1..=3 {
+        let client = connect().await;
+        waiting.spawn(client.lock(NAME).lock().lease(LONG).into_future());
+        let is_listed = async || listed().await == number;
+        eventually(SOON, "the client is listed", is_listed).await;
+    }
+    let channel = format!("redisson_lock__channel:{{{NAME}}}");
+    // Otherwise a release wakes all, for a waiter that is in no list.
+    eventually(SOON, "all of them listen", async || {
+        let listeners: (String, u64, String, u64) =
+            redis.ask(&["PUBSUB", "NUMSUB", &channel, &list]).await;
+        (listeners.1, listeners.3) == (3, 3)
+    })
+    .await;
+    let missed = async || {
+        let stats = redis.errorstats().await;
+        stats.get("NOSCRIPT").copied().unwrap_or(0)
+    };
+    let before = missed().await;
+    let monitor = redis.monitor().await;
+    for left in (0..3).rev() {
+        redis.cmd(&["SCRIPT", "FLUSH"]).await;
+        held.unlock().await.unwrap();
+        let next = tokio::time::timeout(SOON, waiting.join_next()).await;
+        let next = next.expect("a message wakes it").expect("it waits");
+        held = next.unwrap().unwrap();
+        // The others are listed again if they have asked.
+        let are_listed = async || listed().await == left;
+        eventually(SOON, "the others are listed", are_listed).await;
+    }
+    assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
+    // Each of the three unlocks that followed a flush.
+    assert!(missed().await >= before + 3, "the scripts were there");
+    let wakes_one = |line: &String| {
+        let is_of_list = line.contains("\"publish\" \"lockdog_waiters:");
+        is_of_list && line.ends_with("\"1\"")
+    };
+    eventually(SOON, "a release woke a client of the list", async || {
+        monitor.seen().iter().any(wakes_one)
+    })
+    .await;
+    drop(monitor);
+    assert!(redis.keys().await.is_empty());
+    redis.assert_clean().await;
 }
 
 /// Acquire and unlock fail with `code` while the state lasts, and succeed when it ends.

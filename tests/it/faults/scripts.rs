@@ -38,6 +38,11 @@ pub(crate) fn force_unlock() -> impl Matches {
     script(FORCE_UNLOCK)
 }
 
+/// Acquires and unlocks of several callers in one command.
+pub(crate) fn batch() -> impl Matches {
+    script(&BATCH)
+}
+
 /// `CLIENT KILL ID ..`, which closes an abandoned connection.
 pub(crate) fn kill() -> impl Matches {
     |args: &[String]| args.len() == 4 && args[..3] == ["CLIENT", "KILL", "ID"]
@@ -58,7 +63,7 @@ pub(crate) fn name(args: &[String]) -> String {
 
 pub(crate) fn texts() -> impl Iterator<Item = &'static str> {
     let texts = ALL.into_iter().map(|(_, text)| text);
-    texts.chain([CONTEND.as_str()])
+    texts.chain([CONTEND.as_str(), BATCH.as_str()])
 }
 
 fn script(text: &'static str) -> impl Matches {
@@ -78,8 +83,19 @@ fn to(text: &'static str, target: u32) -> impl Matches {
 /// The acquire of a client that waits, as the client sends it.
 static CONTEND: LazyLock<String> = LazyLock::new(|| {
     let text = include_str!("../../../lua/lock/contend.lua");
-    format!("local function acquire(KEYS, ARGV)\n{ACQUIRE}\nend\n{text}")
+    format!("{}{text}", function("acquire", ACQUIRE))
 });
+/// Acquires and unlocks of several callers, as the client sends them.
+static BATCH: LazyLock<String> = LazyLock::new(|| {
+    let text = include_str!("../../../lua/lock/batch.lua");
+    let (acquire, unlock) = (function("acquire", ACQUIRE), function("unlock", UNLOCK));
+    format!("{acquire}{unlock}{text}")
+});
+
+fn function(name: &str, text: &str) -> String {
+    format!("local function {name}(KEYS, ARGV)\n{text}\nend\n")
+}
+
 const ACQUIRE: &str = include_str!("../../../lua/lock/acquire.lua");
 const FORCE_UNLOCK: &str = include_str!("../../../lua/lock/force_unlock.lua");
 const RENEW: &str = include_str!("../../../lua/lock/renew.lua");
