@@ -149,7 +149,10 @@ async fn after_loading_the_identity_is_queried_before_an_answer_counts() {
         member.acquire("f", PLAIN).await.unwrap();
         let reborn = member.reborn();
         assert!(reborn.is_some(), "{line}");
-        assert!(member.proxy.count(named("INFO")) >= connecting + 2, "{line}");
+        assert!(
+            member.proxy.count(named("INFO")) >= connecting + 2,
+            "{line}"
+        );
         // Once. A new connection asks, too, and the one for renewals may be opened at any time.
         let what = format!("no identity is queried for an answer: {line}");
         eventually(SOON, &what, async || {

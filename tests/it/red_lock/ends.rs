@@ -111,7 +111,11 @@ async fn an_unconfirmed_unlock_reports_the_instances() {
     assert!(is_away(first) && is_away(second), "{error}");
     assert!(matches!(third.state, InstanceState::GivenBack), "{error}");
     let text = error.to_string();
-    assert_eq!(text.matches("did not confirm the unlock").count(), 1, "{text}");
+    assert_eq!(
+        text.matches("did not confirm the unlock").count(),
+        1,
+        "{text}"
+    );
     for server in &servers.all {
         assert!(text.contains(&format!("127.0.0.1:{}: ", server.port())));
     }
