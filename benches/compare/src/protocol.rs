@@ -22,7 +22,8 @@ pub(crate) struct Request {
     pub(crate) seconds: f64,
     /// Begins the names of the locks; no two cells have the same.
     pub(crate) name: String,
-    /// W1 with Redisson: `async` asks for its calls without threads. W14: the kind of lock; none is the
+    /// W1 with Redisson: `async` asks for its calls without threads. W1: `other-shape` asks for long names, and
+    /// lockdog for fixed leases. W14: the kind of lock; none is the
     /// plain lock. W8: `plain`; none is the fair lock. W9: `readers-first`; none is
     /// the default.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -215,6 +215,12 @@ async fn toil<L: Library>(
 pub(crate) fn names(request: &Request) -> Vec<String> {
     match Work::of(&request.workload) {
         Work::Shared => vec![request.name.clone()],
+        _ if request.api.as_deref() == Some("other-shape") => (0..request.owners)
+            .map(|owner| {
+                let rest = "n".repeat(LENGTHS[owner % LENGTHS.len()]);
+                format!("{}:{owner}:{rest}", request.name)
+            })
+            .collect(),
         _ => (0..request.owners)
             .map(|owner| format!("{}:{owner}", request.name))
             .collect(),
@@ -233,6 +239,9 @@ fn shares(figures: &mut Map<String, Value>, names: [&str; 2], parts: &[u64]) {
 
 /// More than any library reaches here: the memory of the samples is allocated for this number.
 const MOST_PAIRS_A_SECOND: f64 = 250_000.0;
+
+/// Of what follows the usual name in names of another shape, in bytes.
+const LENGTHS: [usize; 4] = [200, 40, 500, 100];
 
 /// Of each semaphore.
 pub(crate) const PERMITS: u32 = 4;

@@ -1,5 +1,7 @@
 //! lockdog itself.
 
+use std::time::Duration;
+
 use lockdog::config::{Preference, Reentry};
 use lockdog::{Client, Guard, Lock, Permit, ReadGuard, RedLock, Semaphore, WriteGuard};
 
@@ -19,12 +21,15 @@ pub(crate) struct Lockdog {
 enum Kind {
     /// Locks of a kind that this function makes.
     Lock(fn(&Client, &str) -> Lock),
+    /// Plain locks with leases that the watchdog does not renew.
+    Leased,
     ReadWrite(Preference),
     Semaphore,
 }
 
 pub(crate) enum Named {
     One(Lock),
+    Leased(Lock, Duration),
     Quorum(RedLock),
     Read(Lock<ReadGuard>),
     Write(Lock<WriteGuard>),
@@ -76,6 +81,9 @@ impl Library for Lockdog {
     fn lock(&self, name: &str) -> Named {
         let lock: fn(&Client, &str) -> Lock = match (self.kind, self.clients.first()) {
             (Kind::Lock(lock), _) => lock,
+            (Kind::Leased, Some(client)) => {
+                return Named::Leased(client.lock(name), lease_of(name));
+            }
             (Kind::ReadWrite(first), Some(client)) => {
                 return Named::Read(client.read_write_lock(name).prefer(first).read());
             }
@@ -102,6 +110,7 @@ impl Library for Lockdog {
     async fn acquire(lock: &Named) -> Result<Hold> {
         Ok(match lock {
             Named::One(lock) => Hold::Lock(lock.lock().await?),
+            Named::Leased(lock, lease) => Hold::Lock(lock.lock().lease(*lease).await?),
             Named::Quorum(lock) => Hold::Lock(lock.lock().await?),
             Named::Read(lock) => Hold::Read(lock.lock().await?),
             Named::Write(lock) => Hold::Write(lock.lock().await?),
@@ -135,6 +144,7 @@ impl Kind {
             ("W8a" | "W8b" | "W8c" | "W8w", None) => {
                 Self::Lock(|client, name| client.fair_lock(name))
             }
+            ("W1", Some("other-shape")) => Self::Leased,
             (_, None | Some("plain")) => Self::Lock(|client, name| client.lock(name)),
             (_, Some("fenced")) => Self::Lock(|client, name| client.fenced_lock(name)),
             (_, Some("spin")) => Self::Lock(|client, name| client.spin_lock(name)),
@@ -144,4 +154,13 @@ impl Kind {
             (_, Some(other)) => return Err(format!("{other} is no kind of lock").into()),
         })
     }
+}
+
+/// One of several, so that neighbours have different ones.
+fn lease_of(name: &str) -> Duration {
+    Duration::from_secs(match name.len() % 3 {
+        0 => 5,
+        1 => 60,
+        _ => 600,
+    })
 }

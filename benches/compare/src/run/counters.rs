@@ -17,6 +17,8 @@ use crate::Result;
 pub(crate) struct Counters {
     /// Calls by the name of the command.
     calls: BTreeMap<String, u64>,
+    /// The time of all scripts with their calls, in microseconds.
+    pub(crate) script_us: f64,
     /// Of the thread that runs commands.
     pub(crate) cpu_s: f64,
 }
@@ -54,7 +56,7 @@ impl Counters {
     pub(crate) fn read(connection: &mut Connection) -> Result<Self> {
         let stats: String = redis::cmd("INFO").arg("commandstats").query(connection)?;
         let cpu: String = redis::cmd("INFO").arg("cpu").query(connection)?;
-        let mut calls = BTreeMap::new();
+        let (mut calls, mut script_us) = (BTreeMap::new(), 0.0);
         for line in stats.lines() {
             let Some((name, rest)) = line
                 .strip_prefix("cmdstat_")
@@ -68,6 +70,10 @@ impl Counters {
                 .strip_prefix("calls=")
                 .and_then(|r| r.split(',').next());
             let count: u64 = count.ok_or("commandstats has no calls")?.parse()?;
+            if SCRIPTS.contains(&name) {
+                let us = rest.split(',').find_map(|field| field.strip_prefix("usec="));
+                script_us += us.ok_or("commandstats has no times")?.parse::<f64>()?;
+            }
             if !OWN.contains(&name) {
                 *calls.entry(name.to_owned()).or_default() += count;
             }
@@ -78,7 +84,11 @@ impl Counters {
             .filter_map(|line| main_thread.iter().find_map(|name| line.strip_prefix(name)))
             .filter_map(|value| value.parse::<f64>().ok())
             .sum();
-        Ok(Self { calls, cpu_s })
+        Ok(Self {
+            calls,
+            script_us,
+            cpu_s,
+        })
     }
 
     pub(crate) fn since(&self, before: &Self) -> Self {
@@ -88,6 +98,7 @@ impl Counters {
         };
         Self {
             calls: self.calls.iter().map(added).collect(),
+            script_us: self.script_us - before.script_us,
             cpu_s: self.cpu_s - before.cpu_s,
         }
     }
@@ -96,13 +107,14 @@ impl Counters {
         for (name, count) in &other.calls {
             *self.calls.entry(name.clone()).or_default() += count;
         }
+        self.script_us += other.script_us;
         self.cpu_s += other.cpu_s;
     }
 
     /// Scripts that were run.
     pub(crate) fn scripts(&self) -> f64 {
         let calls = |name: &str| self.calls.get(name).copied().unwrap_or_default();
-        (calls("evalsha") + calls("eval")) as f64
+        SCRIPTS.map(calls).iter().sum::<u64>() as f64
     }
 
     pub(crate) fn commands(&self, origins: &Origins) -> Commands {
@@ -196,6 +208,8 @@ fn parse(line: &str) -> Option<(String, bool)> {
     Some((name.to_lowercase(), source.ends_with(" lua")))
 }
 
+const SCRIPTS: [&str; 2] = ["evalsha", "eval"];
+
 const OWN: [&str; 4] = ["info", "flushall", "monitor", "client"];
 
 const OF_SCRIPTS: [&str; 22] = [
@@ -225,6 +239,7 @@ mod tests {
         let calls = [("evalsha", 20), ("del", 40), ("hincrby", 20)];
         let counters = Counters {
             calls: calls.map(|(name, count)| (name.to_owned(), count)).into(),
+            script_us: 0.0,
             cpu_s: 0.0,
         };
         let seen = [("del".to_owned(), [1.0, 3.0])];

@@ -358,6 +358,8 @@ fn derive(figures: &mut Figures, planned: &Planned, spent: &Counters, origins: &
     let commands = spent.commands(origins);
     figures.set("commands_per_pair", commands.sent / all);
     figures.set("inside_per_pair", commands.inside / all);
+    // No figure without scripts.
+    figures.set("script_us", spent.script_us / spent.scripts());
     if cell.workload == "W13" {
         let of_one = commands.sent / all / cell.clients as f64;
         figures.set("commands_per_client", of_one);

@@ -33,6 +33,8 @@ impl Part {
             RAW_FENCED => ("raw", "fenced"),
             RAW_SPIN => ("raw", "spin"),
             READERS_FIRST => ("lockdog", "readers-first"),
+            OTHER_SHAPE => ("lockdog", "other-shape"),
+            RAW_OTHER_SHAPE => ("raw", "other-shape"),
             BESIDE_REDISSON => return ("lockdog", None),
             BESIDE_LOCKDOG => return ("redisson", None),
             library => return (library, None),
@@ -149,6 +151,7 @@ fn takes_little_time(cell: Cell, library: &str) -> bool {
     match (library, cell.condition) {
         ("redsync" | "rslock", Condition::Plain) => matches!(cell.title(), "W1" | "W2"),
         ("redisson" | "redsync" | "rslock", condition) => condition == Condition::Plain,
+        (OTHER_SHAPE | RAW_OTHER_SHAPE, _) => false,
         _ => true,
     }
 }
@@ -164,6 +167,15 @@ fn parts(cell: Cell, present: &[&'static str]) -> Vec<Part> {
             library: ASYNC,
             workload: "W1",
         });
+    }
+    if cell.title() == "W1" {
+        // So that the figures are not those of one length of names and one lease.
+        let shapes = [("lockdog", OTHER_SHAPE), ("raw", RAW_OTHER_SHAPE)];
+        let shapes = shapes.into_iter().filter(|(of, _)| present.contains(of));
+        parts.extend(shapes.map(|(_, library)| Part {
+            library,
+            workload: "W1",
+        }));
     }
     if (cell.title(), present.contains(&"lockdog")) == ("W14", true) {
         parts.extend([FENCED, SPIN, NON_REENTRANT].map(|library| Part {
@@ -345,6 +357,11 @@ pub(crate) const PLAIN: &str = "lockdog plain";
 /// lockdog's read/write lock whose readers do not wait for a writer that waits: in W9, beside the default.
 pub(crate) const READERS_FIRST: &str = "lockdog, readers first";
 
+/// Long names and fixed leases: in W1, beside short names under the watchdog.
+pub(crate) const OTHER_SHAPE: &str = "lockdog, long names and fixed leases";
+/// The bare protocol with the same names.
+pub(crate) const RAW_OTHER_SHAPE: &str = "raw, long names";
+
 /// Half of the clients of W16: the other half of them is the other library's.
 pub(crate) const BESIDE_REDISSON: &str = "lockdog, beside redisson";
 pub(crate) const BESIDE_LOCKDOG: &str = "redisson, beside lockdog";
@@ -358,7 +375,7 @@ const KINDS: [&str; 11] = [
 pub(crate) const PROCESSES: [&str; 5] = ["lockdog", "raw", "redisson", "redsync", "rslock"];
 
 /// In the order of the rows in tables.
-pub(crate) const LIBRARIES: [&str; 15] = [
+pub(crate) const LIBRARIES: [&str; 17] = [
     "lockdog",
     "raw",
     "redisson",
@@ -372,6 +389,8 @@ pub(crate) const LIBRARIES: [&str; 15] = [
     RAW_SPIN,
     PLAIN,
     READERS_FIRST,
+    OTHER_SHAPE,
+    RAW_OTHER_SHAPE,
     BESIDE_REDISSON,
     BESIDE_LOCKDOG,
 ];
@@ -404,6 +423,22 @@ mod tests {
         }
         assert_eq!(cells(&options, &PROCESSES).len(), 2);
         assert!(cells(&options, &["redisson"]).is_empty());
+    }
+
+    #[test]
+    fn w1_asks_lockdog_and_the_bare_protocol_for_another_shape_except_in_a_short_run() {
+        let shapes = |options: &Options| {
+            let planned = cells(options, &["lockdog", "raw"]);
+            let parts = planned.iter().flat_map(|planned| &planned.libraries);
+            let of_shape = parts.map(Part::driver).filter(|(_, api)| api.is_some());
+            of_shape.collect::<Vec<_>>()
+        };
+        let mut options = only("W1");
+        let shape = Some("other-shape".to_owned());
+        let both = [("lockdog", shape.clone()), ("raw", shape)];
+        assert_eq!(shapes(&options), [&both[..]; 4].concat());
+        options.quick = true;
+        assert!(shapes(&options).is_empty());
     }
 
     #[test]

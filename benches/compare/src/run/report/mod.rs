@@ -147,17 +147,19 @@ const FIGURES: &str = "\
 A pair is one acquire and one unlock.
 The values are medians over the rounds. The rate has its smallest and largest round in parentheses.
 Commands are those that clients sent. Calls in scripts are those that their scripts made.
+The time of a script is the mean by the server's clock, with its calls.
 `raw` is the bare protocol without a lock library: two EVALSHA on one connection.
 In a workload that it cannot run, it measures a reference value instead.
 ";
 
-const PAIRS: [&str; 8] = [
+const PAIRS: [&str; 9] = [
     "pairs_per_s",
     "p50_us",
     "p99_us",
     "max_us",
     "commands_per_pair",
     "inside_per_pair",
+    "script_us",
     "client_cpu_us_per_pair",
     "server_cpu_us_per_pair",
 ];

@@ -59,7 +59,7 @@ enum Form {
     Number,
 }
 
-const FIGURES: [(&str, &str, Form); 32] = [
+const FIGURES: [(&str, &str, Form); 33] = [
     ("pairs_per_s", "pairs/s", Form::Rate),
     ("us_per_pair", "time per pair", Form::Micros),
     ("p50_us", "p50", Form::Micros),
@@ -78,6 +78,7 @@ const FIGURES: [(&str, &str, Form); 32] = [
     ),
     ("commands_per_pair", "commands per pair", Form::Number),
     ("inside_per_pair", "calls in scripts", Form::Number),
+    ("script_us", "time of a script", Form::Micros),
     (
         "client_cpu_us_per_pair",
         "client CPU, s per million pairs",
