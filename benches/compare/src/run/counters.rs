@@ -71,7 +71,9 @@ impl Counters {
                 .and_then(|r| r.split(',').next());
             let count: u64 = count.ok_or("commandstats has no calls")?.parse()?;
             if SCRIPTS.contains(&name) {
-                let us = rest.split(',').find_map(|field| field.strip_prefix("usec="));
+                let us = rest
+                    .split(',')
+                    .find_map(|field| field.strip_prefix("usec="));
                 script_us += us.ok_or("commandstats has no times")?.parse::<f64>()?;
             }
             if !OWN.contains(&name) {
