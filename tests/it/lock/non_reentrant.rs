@@ -32,7 +32,7 @@ async fn the_owner_is_refused_without_a_command_and_keeps_its_hold() {
         assert_eq!((held.lock(), held.owner()), ("l", &*owner.to_string()));
         let text = refused.to_string();
         assert!(
-            text.contains("not reentrant: lock=\"l\" owner=3 "),
+            text.contains("use the existing guard: lock=\"l\" owner=3 "),
             "{text}"
         );
         assert!(!refused.is_retriable() && !refused.may_be_held() && !refused.is_lost());
