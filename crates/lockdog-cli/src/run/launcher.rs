@@ -117,13 +117,16 @@ fn send(command: &Child, signal: Signal) {
 
 /// Kills everything that belongs to the command, and ends this process.
 async fn end(reach: Reach) -> ! {
+    let mut quiet = 0;
     for _ in 0..MOST_PASSES {
         let mut below = match reach {
             Reach::Group => descendants::in_session(),
             Reach::Descendants => descendants::of(getpid()),
         };
         below.retain(Process::is_alive);
-        if below.is_empty() {
+        // A process that ended during the pass may have started one that the pass did not see.
+        quiet = if below.is_empty() { quiet + 1 } else { 0 };
+        if quiet == QUIET_PASSES {
             break;
         }
         for process in below {
@@ -151,3 +154,5 @@ const DESCENDANTS: &str = "descendants";
 const CHECK_PERIOD: Duration = Duration::from_secs(1);
 /// Each pass finds what was started during the previous one.
 const MOST_PASSES: u32 = 1_000;
+/// After this many passes that find nothing, nothing is left.
+const QUIET_PASSES: u32 = 5;
