@@ -31,25 +31,45 @@ impl Process {
 
 /// All processes below this one.
 pub(super) fn of(root: Pid) -> Vec<Process> {
+    // Much faster than to read all processes, so that few start meanwhile. Some kernels do not list them.
+    if children(getpid()).is_some() {
+        return below(root, |parent| {
+            let pids = children(parent).unwrap_or_default().into_iter();
+            pids.filter_map(|pid| Some((pid, Stat::of(pid)?))).collect()
+        });
+    }
     let all = all();
+    below(root, |parent| {
+        let is_child = |(_, stat): &&(Pid, Stat)| stat.parent == parent.as_raw_nonzero().get();
+        all.iter().filter(is_child).copied().collect()
+    })
+}
+
+fn below(root: Pid, children: impl Fn(Pid) -> Vec<(Pid, Stat)>) -> Vec<Process> {
     let mut found: Vec<Process> = Vec::new();
     let mut parents = vec![root];
     while let Some(parent) = parents.pop() {
-        let children = all
-            .iter()
-            .filter(|(_, stat)| stat.parent == parent.as_raw_nonzero().get());
-        for (pid, stat) in children {
-            let process = Process {
-                pid: *pid,
-                stat: *stat,
-            };
+        for (pid, stat) in children(parent) {
+            let process = Process { pid, stat };
             if !found.contains(&process) {
                 found.push(process);
-                parents.push(*pid);
+                parents.push(pid);
             }
         }
     }
     found
+}
+
+/// The children of all threads of a process. `None`: the process is gone, or the kernel does not list them.
+fn children(parent: Pid) -> Option<Vec<Pid>> {
+    let threads = fs::read_dir(format!("/proc/{}/task", parent.as_raw_nonzero())).ok()?;
+    let mut all = Vec::new();
+    for thread in threads {
+        let listed = fs::read_to_string(thread.ok()?.path().join("children")).ok()?;
+        let pids = listed.split_whitespace();
+        all.extend(pids.filter_map(|pid| Pid::from_raw(pid.parse().ok()?)));
+    }
+    Some(all)
 }
 
 /// The processes below this one that run in its session and in another group than this one, as timeout(1) and the jobs
@@ -77,12 +97,8 @@ pub(super) fn in_session() -> Vec<Process> {
 /// Reaps the children of this process that have ended, except this one. A process that lost its parent is a child of
 /// the nearest subreaper, and no other process can wait for it. Until then it counts as a process of the user.
 pub(super) fn reap(except: Pid) {
-    let own = getpid().as_raw_nonzero();
     // Some kernels do not list them.
-    let children = fs::read_to_string(format!("/proc/self/task/{own}/children"));
-    let children = children.unwrap_or_default();
-    let pids = children.split_whitespace();
-    for child in pids.filter_map(|pid| Pid::from_raw(pid.parse().ok()?)) {
+    for child in children(getpid()).unwrap_or_default() {
         if child != except {
             // It may still run.
             let _ = waitpid(Some(child), WaitOptions::NOHANG);
