@@ -585,6 +585,22 @@ mod tests {
         assert!(!first.waiter.was_called() && second.waiter.was_called());
     }
 
+    /// Whether the next poll of each wait, which lasts until this moment at most, ends it.
+    fn are_woken(places: &[WaiterGuard], until: Moment) -> Vec<bool> {
+        // The timer of a wait needs a runtime.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        let _entered = runtime.enter();
+        let is_woken = |place: &WaiterGuard| {
+            let mut wait = std::pin::pin!(place.wait(until));
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            wait.as_mut().poll(&mut context).is_ready()
+        };
+        places.iter().map(is_woken).collect()
+    }
+
     /// They did not ask while a writer had the role. When the first reader leaves with the lock, they count as having
     /// asked, and are not woken.
     #[test]
@@ -608,18 +624,7 @@ mod tests {
         let places = [reader, reader, WaiterKind::Writer, reader].map(enter);
         let later = now + Duration::from_secs(120);
         assert!(matches!(places[0].take_over(later), TakeOver::Taken(_)));
-        let is_woken = |place: &WaiterGuard| {
-            let until = now + Duration::from_secs(600);
-            let mut wait = std::pin::pin!(place.wait(until));
-            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-            wait.as_mut().poll(&mut context).is_ready()
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .unwrap();
-        let _entered = runtime.enter();
-        let woken = [1, 2, 3].map(|at: usize| is_woken(&places[at]));
+        let woken = are_woken(&places[1..], now + Duration::from_secs(600));
         assert_eq!(woken, [true, false, false]);
         assert!(places[1].check_in(now).is_contender);
     }
@@ -689,18 +694,8 @@ mod tests {
         };
         let places: Vec<WaiterGuard> = (0..100).map(enter).collect();
         waiters.wake_owner(&key, owners[7]);
-        let is_woken = |place: &WaiterGuard| {
-            let until = now + Duration::from_secs(60);
-            let mut wait = std::pin::pin!(place.wait(until));
-            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-            wait.as_mut().poll(&mut context).is_ready()
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .unwrap();
-        let _entered = runtime.enter();
-        let woken: Vec<usize> = (0..100).filter(|it| is_woken(&places[*it])).collect();
+        let are_woken = are_woken(&places, now + Duration::from_secs(60));
+        let woken: Vec<usize> = (0..100).filter(|it| are_woken[*it]).collect();
         assert_eq!(woken, [7, 57]);
     }
 
