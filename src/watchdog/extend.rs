@@ -199,9 +199,9 @@ async fn ask(
     let is_over = match &mut answer {
         Ok(answers) if answers.iter().any(|it| !matches!(it, RenewReply::Extended)) => {
             // The server may be a replica now, behind an address that leads to the new master. The script answers for
-            // each hold, and so does not say why it extended none. A connection that ends now may be that of a replica.
+            // each hold, and so does not say why it extended none.
             let is_master = connection.leads_to_master(lease / 8).await;
-            if matches!(is_master, Ok(Some(false)) | Err(_)) {
+            if may_be_replica(&is_master) {
                 disbelieve(answers);
             }
             let is_unknown = answers.iter().any(|it| matches!(it, RenewReply::Unknown));
@@ -210,8 +210,7 @@ async fn ask(
         Ok(_) => false,
         // A replica may load for longer than the lease, while the address leads to the new master.
         Err(failure) if failure.is_of_loading() => {
-            let is_master = connection.leads_to_master(lease / 8).await;
-            matches!(is_master, Ok(Some(false)) | Err(_))
+            may_be_replica(&connection.leads_to_master(lease / 8).await)
         }
         Err(failure) => failure.ends_connection(),
     };
@@ -229,6 +228,11 @@ async fn ask(
         (failure, route)
     });
     (sent, answer)
+}
+
+/// A connection that ended before the server said its role may have led to a replica.
+fn may_be_replica(is_master: &Result<Option<bool>, Failure>) -> bool {
+    matches!(is_master, Ok(Some(false)) | Err(_))
 }
 
 /// A replica that is behind does not have the holds that the new master granted. So they may not be lost.
