@@ -48,10 +48,7 @@ async fn without_memory_from_its_sending_on_each_caller_of_a_batch_is_refused() 
                 assert!(!batched.contains(&name), "{name} has no memory");
                 guards.push(guard);
             }
-            Err(error) => {
-                assert_out_of_memory(&error);
-                assert!(!fixture.redis.exists(&name).await, "half of {name} is left");
-            }
+            Err(error) => assert_refused_whole(&fixture, &name, &error).await,
         }
     }
     assert_eq!(fixture.client.holds().len(), guards.len());
@@ -87,10 +84,7 @@ async fn without_memory_a_batch_releases_its_locks_and_grants_whole_locks_or_non
                 assert!(fixture.redis.pttl(&name).await > 0, "{name} has no lease");
                 guards.push(guard);
             }
-            Err(error) => {
-                assert_out_of_memory(&error);
-                assert!(!fixture.redis.exists(&name).await, "half of {name} is left");
-            }
+            Err(error) => assert_refused_whole(&fixture, &name, &error).await,
         }
     }
     assert_eq!(fixture.redis.keys().await.len(), guards.len());
@@ -148,6 +142,12 @@ async fn set_memory(fixture: &Fixture, limit: &str) {
 fn assert_out_of_memory(error: &Error) {
     let is_refusal = matches!(error, Error::Refused { code, .. } if code == "OOM");
     assert!(is_refusal && !error.may_be_held(), "{error}");
+}
+
+/// No half of the lock is left.
+async fn assert_refused_whole(fixture: &Fixture, name: &str, error: &Error) {
+    assert_out_of_memory(error);
+    assert!(!fixture.redis.exists(name).await, "half of {name} is left");
 }
 
 /// With memory again, each lock is free, and batches acquire and release all of them.
