@@ -53,15 +53,25 @@ fn the_patches_of_the_mutants_apply() {
 
 #[test]
 fn each_mutant_says_what_it_is_and_has_its_own_switch() {
+    let sources: Vec<String> = ["src", "tests", "crates"]
+        .iter()
+        .flat_map(|folder| crate::files(folder, "rs"))
+        .map(|file| fs::read_to_string(file).expect("it is text"))
+        .collect();
+    let functions = sources.iter().flat_map(|text| text.split("fn ").skip(1));
+    let tests: BTreeSet<&str> = functions.filter_map(|rest| rest.split(['(', '<']).next()).collect();
     for name in names() {
         let text = text(&name);
         let first = text.lines().next().unwrap_or_default();
         assert!(first.ends_with('.'), "{name} begins with no description");
         // `tests/mutants/run` would not find another text.
         let above = text.lines().take_while(|line| !line.starts_with("diff "));
-        for ends in above.filter_map(|line| line.strip_prefix("Found by")) {
-            let is_known = [": no end", ": crash"].contains(&ends);
-            assert!(is_known, "{name} has an unknown end{ends}");
+        for found_by in above.filter_map(|line| line.strip_prefix("Found by: ")) {
+            let is_known = match found_by.rsplit_once("::") {
+                Some((_, test)) => tests.contains(test),
+                None => ["no end", "crash"].contains(&found_by),
+            };
+            assert!(is_known, "{name} is found by an unknown test or end: {found_by}");
         }
         let switches: BTreeSet<&str> = text
             .lines()

@@ -167,7 +167,8 @@ async fn a_second_upgrade_would_deadlock_and_keeps_its_read_hold() {
     let (one, two) = (read(&test.rw).await, read(&test.another().await).await);
     let first = tokio::spawn(one.upgrade().into_future());
     eventually(SOON, "it is announced", async || test.announced().await).await;
-    let error = two.upgrade().await.unwrap_err();
+    let second = tokio::time::timeout(SOON, two.upgrade().into_future()).await;
+    let error = second.expect("it does not wait").unwrap_err();
     assert!(
         matches!(error.error(), Some(Error::WouldDeadlock { .. })),
         "{error:?}"
