@@ -2,16 +2,22 @@
 //! batch.
 
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, RedisResult, Value};
+use redis::{AsyncConnectionConfig, Cmd, ConnectionAddr, RedisResult, Value};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
 
 use super::Socket;
 use crate::key::Script;
 use crate::key::kind::{BATCH, PLAIN};
-use crate::support::prelude::SOON;
+use crate::support::prelude::{SOON, ms};
 use crate::support::{RedisServer, eventually};
 
 /// A server, and a socket to it.
@@ -304,4 +310,98 @@ async fn full_batches_do_not_wait_for_the_answers_to_earlier_ones() {
     world.server.resume();
     let answers = join_all(sendings).await;
     assert!(answers.into_iter().all(|it| it.unwrap() == Value::Nil));
+}
+
+/// A stream that counts the calls that write to it.
+struct CountedWrites {
+    stream: TcpStream,
+    writes: Arc<AtomicUsize>,
+}
+
+impl AsyncRead for CountedWrites {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for CountedWrites {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// One worker, so that no other one takes the task of the connection while the callers run.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn callers_that_are_ready_at_the_same_moment_share_a_write() {
+    const READY: usize = 16;
+    let server = RedisServer::start().await;
+    let client = redis::Client::open(server.url()).unwrap();
+    let ConnectionAddr::Tcp(host, port) = client.get_connection_info().addr() else {
+        panic!("the server has no address of TCP")
+    };
+    let writes = Arc::new(AtomicUsize::new(0));
+    let stream = CountedWrites {
+        stream: TcpStream::connect((host.as_str(), *port)).await.unwrap(),
+        writes: writes.clone(),
+    };
+    let settings = client.get_connection_info().redis_settings();
+    let config = AsyncConnectionConfig::new().set_response_timeout(None);
+    let opened = MultiplexedConnection::new_with_config(settings, stream, config).await;
+    let (multiplexed, driver) = opened.unwrap();
+    let begin = Arc::new(Notify::new());
+    let callers = async move {
+        tokio::spawn(driver);
+        for socket in [
+            Socket::unbatched(multiplexed.clone()),
+            Socket::batched(multiplexed),
+        ] {
+            let socket = Arc::new(socket);
+            let mut fewest = usize::MAX;
+            // The kernel may stop the callers in the middle of a round.
+            for _ in 0..20 {
+                let callers: Vec<_> = (0..READY)
+                    .map(|_| {
+                        let (socket, begin) = (socket.clone(), begin.clone());
+                        tokio::spawn(async move {
+                            begin.notified().await;
+                            socket.send(&redis::cmd("PING")).await.unwrap();
+                        })
+                    })
+                    .collect();
+                // They wait then.
+                tokio::time::sleep(ms(20)).await;
+                let before = writes.load(Ordering::Relaxed);
+                begin.notify_waiters();
+                for caller in callers {
+                    caller.await.unwrap();
+                }
+                fewest = fewest.min(writes.load(Ordering::Relaxed) - before);
+            }
+            assert!(fewest <= 3, "{READY} callers took {fewest} writes");
+        }
+    };
+    tokio::spawn(callers).await.unwrap();
 }

@@ -59,7 +59,9 @@ fn each_mutant_says_what_it_is_and_has_its_own_switch() {
         .map(|file| fs::read_to_string(file).expect("it is text"))
         .collect();
     let functions = sources.iter().flat_map(|text| text.split("fn ").skip(1));
-    let tests: BTreeSet<&str> = functions.filter_map(|rest| rest.split(['(', '<']).next()).collect();
+    let tests: BTreeSet<&str> = functions
+        .filter_map(|rest| rest.split(['(', '<']).next())
+        .collect();
     for name in names() {
         let text = text(&name);
         let first = text.lines().next().unwrap_or_default();
@@ -71,7 +73,10 @@ fn each_mutant_says_what_it_is_and_has_its_own_switch() {
                 Some((_, test)) => tests.contains(test),
                 None => ["no end", "crash"].contains(&found_by),
             };
-            assert!(is_known, "{name} is found by an unknown test or end: {found_by}");
+            assert!(
+                is_known,
+                "{name} is found by an unknown test or end: {found_by}"
+            );
         }
         let switches: BTreeSet<&str> = text
             .lines()

@@ -3,7 +3,6 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
 
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
@@ -13,6 +12,7 @@ use tokio::task::AbortHandle;
 
 use super::batch::{BatchItem, BatchScript};
 use super::caller_count::{CallerCount, CountedCaller};
+use super::gathering::let_others_run;
 use super::queue::{BatchQueue, ItemAnswer, MOST_UNANSWERED, Pushed};
 use crate::panics;
 
@@ -27,7 +27,7 @@ pub(super) struct Batches {
 struct Shared {
     multiplexed: MultiplexedConnection,
     queue: Mutex<BatchQueue>,
-    callers: CallerCount,
+    callers: Arc<CallerCount>,
     /// Whether a command waits. Changed under the queue's lock, and read without it for each command.
     has_waiting: AtomicBool,
     /// Notified when a command waits or a batch was sent.
@@ -63,11 +63,11 @@ impl Shared {
 }
 
 impl Batches {
-    pub(super) fn new(multiplexed: MultiplexedConnection) -> Self {
+    pub(super) fn new(multiplexed: MultiplexedConnection, callers: Arc<CallerCount>) -> Self {
         let shared = Arc::new(Shared {
             multiplexed,
             queue: Mutex::default(),
-            callers: CallerCount::default(),
+            callers,
             has_waiting: AtomicBool::new(false),
             changed: Notify::new(),
         });
@@ -78,11 +78,6 @@ impl Batches {
             shared,
             task: task.abort_handle(),
         }
-    }
-
-    /// Counts a caller, until the drop of the value.
-    pub(super) fn count_caller(&self) -> CountedCaller<'_> {
-        self.shared.callers.add()
     }
 
     /// Whether the command of this caller has to be in a batch, or to wait until the others are sent.
@@ -190,20 +185,6 @@ impl Drop for Driver {
             panics::catch(|| drop(caller));
         }
     }
-}
-
-/// Lets the tasks run first that are ready to. tokio's own `yield_now` leaves the task to the current thread, which
-/// may run one task of the user for long; this one any thread of the runtime continues.
-async fn let_others_run() {
-    let mut has_waited = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut has_waited, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 fn closed() -> redis::RedisError {

@@ -3,15 +3,22 @@
 mod batch;
 mod batches;
 mod caller_count;
+mod gathering;
 #[cfg(test)]
 #[path = "../../../tests/on_servers/socket.rs"]
 mod on_servers;
 mod queue;
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, Value};
 
 use batches::Batches;
+use caller_count::CallerCount;
+use gathering::Gathering;
 
 /// Sends commands, and several of one moment as one.
 ///
@@ -19,51 +26,66 @@ use batches::Batches;
 /// future was dropped before it was written is never sent.
 pub(super) struct Socket {
     multiplexed: MultiplexedConnection,
+    callers: Arc<CallerCount>,
+    gathering: Gathering,
     /// `None`: each command is sent by itself.
     batches: Option<Batches>,
 }
 
 impl Socket {
-    /// A socket that sends each command by itself.
+    /// A socket that sends each command by itself. The current runtime has to drive the connection.
     pub(super) fn unbatched(multiplexed: MultiplexedConnection) -> Self {
         Self {
             multiplexed,
+            callers: Arc::default(),
+            gathering: Gathering::new(),
             batches: None,
         }
     }
 
     /// A socket that sends batches. The current runtime drives it.
     pub(super) fn batched(multiplexed: MultiplexedConnection) -> Self {
-        let batches = Batches::new(multiplexed.clone());
+        let socket = Self::unbatched(multiplexed);
+        let batches = Batches::new(socket.multiplexed.clone(), socket.callers.clone());
         Self {
-            multiplexed,
             batches: Some(batches),
+            ..socket
         }
     }
 
     /// Sends one command and waits for its answer, without a time limit.
     pub(super) async fn send(&self, command: &Cmd) -> RedisResult<Value> {
-        let mut _counted = None;
-        if let Some(batches) = &self.batches {
-            let caller = batches.count_caller();
-            // Each command asks this, so with few callers it is all that batches cost.
-            if batches.are_due(&caller) {
-                if let Some(script) = batch::script_of(command) {
-                    if let Some(answer) = batches.send(script, command).await {
-                        return answer;
-                    }
-                } else {
-                    // The commands that wait for a batch began before this one. It may be the settlement of one
-                    // of them, which must not overtake it.
-                    batches.flush();
+        // It is counted until its answer.
+        let caller = self.callers.add();
+        // Each command asks this, so with few callers it is all that batches cost.
+        if let Some(batches) = &self.batches
+            && batches.are_due(&caller)
+        {
+            if let Some(script) = batch::script_of(command) {
+                if let Some(answer) = batches.send(script, command).await {
+                    return answer;
                 }
+            } else {
+                // The commands that wait for a batch began before this one. It may be the settlement of one
+                // of them, which must not overtake it.
+                batches.flush();
             }
-            // It is counted until its answer.
-            _counted = Some(caller);
         }
         // A clone is a handle on the same socket. Sending needs `&mut`, so each command uses its own
         // clone.
-        self.multiplexed.clone().send_packed_command(command).await
+        let mut multiplexed = self.multiplexed.clone();
+        let mut sending = pin!(multiplexed.send_packed_command(command));
+        // A caller without others has nobody to wait for.
+        let mut gathers = caller.position() > 1;
+        poll_fn(|context| {
+            let polled = sending.as_mut().poll(context);
+            // The first poll gives the command to the connection.
+            if std::mem::take(&mut gathers) {
+                self.gathering.begin();
+            }
+            polled
+        })
+        .await
     }
 
     /// Like [`Socket::send`], with `ASKING` before the command.
