@@ -44,7 +44,7 @@ impl Endpoint {
         let kept = ConnectionParts::Pooled(pooled);
         // The pool decides how many commands the connection queues. If its queue is full, commands behind a
         // batch could overtake it.
-        let socket = Socket::unbatched(multiplexed);
+        let socket = Socket::pooled(multiplexed);
         let connection = Connection::new(socket, &self.identity, None, 0, kept);
         connection.handshake(None, limit).await?;
         Ok(connection)

@@ -68,14 +68,18 @@ fn each_mutant_says_what_it_is_and_has_its_own_switch() {
         assert!(first.ends_with('.'), "{name} begins with no description");
         // `tests/mutants/run` would not find another text.
         let above = text.lines().take_while(|line| !line.starts_with("diff "));
-        for found_by in above.filter_map(|line| line.strip_prefix("Found by: ")) {
+        let found_by: Vec<&str> = above
+            .filter_map(|line| line.strip_prefix("Found by"))
+            .collect();
+        assert!(found_by.len() <= 1, "{name} has several lines `Found by`");
+        for found_by in found_by {
             let is_known = match found_by.rsplit_once("::") {
-                Some((_, test)) => tests.contains(test),
-                None => ["no end", "crash"].contains(&found_by),
+                Some((path, test)) => path.starts_with(": ") && tests.contains(test),
+                None => [": no end", ": crash"].contains(&found_by),
             };
             assert!(
                 is_known,
-                "{name} is found by an unknown test or end: {found_by}"
+                "{name} is found by an unknown test or end{found_by}"
             );
         }
         let switches: BTreeSet<&str> = text

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many callers wait for an answer. A caller counts until its future is dropped, so a future that is not polled
-/// any more counts forever. [`CallerCount::restart`] forgets it.
+/// any more counts forever. [`CallerCount::restart`] forgets it; where nothing restarts the count, a single caller
+/// beside such a future takes part in a gathering, too.
 #[derive(Default)]
 pub(super) struct CallerCount {
     /// The upper half says how often the count was restarted, the lower half is the count. In one number, so that a

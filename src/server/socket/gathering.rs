@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 /// Delays the write of a command until the other callers that are ready have sent theirs.
 ///
-/// A worker of tokio runs the task that was woken last before all others. So the task of the connection would write
+/// A worker of tokio's multi-thread runtime runs the task that it woke last before all others. So the task of the connection would write
 /// the command of the first caller by itself, although the callers that got their answers with it are about to run.
 /// A task of this type is woken after it, and takes that place: then the task of the connection runs behind the
 /// callers.
@@ -30,8 +31,12 @@ struct Shared {
 }
 
 impl Gathering {
-    /// The current runtime has to be the one that drives the connection.
-    pub(super) fn new() -> Self {
+    /// For a connection that the current runtime drives. `None` if the runtime has one thread: it runs tasks in the
+    /// order in which they were woken.
+    pub(super) fn new() -> Option<Self> {
+        if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+            return None;
+        }
         let shared = Arc::new(Shared::default());
         let of_task = shared.clone();
         #[expect(clippy::disallowed_methods, reason = "the drop of `Gathering` ends it")]
@@ -44,10 +49,10 @@ impl Gathering {
                 of_task.is_woken.store(false, Ordering::Release);
             }
         });
-        Self {
+        Some(Self {
             shared,
             task: task.abort_handle(),
-        }
+        })
     }
 
     /// To be called right after a command was given to the connection.

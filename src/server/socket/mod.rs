@@ -27,19 +27,29 @@ use gathering::Gathering;
 pub(super) struct Socket {
     multiplexed: MultiplexedConnection,
     callers: Arc<CallerCount>,
-    gathering: Gathering,
+    gathering: Option<Gathering>,
     /// `None`: each command is sent by itself.
     batches: Option<Batches>,
 }
 
 impl Socket {
-    /// A socket that sends each command by itself. The current runtime has to drive the connection.
-    pub(super) fn unbatched(multiplexed: MultiplexedConnection) -> Self {
+    /// A socket of a pool's connection: it sends each command by itself. The pool decides which runtime drives the
+    /// connection and how many commands wait in its queue. If the callers of one moment filled that, a caller that is
+    /// not polled would block the others.
+    pub(super) fn pooled(multiplexed: MultiplexedConnection) -> Self {
         Self {
             multiplexed,
             callers: Arc::default(),
-            gathering: Gathering::new(),
+            gathering: None,
             batches: None,
+        }
+    }
+
+    /// A socket that sends each command by itself. The current runtime drives it.
+    pub(super) fn unbatched(multiplexed: MultiplexedConnection) -> Self {
+        Self {
+            gathering: Gathering::new(),
+            ..Self::pooled(multiplexed)
         }
     }
 
@@ -76,12 +86,12 @@ impl Socket {
         let mut multiplexed = self.multiplexed.clone();
         let mut sending = pin!(multiplexed.send_packed_command(command));
         // A caller without others has nobody to wait for.
-        let mut gathers = caller.position() > 1;
+        let mut gathering = self.gathering.as_ref().filter(|_| caller.position() > 1);
         poll_fn(|context| {
             let polled = sending.as_mut().poll(context);
-            // The first poll gives the command to the connection.
-            if std::mem::take(&mut gathers) {
-                self.gathering.begin();
+            // As a rule the first poll gives the command to the connection.
+            if let Some(gathering) = gathering.take() {
+                gathering.begin();
             }
             polled
         })
