@@ -4,14 +4,13 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, ConnectionAddr, RedisResult, Value};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_util::io::InspectWriter;
 
 use super::Socket;
 use crate::key::Script;
@@ -311,47 +310,6 @@ async fn full_batches_do_not_wait_for_the_answers_to_earlier_ones() {
     assert!(answers.into_iter().all(|it| it.unwrap() == Value::Nil));
 }
 
-/// A stream that counts the calls that write to it.
-struct CountedWrites {
-    stream: TcpStream,
-    writes: Arc<AtomicUsize>,
-}
-
-impl AsyncRead for CountedWrites {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for CountedWrites {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        self.writes.fetch_add(1, Ordering::Relaxed);
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-}
-
 /// One worker, so that no other one takes the task of the connection while the callers run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn callers_that_are_ready_at_the_same_moment_share_a_write() {
@@ -362,10 +320,11 @@ async fn callers_that_are_ready_at_the_same_moment_share_a_write() {
         panic!("the server has no address of TCP")
     };
     let writes = Arc::new(AtomicUsize::new(0));
-    let stream = CountedWrites {
-        stream: TcpStream::connect((host.as_str(), *port)).await.unwrap(),
-        writes: writes.clone(),
-    };
+    let stream = TcpStream::connect((host.as_str(), *port)).await.unwrap();
+    let counted = writes.clone();
+    let stream = InspectWriter::new(stream, move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
     let settings = client.get_connection_info().redis_settings();
     let config = AsyncConnectionConfig::new().set_response_timeout(None);
     let opened = MultiplexedConnection::new_with_config(settings, stream, config).await;

@@ -55,8 +55,7 @@ fn the_patches_of_the_mutants_apply() {
 fn each_mutant_says_what_it_is_and_has_its_own_switch() {
     let sources: Vec<String> = ["src", "tests", "crates"]
         .iter()
-        .flat_map(|folder| crate::files(folder, "rs"))
-        .map(|file| fs::read_to_string(file).expect("it is text"))
+        .flat_map(|folder| texts(folder, "rs"))
         .collect();
     let functions = sources.iter().flat_map(|text| text.split("fn ").skip(1));
     let tests: BTreeSet<&str> = functions
@@ -68,11 +67,8 @@ fn each_mutant_says_what_it_is_and_has_its_own_switch() {
         assert!(first.ends_with('.'), "{name} begins with no description");
         // `tests/mutants/run` would not find another text.
         let above = text.lines().take_while(|line| !line.starts_with("diff "));
-        let found_by: Vec<&str> = above
-            .filter_map(|line| line.strip_prefix("Found by"))
-            .collect();
-        assert!(found_by.len() <= 1, "{name} has several lines `Found by`");
-        for found_by in found_by {
+        let mut found_by = above.filter_map(|line| line.strip_prefix("Found by"));
+        if let Some(found_by) = found_by.next() {
             let is_known = match found_by.rsplit_once("::") {
                 Some((path, test)) => path.starts_with(": ") && tests.contains(test),
                 None => [": no end", ": crash"].contains(&found_by),
@@ -82,6 +78,7 @@ fn each_mutant_says_what_it_is_and_has_its_own_switch() {
                 "{name} is found by an unknown test or end{found_by}"
             );
         }
+        assert_eq!(found_by.next(), None, "{name} has several lines `Found by`");
         let switches: BTreeSet<&str> = text
             .lines()
             .filter(|line| line.starts_with('+'))
@@ -96,11 +93,7 @@ fn each_mutant_says_what_it_is_and_has_its_own_switch() {
 /// no defect, and the tests would seem to miss it.
 #[test]
 fn each_text_that_a_mutant_replaces_is_in_a_script() {
-    let scripts = crate::files("lua", "lua");
-    let scripts: Vec<String> = scripts
-        .iter()
-        .map(|file| fs::read_to_string(file).expect("it is text"))
-        .collect();
+    let scripts = texts("lua", "lua");
     let mut replaced = 0;
     for name in names() {
         let added = text(&name);
@@ -119,6 +112,13 @@ fn each_text_that_a_mutant_replaces_is_in_a_script() {
         }
     }
     assert!(replaced >= 10, "only {replaced} replacements were found");
+}
+
+/// The texts of all files in a folder with this extension.
+fn texts(folder: &str, extension: &str) -> Vec<String> {
+    let files = crate::files(folder, extension);
+    let read = |file| fs::read_to_string(file).expect("it is text");
+    files.into_iter().map(read).collect()
 }
 
 /// The mutants, without the patch of the switch.

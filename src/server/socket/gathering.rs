@@ -11,10 +11,10 @@ use tokio::task::AbortHandle;
 
 /// Delays the write of a command until the other callers that are ready have sent theirs.
 ///
-/// A worker of tokio's multi-thread runtime runs the task that it woke last before all others. So the task of the connection would write
-/// the command of the first caller by itself, although the callers that got their answers with it are about to run.
-/// A task of this type is woken after it, and takes that place: then the task of the connection runs behind the
-/// callers.
+/// A worker of tokio's multi-thread runtime runs the task that it woke last before all others. So the task of the
+/// connection would write the command of the first caller by itself, although the callers that got their answers with
+/// it are about to run. The task of this type is woken after it, and takes that place: then the task of the connection
+/// runs behind the callers.
 ///
 /// It changes the order of tasks only. If its task has ended, commands are written as without it.
 pub(super) struct Gathering {
